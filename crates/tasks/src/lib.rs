@@ -1,0 +1,197 @@
+//! Background tasks that somebody waits for.
+//!
+//! Libraries do not call `tokio::spawn`: they are given a [`Tasks`] handle. It knows every task by name, tells all of them
+//! to stop, waits for them, and reports the first that ended unasked or panicked, because a dead refresh loop must not
+//! look like a healthy server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// A family of tasks that start under one handle and stop together. Clones share the family.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    failure: Arc<watch::Sender<Option<Failure>>>,
+}
+
+/// A task that is not running although nobody asked it to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The name given at [`Tasks::spawn`].
+    pub task: &'static str,
+    /// What ended it.
+    pub kind: FailureKind,
+}
+
+/// How a task failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It returned before it was told to stop.
+    EndedUnasked,
+    /// It panicked.
+    Panicked,
+}
+
+impl Tasks {
+    /// A family without tasks.
+    pub fn new() -> Self {
+        let (failure, _) = watch::channel(None);
+        Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), failure: Arc::new(failure) }
+    }
+
+    /// Starts a task that runs until the token is cancelled. Returning earlier, or panicking, is a [`Failure`].
+    pub fn spawn<Run, Running>(&self, task: &'static str, run: Run)
+    where
+        Run: FnOnce(CancellationToken) -> Running,
+        Running: Future<Output = ()> + Send + 'static,
+    {
+        self.track(task, run(self.stop.clone()), Ending::OnlyWhenStopped);
+    }
+
+    /// Starts a task that may end on its own, for one piece of work; only a panic is a [`Failure`].
+    pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.track(task, work, Ending::WhenDone);
+    }
+
+    /// The signal that all tasks of this family stop on.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Waits for the first failure; never returns while all is well.
+    pub async fn failed(&self) -> Failure {
+        let mut failures = self.failure.subscribe();
+        loop {
+            if let Some(failure) = failures.borrow_and_update().clone() {
+                return failure;
+            }
+            // The sender lives in `self`, so this cannot fail while we are here.
+            if failures.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Tells every task to stop and waits for all of them, at most `grace`.
+    pub async fn stop(&self, grace: Duration) -> Result<(), StillRunning> {
+        self.stop.cancel();
+        self.tracker.close();
+        match tokio::time::timeout(grace, self.tracker.wait()).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(StillRunning { tasks: self.tracker.len() }),
+        }
+    }
+
+    fn track(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static, ending: Ending) {
+        let reporter = Reporter {
+            task,
+            ending,
+            stop: self.stop.clone(),
+            failure: self.failure.clone(),
+            kind: FailureKind::Panicked,
+        };
+        self.tracker.spawn(async move {
+            let mut reporter = reporter;
+            work.await;
+            reporter.kind = FailureKind::EndedUnasked;
+        });
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Tasks that did not stop within the grace period.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StillRunning {
+    /// How many there are.
+    pub tasks: usize,
+}
+
+impl std::fmt::Display for StillRunning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} background tasks did not stop in time", self.tasks)
+    }
+}
+
+impl std::error::Error for StillRunning {}
+
+enum Ending {
+    OnlyWhenStopped,
+    WhenDone,
+}
+
+/// Reports from `drop`, because that is the one place that also runs when the task unwinds.
+struct Reporter {
+    task: &'static str,
+    ending: Ending,
+    stop: CancellationToken,
+    failure: Arc<watch::Sender<Option<Failure>>>,
+    kind: FailureKind,
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        let expected = match (&self.kind, &self.ending) {
+            (FailureKind::EndedUnasked, Ending::WhenDone) => true,
+            (FailureKind::EndedUnasked, Ending::OnlyWhenStopped) => self.stop.is_cancelled(),
+            // A dropped runtime drops unfinished tasks without a panic; only unwinding is one.
+            (FailureKind::Panicked, _) => !std::thread::panicking(),
+        };
+        if expected {
+            return;
+        }
+        let failure = Failure { task: self.task, kind: self.kind.clone() };
+        tracing::error!(task = self.task, kind = ?self.kind, "a background task is gone");
+        self.failure.send_if_modified(|first| {
+            let is_first = first.is_none();
+            if is_first {
+                *first = Some(failure);
+            }
+            is_first
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_returns_unasked_is_a_failure() {
+        let tasks = Tasks::new();
+        tasks.spawn("refresh", |_stop| async {});
+        assert_eq!(tasks.failed().await, Failure { task: "refresh", kind: FailureKind::EndedUnasked });
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_also_in_a_task_that_may_end() {
+        let tasks = Tasks::new();
+        tasks.spawn_once("fine", async {});
+        tasks.spawn_once("broken", async { panic!("on purpose") });
+        assert_eq!(tasks.failed().await, Failure { task: "broken", kind: FailureKind::Panicked });
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_told_to_stop_is_joined_and_no_failure() {
+        let tasks = Tasks::new();
+        tasks.spawn("loop", |stop| async move { stop.cancelled().await });
+        assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
+        assert!(tasks.failure.borrow().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ignores_the_stop_is_named_by_number_after_the_grace() {
+        let tasks = Tasks::new();
+        tasks.spawn("deaf", |_stop| std::future::pending());
+        assert_eq!(tasks.stop(Duration::from_secs(5)).await, Err(StillRunning { tasks: 1 }));
+    }
+}
