@@ -1,0 +1,1 @@
+//! The loop that forgets history, shared with every other server on the store.

@@ -1,0 +1,1 @@
+//! The etcd backend: real etcd v3 over gRPC.
