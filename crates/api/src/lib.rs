@@ -1,1 +1,9 @@
-//! (skeleton)
+//! Names and wire types of the Kubernetes API: values that every other crate speaks in.
+//!
+//! Pure: no I/O, no clock, no async. Whatever comes from outside is parsed by a function that returns a typed error naming
+//! the part at fault, and never panics.
+
+pub mod json;
+pub mod names;
+
+pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
