@@ -1,2 +1,44 @@
-//! (skeleton)
-fn main() {}
+//! The binary: what was typed becomes a command, and the command runs.
+//!
+//! Exit codes are those of sysexits, as kube-apiserver's operators script against them: 0 done, 64 wrong usage,
+//! 69 the service cannot be had.
+
+mod args;
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+
+/// Wrong usage: an unknown flag, a value that does not parse.
+const EXIT_USAGE: u8 = 64;
+/// What was asked for cannot be had here and now.
+const EXIT_UNAVAILABLE: u8 = 69;
+
+fn main() -> ExitCode {
+    match args::parse(std::env::args_os()) {
+        Ok(command) => run(&command),
+        Err(error) => {
+            // clap sends help to stdout and errors to stderr by itself; a closed pipe is no failure of ours.
+            let _ = error.print();
+            if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+        }
+    }
+}
+
+fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Version => {
+            say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
+            ExitCode::SUCCESS
+        }
+        Command::Planned { job } => {
+            say(&mut std::io::stderr(), &args::not_built(job));
+            ExitCode::from(EXIT_UNAVAILABLE)
+        }
+    }
+}
+
+fn say(to: &mut dyn std::io::Write, line: &str) {
+    let _ = writeln!(to, "{line}");
+    let _ = to.flush();
+}

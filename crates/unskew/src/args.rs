@@ -1,0 +1,102 @@
+//! The command line, as typed.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+/// What the user asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Print the version.
+    Version,
+    /// A job of the design that this build does not have yet.
+    Planned {
+        /// Its name on the command line.
+        job: &'static str,
+    },
+}
+
+/// Reads the command line; help and version requests are `Err` too, as clap has it.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
+    let typed = Typed::try_parse_from(args)?;
+    Ok(match typed.job {
+        Job::Version => Command::Version,
+        Job::Serve(_) => Command::Planned { job: "serve" },
+        Job::Up(_) => Command::Planned { job: "up" },
+        Job::Gateway(_) => Command::Planned { job: "gateway" },
+    })
+}
+
+/// The answer to a job that is not built: what it will be, and what can be done today.
+pub(crate) fn not_built(job: &str) -> String {
+    format!(
+        "unskew {job}: not built yet in version {}.\n\
+         This build has the foundations as libraries: request parsing and negotiation (crates/api), merged discovery \
+         (crates/discovery) and the store on SQLite and etcd (crates/store).\n\
+         `cargo xtask test` runs their tests, `cargo xtask bench` measures them; README.md lists what comes next.",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Several Kubernetes API servers at different versions answer as one.
+#[derive(Debug, Parser)]
+#[command(name = "unskew", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+struct Typed {
+    #[command(subcommand)]
+    job: Job,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 64 wrong usage, 69 not available.";
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    /// Print the version
+    Version,
+    /// Run a Kubernetes API server on SQLite or etcd (not built yet)
+    Serve(Ignored),
+    /// Run a mixed-version control plane on this machine (not built yet)
+    Up(Ignored),
+    /// Run the mixed-version proxy in front of stock kube-apiservers (not built yet)
+    Gateway(Ignored),
+}
+
+/// Flags of a job that is not built: taken without a look, so that the answer is "not built" and not "unknown flag".
+#[derive(Debug, clap::Args)]
+struct Ignored {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: Expect) {
+        let args = line.split_whitespace().map(OsString::from);
+        let shown = match parse(args) {
+            Ok(command) => format!("{command:?}"),
+            Err(error) => error.to_string().lines().next().unwrap_or_default().to_owned(),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn version_is_a_command() {
+        check("unskew version", expect!["Version"]);
+    }
+
+    #[test]
+    fn a_planned_job_is_recognized_with_whatever_flags() {
+        check("unskew up --servers 1.33,1.36", expect![[r#"Planned { job: "up" }"#]]);
+        check("unskew serve --secure-port=0", expect![[r#"Planned { job: "serve" }"#]]);
+    }
+
+    #[test]
+    fn an_unknown_command_or_flag_is_named() {
+        check("unskew upp", expect!["error: unrecognized subcommand 'upp'"]);
+        check("unskew --frob", expect!["error: unexpected argument '--frob' found"]);
+    }
+}
