@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expected: Expect) {
+    fn check(line: &str, expected: &Expect) {
         let args = line.split_whitespace().map(OsString::from);
         let shown = match parse(args) {
             Ok(command) => format!("{command:?}"),
@@ -85,18 +85,18 @@ mod tests {
 
     #[test]
     fn version_is_a_command() {
-        check("unskew version", expect!["Version"]);
+        check("unskew version", &expect!["Version"]);
     }
 
     #[test]
     fn a_planned_job_is_recognized_with_whatever_flags() {
-        check("unskew up --servers 1.33,1.36", expect![[r#"Planned { job: "up" }"#]]);
-        check("unskew serve --secure-port=0", expect![[r#"Planned { job: "serve" }"#]]);
+        check("unskew up --servers 1.33,1.36", &expect![[r#"Planned { job: "up" }"#]]);
+        check("unskew serve --secure-port=0", &expect![[r#"Planned { job: "serve" }"#]]);
     }
 
     #[test]
     fn an_unknown_command_or_flag_is_named() {
-        check("unskew upp", expect!["error: unrecognized subcommand 'upp'"]);
-        check("unskew --frob", expect!["error: unexpected argument '--frob' found"]);
+        check("unskew upp", &expect!["error: unrecognized subcommand 'upp'"]);
+        check("unskew --frob", &expect!["error: unexpected argument '--frob' found"]);
     }
 }

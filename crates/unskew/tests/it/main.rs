@@ -5,7 +5,7 @@ use std::process::Command;
 use expect_test::{Expect, expect};
 
 #[track_caller]
-fn check(args: &[&str], expected: Expect) {
+fn check(args: &[&str], expected: &Expect) {
     let output = Command::new(env!("CARGO_BIN_EXE_unskew")).args(args).output().expect("the binary was built");
     let code = output.status.code().expect("it exits by itself");
     let first_line = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
@@ -20,7 +20,7 @@ fn check(args: &[&str], expected: Expect) {
 fn version_is_printed() {
     check(
         &["version"],
-        expect![[r#"
+        &expect![[r#"
         0
         out: "unskew 0.1.0"
         err: """#]],
@@ -31,7 +31,7 @@ fn version_is_printed() {
 fn a_job_that_is_not_built_says_so_and_exits_69() {
     check(
         &["up"],
-        expect![[r#"
+        &expect![[r#"
         69
         out: ""
         err: "unskew up: not built yet in version 0.1.0.""#]],
@@ -42,7 +42,7 @@ fn a_job_that_is_not_built_says_so_and_exits_69() {
 fn wrong_usage_exits_64() {
     check(
         &["--frob"],
-        expect![[r#"
+        &expect![[r#"
         64
         out: ""
         err: "error: unexpected argument '--frob' found""#]],
@@ -53,7 +53,7 @@ fn wrong_usage_exits_64() {
 fn help_goes_to_standard_output() {
     check(
         &["--help"],
-        expect![[r#"
+        &expect![[r#"
         0
         out: "Several Kubernetes API servers at different versions answer as one"
         err: """#]],
