@@ -1,0 +1,219 @@
+//! An object as storage and memory hold it: finished JSON bytes and a small head.
+//!
+//! Storage keeps an object without its resourceVersion, because that is the revision of the write itself. When an object is
+//! read, the revision is spliced into the bytes once; a get, a list item and a watch event then share them, and nothing is
+//! parsed again.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// An object with its resourceVersion, ready to be sent, and what selection needs to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The whole object as JSON, resourceVersion included, without a newline.
+    pub body: Bytes,
+    /// The revision of the write that put it: its resourceVersion.
+    pub revision: u64,
+    /// The version in which it is stored, as in `apiVersion`.
+    pub api_version: Arc<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its namespace; empty for cluster-scoped objects.
+    pub namespace: Box<str>,
+    /// Its uid; empty if it has none.
+    pub uid: Box<str>,
+    /// Its labels, sorted by key.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// Stored bytes that are not an object we can read. Never skipped and never overwritten: whoever reads it is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undecodable {
+    /// Kubernetes' protobuf form.
+    #[error(
+        "it is stored as protobuf; run the servers that share this storage with --storage-media-type=application/json"
+    )]
+    Protobuf,
+    /// Encrypted at rest.
+    #[error("it is encrypted at rest")]
+    Encrypted,
+    /// Not JSON, or JSON that is no object.
+    #[error("it is no JSON object: {reason}")]
+    NotAnObject {
+        /// What is wrong and where.
+        reason: Box<str>,
+    },
+}
+
+impl Stored {
+    /// Reads what storage holds under a revision.
+    pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, Undecodable> {
+        let value = value.trim_ascii_end();
+        refuse_other_encodings(value)?;
+        let envelope: Envelope<'_> = serde_json::from_slice(value).map_err(not_an_object)?;
+        let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
+        let metadata: Metadata<'_> = serde_json::from_str(metadata_text).map_err(not_an_object)?;
+        let body = match envelope.metadata {
+            Some(raw) if metadata.resource_version.is_none() => splice(value, raw.get(), revision),
+            _ => rewrite(value, revision)?,
+        };
+        Ok(Self {
+            body,
+            revision,
+            api_version: envelope.api_version.into(),
+            name: metadata.name.into(),
+            namespace: metadata.namespace.into(),
+            uid: metadata.uid.into(),
+            labels: metadata.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        })
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(name, _)| name.as_ref().cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+
+    /// The whole object as a value, for whoever must look deeper than its head.
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
+    }
+
+    /// How many bytes of memory this holds, roughly: what caches count.
+    pub fn weight(&self) -> usize {
+        let labels: usize = self.labels.iter().map(|(key, value)| key.len() + value.len() + 32).sum();
+        self.body.len() + labels + self.name.len() + self.namespace.len() + self.uid.len() + size_of::<Self>()
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "apiVersion", borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: Option<serde::de::IgnoredAny>,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+fn refuse_other_encodings(value: &[u8]) -> Result<(), Undecodable> {
+    if value.starts_with(b"k8s\0") {
+        return Err(Undecodable::Protobuf);
+    }
+    if value.starts_with(b"k8s:enc:") {
+        return Err(Undecodable::Encrypted);
+    }
+    Ok(())
+}
+
+fn not_an_object(error: serde_json::Error) -> Undecodable {
+    Undecodable::NotAnObject { reason: error.to_string().into() }
+}
+
+/// Puts the resourceVersion at the front of the metadata, whose text is a part of `value`.
+fn splice(value: &[u8], metadata: &str, revision: u64) -> Bytes {
+    let after_brace = metadata.as_ptr().addr() - value.as_ptr().addr() + 1;
+    let is_empty = metadata[1..].trim_ascii_start().starts_with('}');
+    let mut body = BytesMut::with_capacity(value.len() + r#""resourceVersion":"","#.len() + 20);
+    body.put_slice(&value[..after_brace]);
+    body.put_slice(format!(r#""resourceVersion":"{revision}""#).as_bytes());
+    if !is_empty {
+        body.put_u8(b',');
+    }
+    body.put_slice(&value[after_brace..]);
+    body.freeze()
+}
+
+/// The slow way, for objects whose metadata is missing or already says a resourceVersion.
+fn rewrite(value: &[u8], revision: u64) -> Result<Bytes, Undecodable> {
+    let mut object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(value).map_err(not_an_object)?;
+    let metadata = object.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    metadata["resourceVersion"] = revision.to_string().into();
+    Ok(api::json::to_go_json(&object).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str, expected: &Expect) {
+        let shown = match Stored::from_storage(value.as_bytes(), 7) {
+            Ok(stored) => String::from_utf8(stored.body.to_vec()).expect("JSON is UTF-8"),
+            Err(error) => format!("error: {error}"),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn the_revision_is_spliced_into_the_metadata() {
+        check(
+            "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\"spec\":{}}\n",
+            &expect![[r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"},"spec":{}}"#]],
+        );
+        check(r#"{"metadata": { } }"#, &expect![[r#"{"metadata": {"resourceVersion":"7" } }"#]]);
+    }
+
+    #[test]
+    fn a_stored_resource_version_or_missing_metadata_takes_the_slow_way() {
+        check(
+            r#"{"metadata":{"name":"a","resourceVersion":"3"}}"#,
+            &expect![[r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#]],
+        );
+        check(r#"{"kind":"Pod"}"#, &expect![[r#"{"kind":"Pod","metadata":{"resourceVersion":"7"}}"#]]);
+    }
+
+    #[test]
+    fn other_encodings_are_named() {
+        check(
+            "k8s\0\n\x0c",
+            &expect![
+                "error: it is stored as protobuf; run the servers that share this storage with --storage-media-type=application/json"
+            ],
+        );
+        check("k8s:enc:aescbc:v1:", &expect!["error: it is encrypted at rest"]);
+        check(
+            "[]",
+            &expect![
+                "error: it is no JSON object: invalid length 1, expected struct Envelope with 2 elements at line 1 column 2"
+            ],
+        );
+        check("{\"metadata\":[]}", &expect![[r#"{"metadata":["resourceVersion":"7",]}"#]]);
+        check(
+            &"[".repeat(100_000),
+            &expect!["error: it is no JSON object: invalid type: sequence, expected a string at line 1 column 1"],
+        );
+    }
+
+    #[test]
+    fn labels_are_found_by_key() {
+        let stored = Stored::from_storage(br#"{"metadata":{"labels":{"b":"2","a":"1"},"namespace":"n"}}"#, 1).unwrap();
+        assert_eq!((stored.label("a"), stored.label("b"), stored.label("c")), (Some("1"), Some("2"), None));
+        assert_eq!(&*stored.namespace, "n");
+        assert!(Stored::from_storage(br#"{"metadata":{"labels":null}}"#, 1).unwrap().labels.is_empty());
+    }
+}
