@@ -74,6 +74,19 @@ impl Range {
     pub fn at(self, revision: Revision) -> Self {
         Self { at: Some(revision), ..self }
     }
+
+    /// The first key that may be part of it.
+    pub fn first(&self) -> &Key {
+        if self.start > self.prefix { &self.start } else { &self.prefix }
+    }
+}
+
+/// The first key after all keys that begin with `prefix`; `None` where there is none, because no byte of it is below 0xff.
+pub fn prefix_end(prefix: &[u8]) -> Option<Key> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end.into())
 }
 
 /// What a [`Range`] found.
@@ -112,7 +125,8 @@ pub enum Op {
         key: Key,
         /// What it holds from then on.
         value: Bytes,
-        /// Removed after so long, unless it was put again before; `None`: stays. Whole seconds, rounded up.
+        /// Removed after so long, never earlier, unless it was put again before; `None`: stays. Whole seconds, rounded
+        /// up, and not zero.
         ttl: Option<Duration>,
     },
     /// Removes a key; removing an absent one changes nothing.
@@ -163,6 +177,28 @@ impl Transaction {
     pub fn delete(key: impl Into<Key>, seen: Revision) -> Self {
         let key = key.into();
         Self { compares: vec![Compare { key: key.clone(), revision: Some(seen) }], ops: vec![Op::Delete { key }] }
+    }
+
+    /// Whether it keeps the rules of this contract; [`Error::Malformed`] names the one it breaks. Every backend asks first.
+    pub fn check(&self) -> Result<(), Error> {
+        let malformed = |reason: &str| Err(Error::Malformed { reason: reason.to_owned() });
+        if self.ops.is_empty() {
+            return malformed("a transaction without operations");
+        }
+        let compared = self.compares.iter().map(|compare| &compare.key);
+        if compared.chain(self.ops.iter().map(Op::key)).any(|key| key.is_empty()) {
+            return malformed("an empty key");
+        }
+        let mut changed: Vec<&Key> = self.ops.iter().map(Op::key).collect();
+        changed.sort_unstable();
+        if changed.windows(2).any(|pair| pair[0] == pair[1]) {
+            return malformed("a transaction that changes one key twice");
+        }
+        let is_zero = |op: &Op| matches!(op, Op::Put { ttl: Some(Duration::ZERO), .. });
+        if self.ops.iter().any(is_zero) {
+            return malformed("a time to live of zero");
+        }
+        Ok(())
     }
 
     /// Gives every value that this puts a time to live.
@@ -336,16 +372,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn commit(&self, transaction: Transaction) -> Pending<'_, Outcome>;
 
     /// The changes below `prefix` at and after `from`, none lost, none twice, no transaction torn. The first error is
-    /// [`Error::Compacted`] if `from` is no longer known. `from` in the future waits for it.
+    /// [`Error::Compacted`] if the state before `from` is forgotten: a watch from `r.next()` can begin exactly as long as
+    /// a range at `r` can be read. `from` in the future waits for it, and tells of no progress below it.
     fn watch(&self, prefix: Key, from: Revision) -> Pending<'_, Watch>;
 
     /// The newest revision that any server may already have acknowledged. Cheap: it is asked for at every read.
     fn revision(&self) -> Pending<'_, Revision>;
 
-    /// Whether a [`ProgressRequest`] is answered. Where it is not, a consistent read must read through.
+    /// Whether a [`ProgressRequest`] is answered. Where it is not, a consistent read must read through. It may change
+    /// while servers of the store are replaced, so whoever waits for an answer bounds the wait and then reads through.
     fn answers_progress(&self) -> bool;
 
     /// Forgets what was overwritten or removed before `revision`, which itself can still be read. Forgetting less than
     /// is already forgotten does nothing.
     fn compact(&self, revision: Revision) -> Pending<'_, ()>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,5 +12,6 @@ pub mod etcd;
 pub mod sqlite;
 
 pub use contract::{
-    Batch, Compare, Entry, Error, Event, Key, Op, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch,
+    Batch, Compare, Entry, Error, Event, Key, Op, Outcome, Page, Pending, ProgressRequest, Range, Revision, Store,
+    Transaction, Watch, prefix_end,
 };
