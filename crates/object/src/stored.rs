@@ -55,9 +55,9 @@ impl Stored {
     pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, Undecodable> {
         let value = value.trim_ascii_end();
         refuse_other_encodings(value)?;
-        let envelope: Envelope<'_> = serde_json::from_slice(value).map_err(not_an_object)?;
+        let envelope: Envelope<'_> = parse_object(value)?;
         let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
-        let metadata: Metadata<'_> = serde_json::from_str(metadata_text).map_err(not_an_object)?;
+        let metadata: Metadata<'_> = parse_object(metadata_text.as_bytes())?;
         let body = match envelope.metadata {
             Some(raw) if metadata.resource_version.is_none() => splice(value, raw.get(), revision),
             _ => rewrite(value, revision)?,
@@ -127,8 +127,13 @@ fn refuse_other_encodings(value: &[u8]) -> Result<(), Undecodable> {
     Ok(())
 }
 
-fn not_an_object(error: serde_json::Error) -> Undecodable {
-    Undecodable::NotAnObject { reason: error.to_string().into() }
+/// Parses a JSON object. The brace is checked first, because serde also reads a struct from an array.
+fn parse_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Undecodable> {
+    let not_an_object = |reason: String| Undecodable::NotAnObject { reason: reason.into() };
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(not_an_object("it does not begin with a brace".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| not_an_object(error.to_string()))
 }
 
 /// Puts the resourceVersion at the front of the metadata, whose text is a part of `value`.
@@ -147,8 +152,7 @@ fn splice(value: &[u8], metadata: &str, revision: u64) -> Bytes {
 
 /// The slow way, for objects whose metadata is missing or already says a resourceVersion.
 fn rewrite(value: &[u8], revision: u64) -> Result<Bytes, Undecodable> {
-    let mut object: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(value).map_err(not_an_object)?;
+    let mut object: serde_json::Map<String, serde_json::Value> = parse_object(value)?;
     let metadata = object.entry("metadata").or_insert_with(|| serde_json::json!({}));
     metadata["resourceVersion"] = revision.to_string().into();
     Ok(api::json::to_go_json(&object).into())
