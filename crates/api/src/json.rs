@@ -5,8 +5,22 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
+use serde_json::value::RawValue;
+
+/// JSON kept as the text it came in; equal when the text is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(pub Box<RawValue>);
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for RawJson {}
 
 /// Writes a value on one line, without a newline at the end.
 ///
@@ -146,7 +160,6 @@ mod tests {
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
     use serde_json::json;
-    use serde_json::value::RawValue;
 
     use super::*;
 

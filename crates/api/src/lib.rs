@@ -4,6 +4,10 @@
 //! the part at fault, and never panics.
 
 pub mod json;
+pub mod metadata;
 pub mod names;
+pub mod objects;
+pub mod time;
+pub mod validation;
 
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};

@@ -1,0 +1,191 @@
+//! The rules that names, label keys and label values obey, with Kubernetes' own words for each breach.
+//!
+//! A check returns every fault it finds, because Kubernetes reports them all; no fault means valid, and costs nothing.
+//! Some limits are told in bytes and some in characters: that is how release 1.36 words them.
+
+use std::borrow::Cow;
+
+/// What is wrong with a name, one message per broken rule; empty when the name is valid.
+pub type Faults = Vec<Cow<'static, str>>;
+
+/// The longest DNS label (RFC 1123), and the longest label value and name part of a label key.
+pub const LABEL_LENGTH_MAX: usize = 63;
+/// The longest DNS subdomain (RFC 1123), hence the longest name of most objects.
+pub const SUBDOMAIN_LENGTH_MAX: usize = 253;
+
+macro_rules! label_1123 {
+    () => {
+        "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    };
+}
+macro_rules! label_key_name {
+    () => {
+        "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+    };
+}
+macro_rules! label_key_rule {
+    () => {
+        concat!(
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character ",
+            "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '",
+            label_key_name!(),
+            "')"
+        )
+    };
+}
+
+const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
+const LABEL_TOO_LONG_IN_BYTES: &str = "must be no more than 63 bytes";
+const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 characters";
+const SUBDOMAIN_TOO_LONG_IN_BYTES: &str = "must be no more than 253 bytes";
+const NOT_A_LABEL_1123: &str = concat!(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an ",
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '",
+    label_1123!(),
+    "')"
+);
+const NOT_A_SUBDOMAIN: &str = concat!(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end ",
+    "with an alphanumeric character (e.g. 'example.com', regex used for validation is '",
+    label_1123!(),
+    r"(\.",
+    label_1123!(),
+    ")*')"
+);
+const NOT_A_LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation \
+     is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const NOT_A_LABEL_KEY: &str = concat!(
+    "a valid label key ",
+    label_key_rule!(),
+    " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+);
+const NOT_A_LABEL_VALUE: &str = concat!(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end ",
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(",
+    label_key_name!(),
+    ")?')"
+);
+
+/// A DNS label (RFC 1123): the name of a namespace.
+pub fn dns1123_label(value: &str) -> Faults {
+    let mut faults = Faults::new();
+    if value.len() > LABEL_LENGTH_MAX {
+        faults.push(LABEL_TOO_LONG.into());
+    }
+    if !is_label_1123(value) {
+        faults.push(if is_subdomain(value) { "must not contain dots" } else { NOT_A_LABEL_1123 }.into());
+    }
+    faults
+}
+
+/// A DNS subdomain (RFC 1123): the name of most objects, and a group.
+pub fn dns1123_subdomain(value: &str) -> Faults {
+    subdomain(value, SUBDOMAIN_TOO_LONG)
+}
+
+/// A DNS label (RFC 1035), which starts with a letter: the name of a service, and a resource.
+pub fn dns1035_label(value: &str) -> Faults {
+    let mut faults = Faults::new();
+    if value.len() > LABEL_LENGTH_MAX {
+        faults.push(LABEL_TOO_LONG.into());
+    }
+    if !(is_label_1123(value) && value.starts_with(|first: char| first.is_ascii_lowercase())) {
+        faults.push(NOT_A_LABEL_1035.into());
+    }
+    faults
+}
+
+/// A name that can stand in a path: the least that every name obeys. The empty string passes, as in Kubernetes.
+pub fn path_segment_name(name: &str) -> Faults {
+    match name {
+        "." => vec!["may not be '.'".into()],
+        ".." => vec!["may not be '..'".into()],
+        _ => path_segment_prefix(name),
+    }
+}
+
+/// The start of a name that can stand in a path, such as `generateName`.
+pub fn path_segment_prefix(prefix: &str) -> Faults {
+    let mut faults = Faults::new();
+    if prefix.contains('/') {
+        faults.push("may not contain '/'".into());
+    }
+    if prefix.contains('%') {
+        faults.push("may not contain '%'".into());
+    }
+    faults
+}
+
+/// A label key, also called a qualified name: a name with an optional subdomain and slash before it.
+pub fn label_key(key: &str) -> Faults {
+    let mut faults = Faults::new();
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, name)) if name.contains('/') => return vec![NOT_A_LABEL_KEY.into()],
+        Some(("", name)) => {
+            faults.push("prefix part must be non-empty".into());
+            name
+        }
+        Some((prefix, name)) => {
+            let in_prefix = subdomain(prefix, SUBDOMAIN_TOO_LONG_IN_BYTES);
+            faults.extend(in_prefix.iter().map(|fault| format!("prefix part {fault}").into()));
+            name
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".into());
+    } else if name.len() > LABEL_LENGTH_MAX {
+        faults.push("name part must be no more than 63 bytes".into());
+    }
+    if !is_label_key_name(name) {
+        faults.push(concat!("name part ", label_key_rule!()).into());
+    }
+    faults
+}
+
+/// A label value, which may be empty.
+pub fn label_value(value: &str) -> Faults {
+    let mut faults = Faults::new();
+    if value.len() > LABEL_LENGTH_MAX {
+        faults.push(LABEL_TOO_LONG_IN_BYTES.into());
+    }
+    if !value.is_empty() && !is_label_key_name(value) {
+        faults.push(NOT_A_LABEL_VALUE.into());
+    }
+    faults
+}
+
+fn subdomain(value: &str, too_long: &'static str) -> Faults {
+    let mut faults = Faults::new();
+    if value.len() > SUBDOMAIN_LENGTH_MAX {
+        faults.push(too_long.into());
+    }
+    if !is_subdomain(value) {
+        faults.push(NOT_A_SUBDOMAIN.into());
+    }
+    faults
+}
+
+fn is_subdomain(value: &str) -> bool {
+    value.split('.').all(is_label_1123)
+}
+
+fn is_label_1123(value: &str) -> bool {
+    let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    begins_and_ends(value, is_alphanumeric) && value.bytes().all(|byte| byte == b'-' || is_alphanumeric(byte))
+}
+
+fn is_label_key_name(value: &str) -> bool {
+    let is_alphanumeric = |byte: u8| byte.is_ascii_alphanumeric();
+    begins_and_ends(value, is_alphanumeric)
+        && value.bytes().all(|byte| matches!(byte, b'-' | b'_' | b'.') || is_alphanumeric(byte))
+}
+
+fn begins_and_ends(value: &str, allowed: impl Fn(u8) -> bool) -> bool {
+    let bytes = value.as_bytes();
+    bytes.first().copied().is_some_and(&allowed) && bytes.last().copied().is_some_and(&allowed)
+}
+
+#[cfg(test)]
+mod tests;
