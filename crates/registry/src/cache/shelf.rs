@@ -1,0 +1,127 @@
+//! One resource in memory.
+
+use std::sync::{Arc, RwLock};
+
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use store::{Entry, Key, Revision};
+use tokio::sync::watch;
+
+use super::Cached;
+use super::history::{Change, History};
+
+/// What the values below a prefix are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Kubernetes objects as JSON.
+    Objects,
+    /// Bytes that mean something to somebody else.
+    Raw,
+}
+
+/// The keys below one prefix: how they are now, and what changed lately.
+#[derive(Debug)]
+pub struct Shelf {
+    prefix: Key,
+    form: Form,
+    snapshot: ArcSwap<Snapshot>,
+    history: RwLock<History>,
+    /// The number of the change that comes next; watchers wait for it to grow.
+    next: watch::Sender<u64>,
+}
+
+/// A shelf at one moment. Immutable; readers hold it as long as they like.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Everything, by key.
+    pub items: OrdMap<Key, Arc<Cached>>,
+    /// The revision of the last change.
+    pub revision: Revision,
+}
+
+impl Shelf {
+    pub(super) fn new(prefix: Key, form: Form) -> Self {
+        Self {
+            prefix,
+            form,
+            snapshot: ArcSwap::default(),
+            history: RwLock::new(History::default()),
+            next: watch::Sender::new(0),
+        }
+    }
+
+    /// What the keys of this shelf begin with.
+    pub fn prefix(&self) -> &Key {
+        &self.prefix
+    }
+
+    /// How it is now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// One key as it is now.
+    pub fn get(&self, key: &[u8]) -> Option<Arc<Cached>> {
+        self.snapshot.load().items.get(key).cloned()
+    }
+
+    /// The number of the first change after `revision`, or `None` if some of them are forgotten.
+    pub(crate) fn position_after(&self, revision: Revision) -> Option<u64> {
+        self.read_history().position_after(revision)
+    }
+
+    /// The changes from number `position` on, `max` at most, or `None` if they are forgotten.
+    pub(crate) fn changes(&self, position: u64, max: usize) -> Option<Vec<Arc<Change>>> {
+        self.read_history().changes(position, max)
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.next.subscribe()
+    }
+
+    /// Replaces everything by what the store held at `revision`. The past before it is forgotten.
+    pub(super) fn refill(&self, entries: Vec<Entry>, revision: Revision) {
+        let items =
+            entries.into_iter().map(|entry| (entry.key.clone(), Arc::new(Cached::new(entry, self.form)))).collect();
+        self.snapshot.store(Arc::new(Snapshot { items, revision }));
+        let next = self.write_history().restart(revision);
+        self.next.send_replace(next);
+    }
+
+    /// Takes over a change into `snapshot`, which is published later, and into the history.
+    pub(super) fn apply(&self, snapshot: &mut Snapshot, event: store::Event, now: tokio::time::Instant) {
+        let revision = event.revision();
+        let (key, previous, current) = match event {
+            store::Event::Put(entry) => {
+                let key = entry.key.clone();
+                let current = Arc::new(Cached::new(entry, self.form));
+                let previous = snapshot.items.insert(key.clone(), current.clone());
+                (key, previous, Some(current))
+            }
+            store::Event::Delete { key, .. } => {
+                let previous = snapshot.items.remove(&key);
+                (key, previous, None)
+            }
+        };
+        snapshot.revision = revision;
+        // A key that was not there and is not there is no news to anybody.
+        if previous.is_some() || current.is_some() {
+            self.write_history().push(Change::new(key, revision, previous, current), now);
+        }
+    }
+
+    /// Lets readers and watchers see what was applied.
+    pub(super) fn publish(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+        let next = self.read_history().next();
+        self.next.send_replace(next);
+    }
+
+    fn read_history(&self) -> std::sync::RwLockReadGuard<'_, History> {
+        self.history.read().expect("nobody panics while holding the history")
+    }
+
+    fn write_history(&self) -> std::sync::RwLockWriteGuard<'_, History> {
+        self.history.write().expect("nobody panics while holding the history")
+    }
+}

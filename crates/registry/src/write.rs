@@ -1,0 +1,147 @@
+//! Writes: compare-and-set over the store, through one persist step that needs a permit.
+
+use std::time::Duration;
+
+use api::GroupResource;
+use bytes::Bytes;
+use object::Stored;
+use store::{Compare, Entry, Key, Op, Outcome, Revision, Transaction};
+
+use crate::barrier::{Held, Permit};
+use crate::cache::{Cached, Item, Shelf};
+use crate::read::{read_through, refuse_undecodable};
+use crate::{ReadError, Registry};
+
+/// Every round means that somebody else's write succeeded in between. So many in a row are a storm that the client should
+/// step back from.
+const ROUNDS_MAX: usize = 64;
+
+/// What to do with a key, decided from what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Put these bytes: JSON without a resourceVersion.
+    Put {
+        /// What to store.
+        value: Bytes,
+        /// How long to keep it; `None`: until it is deleted.
+        ttl: Option<Duration>,
+    },
+    /// Remove the key.
+    Delete,
+    /// Leave it as it is: nothing is written and the revision stays.
+    Keep,
+}
+
+/// What became of a key.
+#[derive(Debug)]
+pub enum Written {
+    /// It was put and now is this.
+    Put(Stored),
+    /// It was removed at this revision.
+    Deleted(Revision),
+    /// Nothing was written.
+    Kept,
+}
+
+/// Why a write did not happen, or may not have.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError<E> {
+    /// The decision was to refuse, on the newest state.
+    #[error("refused")]
+    Refused(E),
+    /// The barrier is closed. Nothing was executed.
+    #[error(transparent)]
+    Held(#[from] Held),
+    /// The state could not be read, so there was nothing to decide on. Nothing was executed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store did not take it; whether it may have happened is in the error.
+    #[error(transparent)]
+    Store(store::Error),
+    /// Others wrote this key again and again. Nothing was executed.
+    #[error("too many concurrent writes to this object")]
+    Busy,
+}
+
+impl Registry {
+    /// Decides on what a key holds and writes the decision, again on newer state as long as others are quicker.
+    ///
+    /// The first round decides on the cache, which may be behind: a refusal counts only once the newest state was read.
+    pub async fn write<E>(
+        &self,
+        resource: GroupResource<&str>,
+        shelf: &Shelf,
+        key: &Key,
+        mut decide: impl FnMut(Option<&Stored>) -> Result<Decision, E>,
+    ) -> Result<Written, WriteError<E>> {
+        let mut current = shelf.get(key);
+        let mut is_newest = false;
+        for _ in 0..ROUNDS_MAX {
+            let seen = current.as_deref();
+            if let Some(cached) = seen {
+                refuse_undecodable(cached)?;
+            }
+            let decision = match decide(seen.and_then(stored_of)) {
+                Ok(decision) if decision != Decision::Keep || is_newest => decision,
+                Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
+                // It may look different on the newest state.
+                Ok(_) | Err(_) => {
+                    current = self.newest(key).await?;
+                    is_newest = true;
+                    continue;
+                }
+            };
+            if decision == Decision::Keep {
+                return Ok(Written::Kept);
+            }
+            let permit = self.barrier.permit(resource)?;
+            let seen_revision = seen.map(|cached| cached.revision);
+            match self.persist(permit, key, seen_revision, &decision).await.map_err(WriteError::Store)? {
+                Outcome::Committed(revision) => return Ok(written(decision, revision)),
+                Outcome::Conflict { current: mut found, .. } => {
+                    current = found.pop().flatten().map(|entry: Entry| std::sync::Arc::new(read_through(entry)));
+                    is_newest = true;
+                }
+            }
+        }
+        Err(WriteError::Busy)
+    }
+
+    /// The one place where anything is persisted.
+    async fn persist(
+        &self,
+        _permit: Permit,
+        key: &Key,
+        seen: Option<Revision>,
+        decision: &Decision,
+    ) -> Result<Outcome, store::Error> {
+        let op = match decision {
+            Decision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
+            Decision::Delete | Decision::Keep => Op::Delete { key: key.clone() },
+        };
+        let compares = vec![Compare { key: key.clone(), revision: seen }];
+        self.store.commit(Transaction { compares, ops: vec![op] }).await
+    }
+
+    async fn newest(&self, key: &Key) -> Result<Option<std::sync::Arc<Cached>>, ReadError> {
+        let (entry, _) = self.store.get(key.clone()).await?;
+        Ok(entry.map(|entry| std::sync::Arc::new(read_through(entry))))
+    }
+}
+
+fn stored_of(cached: &Cached) -> Option<&Stored> {
+    match &cached.item {
+        Item::Object(stored) => Some(stored),
+        Item::Raw(_) | Item::Undecodable(_) => None,
+    }
+}
+
+fn written(decision: Decision, revision: Revision) -> Written {
+    match decision {
+        Decision::Put { value, .. } => Written::Put(
+            Stored::from_storage(&value, revision.0).expect("whoever decides to put gives an object as JSON"),
+        ),
+        Decision::Delete => Written::Deleted(revision),
+        Decision::Keep => Written::Kept,
+    }
+}
