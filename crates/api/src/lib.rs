@@ -3,11 +3,16 @@
 //! Pure: no I/O, no clock, no async. Whatever comes from outside is parsed by a function that returns a typed error naming
 //! the part at fault, and never panics.
 
+pub mod field_error;
 pub mod json;
 pub mod metadata;
 pub mod names;
 pub mod objects;
+mod quote;
+pub mod status;
 pub mod time;
 pub mod validation;
 
+pub use field_error::FieldError;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
+pub use status::Status;

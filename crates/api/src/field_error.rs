@@ -1,0 +1,274 @@
+//! What is wrong with one field of an object, worded as Kubernetes words it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::json::to_go_json;
+use crate::quote::Quoted;
+
+/// What is wrong with one field. Prints as `<field>: <body>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    kind: FieldErrorKind,
+    field: String,
+    /// Absent where Kubernetes does not show it.
+    value: Option<Value>,
+    detail: String,
+}
+
+/// The classes of [`FieldError`]; each has a machine-readable name that is the reason of a Status cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// Something the value refers to does not exist.
+    NotFound,
+    /// There is no value, and there must be.
+    Required,
+    /// The value must be unique and is not.
+    Duplicate,
+    /// The value is malformed.
+    Invalid,
+    /// The value is none of an enumeration.
+    NotSupported,
+    /// The value is well-formed but not allowed here.
+    Forbidden,
+    /// The value is too long.
+    TooLong,
+    /// The list has too many items.
+    TooMany,
+    /// The list has too few items.
+    TooFew,
+    /// The check itself failed.
+    Internal,
+    /// The value has the wrong type.
+    TypeInvalid,
+    /// The value is too short.
+    TooShort,
+}
+
+impl FieldErrorKind {
+    /// The machine-readable name.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::Internal => "InternalError",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::TooShort => "FieldValueTooShort",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::Internal => "Internal error",
+            Self::TooShort => "Too short",
+        }
+    }
+}
+
+impl FieldError {
+    /// The value is malformed.
+    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
+    }
+
+    /// The value has the wrong type.
+    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
+    }
+
+    /// There is no value, and there must be.
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, None, detail)
+    }
+
+    /// The value must be unique and is not.
+    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
+    }
+
+    /// Something the value refers to does not exist.
+    pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
+    }
+
+    /// The value is well-formed but not allowed here.
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, None, detail)
+    }
+
+    /// The value is none of an enumeration.
+    pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let quoted: Vec<_> = supported.iter().map(|value| Quoted(value).to_string()).collect();
+        let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
+    }
+
+    /// The value has more bytes than allowed; it is not repeated.
+    pub fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
+        let unit = if bytes_max == 1 { "byte" } else { "bytes" };
+        Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {bytes_max} {unit}"))
+    }
+
+    /// The value has fewer characters than required; it is not repeated.
+    pub fn too_short(field: impl Into<String>, characters_min: usize) -> Self {
+        let unit = if characters_min == 1 { "character" } else { "characters" };
+        Self::new(FieldErrorKind::TooShort, field, None, format!("must be at least {characters_min} {unit}"))
+    }
+
+    /// The list has more items than allowed.
+    pub fn too_many(field: impl Into<String>, items: usize, items_max: usize) -> Self {
+        let unit = if items_max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {items_max} {unit}");
+        Self::new(FieldErrorKind::TooMany, field, Some(items.into()), detail)
+    }
+
+    /// The list has fewer items than required.
+    pub fn too_few(field: impl Into<String>, items: usize, items_min: usize) -> Self {
+        let unit = if items_min == 1 { "item" } else { "items" };
+        let detail = format!("must have at least {items_min} {unit}");
+        Self::new(FieldErrorKind::TooFew, field, Some(items.into()), detail)
+    }
+
+    /// The check itself failed.
+    pub fn internal(field: impl Into<String>, error: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, field, None, error)
+    }
+
+    /// Its class.
+    pub fn kind(&self) -> FieldErrorKind {
+        self.kind
+    }
+
+    /// The path of the field, such as `spec.ports[0].name`.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// The message without the field.
+    pub fn body(&self) -> String {
+        let mut body = self.kind.words().to_owned();
+        if let Some(value) = &self.value {
+            body.push_str(": ");
+            match value {
+                Value::String(text) => body.push_str(&Quoted(text).to_string()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    body.push_str(&String::from_utf8_lossy(&to_go_json(value)));
+                }
+            }
+        }
+        if !self.detail.is_empty() {
+            body.push_str(": ");
+            body.push_str(&self.detail);
+        }
+        body
+    }
+
+    /// The message of several errors together: each one once, in brackets if more than one. `None` if there is none.
+    pub fn aggregate(errors: &[Self]) -> Option<String> {
+        let mut messages: Vec<String> = Vec::new();
+        for error in errors {
+            let message = error.to_string();
+            if !messages.contains(&message) {
+                messages.push(message);
+            }
+        }
+        match messages.len() {
+            0 => None,
+            1 => messages.pop(),
+            _ => Some(format!("[{}]", messages.join(", "))),
+        }
+    }
+
+    fn new(kind: FieldErrorKind, field: impl Into<String>, value: Option<Value>, detail: impl Into<String>) -> Self {
+        Self { kind, field: field.into(), value, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_class_is_worded_as_in_kubernetes() {
+        let errors = [
+            FieldError::invalid("metadata.name", "A\n", "must be lower case"),
+            FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
+            FieldError::invalid("spec.selector", json!({"a": ["<"]}), ""),
+            FieldError::invalid("spec", Value::Null, "x"),
+            FieldError::type_invalid("spec.a", true, "must be a string"),
+            FieldError::required("metadata.name", "name or generateName is required"),
+            FieldError::required("spec.a", ""),
+            FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
+            FieldError::not_found("spec.ref", "b"),
+            FieldError::forbidden("spec.b", "is immutable"),
+            FieldError::not_supported("spec.type", "X", &["A", "B"]),
+            FieldError::not_supported("spec.type", "X", &[]),
+            FieldError::too_long("spec.c", 1),
+            FieldError::too_long("spec.c", 253),
+            FieldError::too_short("spec.c", 3),
+            FieldError::too_many("spec.d", 3, 2),
+            FieldError::too_few("spec.d", 0, 1),
+            FieldError::internal("spec.e", "no such thing"),
+        ];
+        let lines: Vec<_> = errors.iter().map(|error| format!("{} | {error}", error.kind().reason())).collect();
+        expect![[r#"
+            FieldValueInvalid | metadata.name: Invalid value: "A\n": must be lower case
+            FieldValueInvalid | spec.replicas: Invalid value: -1: must be greater than or equal to 0
+            FieldValueInvalid | spec.selector: Invalid value: {"a":["\u003c"]}
+            FieldValueInvalid | spec: Invalid value: null: x
+            FieldValueTypeInvalid | spec.a: Invalid value: true: must be a string
+            FieldValueRequired | metadata.name: Required value: name or generateName is required
+            FieldValueRequired | spec.a: Required value
+            FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"
+            FieldValueNotFound | spec.ref: Not found: "b"
+            FieldValueForbidden | spec.b: Forbidden: is immutable
+            FieldValueNotSupported | spec.type: Unsupported value: "X": supported values: "A", "B"
+            FieldValueNotSupported | spec.type: Unsupported value: "X"
+            FieldValueTooLong | spec.c: Too long: may not be more than 1 byte
+            FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes
+            FieldValueTooShort | spec.c: Too short: must be at least 3 characters
+            FieldValueTooMany | spec.d: Too many: 3: must have at most 2 items
+            FieldValueTooFew | spec.d: Too few: 0: must have at least 1 item
+            InternalError | spec.e: Internal error: no such thing"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn several_errors_stand_in_brackets_and_each_once() {
+        let [a, b] = [FieldError::required("a", ""), FieldError::required("b", "")];
+        assert_eq!(FieldError::aggregate(&[]), None);
+        assert_eq!(FieldError::aggregate(&[a.clone(), a.clone()]).as_deref(), Some("a: Required value"));
+        assert_eq!(
+            FieldError::aggregate(&[a.clone(), b, a]).as_deref(),
+            Some("[a: Required value, b: Required value]")
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Strings quoted as Go's `%q` quotes them, since Kubernetes' messages are made with it.
+
+use std::fmt::{self, Write as _};
+
+/// Displays a string in double quotes, with Go's escapes.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\x07' => f.write_str("\\a")?,
+                '\x08' => f.write_str("\\b")?,
+                '\x0b' => f.write_str("\\v")?,
+                '\x0c' => f.write_str("\\f")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                '\0'..='\x1f' | '\x7f' => write!(f, "\\x{:02x}", character as u32)?,
+                _ if is_printable(character) => f.write_char(character)?,
+                '\u{10000}'.. => write!(f, "\\U{:08x}", character as u32)?,
+                _ => write!(f, "\\u{:04x}", character as u32)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the space. Behind another character the standard library escapes just
+/// the rest, whereas it escapes a leading combining mark too.
+fn is_printable(character: char) -> bool {
+    let mut buffer = [b'a', 0, 0, 0, 0];
+    let length = 1 + character.encode_utf8(&mut buffer[1..]).len();
+    character.is_ascii_graphic()
+        || character == ' '
+        || std::str::from_utf8(&buffer[..length]).is_ok_and(|pair| pair.escape_debug().count() == 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_gos() {
+        for (text, quoted) in [
+            ("", r#""""#),
+            ("a b'c", r#""a b'c""#),
+            ("\"\\", r#""\"\\""#),
+            ("\u{7}\u{8}\u{c}\n\r\t\u{b}\0\u{1f}\u{7f}", r#""\a\b\f\n\r\t\v\x00\x1f\x7f""#),
+            ("é世e\u{301}", "\"é世e\u{301}\""),
+            ("\u{80}\u{a0}\u{200b}\u{2028}\u{feff}\u{e000}", r#""\u0080\u00a0\u200b\u2028\ufeff\ue000""#),
+            ("😀\u{10ffff}", r#""😀\U0010ffff""#),
+        ] {
+            assert_eq!(Quoted(text).to_string(), quoted, "{text:?}");
+        }
+    }
+}

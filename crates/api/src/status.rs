@@ -1,0 +1,189 @@
+//! Kubernetes' `Status`: the body of every error, and of some successes.
+//!
+//! Clients branch on `reason` first and on `code` if the reason is unknown, so both are set together, by the constructors in
+//! `constructors.rs`. Fields are written in Go's order and left out when empty.
+
+mod constructors;
+mod reason;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+pub use constructors::UnrecognizedResponse;
+pub use reason::Reason;
+
+use crate::json::to_go_json;
+use crate::metadata::{ListMeta, null_is_default};
+
+/// An error, or a success without an object to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Status {
+    /// Holds a fresh continue token when an old one expired; otherwise empty.
+    #[serde(default)]
+    pub metadata: ListMeta,
+    /// Whether the operation failed.
+    #[serde(default, rename = "status")]
+    pub outcome: Outcome,
+    /// For people.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub message: String,
+    /// For programs.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub reason: Reason,
+    /// What the reason is about.
+    #[serde(default)]
+    pub details: Option<Box<Details>>,
+    /// The HTTP status; 0 leaves it to [`Status::http_code`].
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub code: u16,
+}
+
+/// Whether an operation failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It did not happen.
+    #[default]
+    Failure,
+    /// It happened.
+    Success,
+}
+
+/// What the reason of a [`Status`] is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// The object.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub name: String,
+    /// The group of the resource or kind.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub group: String,
+    /// The resource, or for `Invalid` the kind.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub kind: String,
+    /// The uid of the object.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub uid: String,
+    /// The single faults, if there are several or if they have a machine-readable name.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// When to try again; clients repeat the request, whatever its verb, if this is set.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One fault among those that made up a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The machine-readable name.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub reason: Cow<'static, str>,
+    /// For people.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub message: String,
+    /// The field at fault, such as `spec.ports[0].name`.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub field: String,
+}
+
+impl Status {
+    /// Asks the client to repeat the request after some seconds. Only right if nothing was executed: clients repeat any verb.
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().retry_after_seconds = seconds;
+        self
+    }
+
+    /// Adds a cause.
+    pub fn with_cause(mut self, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        let cause = Cause { reason: reason.into(), message: message.into(), field: String::new() };
+        self.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    /// The value of the `Retry-After` header that goes with this status, in seconds.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
+    }
+
+    /// Whether one of the causes has this reason.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == reason)
+    }
+
+    /// The HTTP status to answer with.
+    pub fn http_code(&self) -> u16 {
+        match (self.code, self.outcome) {
+            (0, Outcome::Success) => 200,
+            (0, Outcome::Failure) => 500,
+            (code, Outcome::Success | Outcome::Failure) => code,
+        }
+    }
+
+    /// The body of a response, newline included.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut bytes = to_go_json(self);
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads a body that claims to be a Status. `None` if it is anything else, such as another kind or a proxy's HTML page.
+    pub fn from_json(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Claim {
+            kind: String,
+            api_version: String,
+        }
+        let claim: Claim = serde_json::from_slice(body).ok()?;
+        let is_status = claim.kind == "Status" && matches!(&*claim.api_version, "v1" | "meta.k8s.io/v1");
+        if is_status { serde_json::from_slice(body).ok() } else { None }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            kind: &'static str,
+            api_version: &'static str,
+            metadata: &'a ListMeta,
+            status: Outcome,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            message: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            reason: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            details: Option<&'a Details>,
+            #[serde(skip_serializing_if = "is_zero")]
+            code: u32,
+        }
+        Wire {
+            kind: "Status",
+            api_version: "v1",
+            metadata: &self.metadata,
+            status: self.outcome,
+            message: &self.message,
+            reason: self.reason.as_str(),
+            details: self.details.as_deref(),
+            code: self.code.into(),
+        }
+        .serialize(serializer)
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::field_error::FieldError;
+use crate::names::{GroupKind, GroupResource};
+
+const PODS: GroupResource<&str> = GroupResource { group: "", resource: "pods" };
+const DEPLOYMENTS: GroupResource<&str> = GroupResource { group: "apps", resource: "deployments" };
+const DEPLOYMENT: GroupKind<&str> = GroupKind { group: "apps", kind: "Deployment" };
+const NOTHING: GroupResource<&str> = GroupResource { group: "", resource: "" };
+
+/// The body as sent, which must read back as the same status.
+#[track_caller]
+fn check(status: &Status, body: &Expect) {
+    let bytes = status.to_json();
+    body.assert_eq(std::str::from_utf8(&bytes).unwrap());
+    assert_eq!(Status::from_json(&bytes).as_ref(), Some(status));
+}
+
+#[test]
+fn absence_and_presence() {
+    check(
+        &Status::not_found(DEPLOYMENTS, "web"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}
+    "#]],
+    );
+    check(
+        &Status::path_not_found(),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}
+    "#]],
+    );
+    check(
+        &Status::already_exists(PODS, "a"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"a\" already exists","reason":"AlreadyExists","details":{"name":"a","kind":"pods"},"code":409}
+    "#]],
+    );
+    check(
+        &Status::generate_name_conflict(PODS, "a-x", 1),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"a-x\" already exists, the server was not able to generate a unique name for the object","reason":"AlreadyExists","details":{"name":"a-x","kind":"pods","retryAfterSeconds":1},"code":409}
+    "#]],
+    );
+    check(
+        &Status::gone("gone"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"gone","reason":"Gone","code":410}
+    "#]],
+    );
+}
+
+#[test]
+fn rights() {
+    check(
+        &Status::unauthorized(""),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"not authorized","reason":"Unauthorized","code":401}
+    "#]],
+    );
+    check(
+        &Status::unauthorized("Unauthorized"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}
+    "#]],
+    );
+    check(
+        &Status::forbidden(PODS, "a", "no"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"a\" is forbidden: no","reason":"Forbidden","details":{"name":"a","kind":"pods"},"code":403}
+    "#]],
+    );
+    check(
+        &Status::forbidden(DEPLOYMENTS, "", "no"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps is forbidden: no","reason":"Forbidden","details":{"group":"apps","kind":"deployments"},"code":403}
+    "#]],
+    );
+    check(
+        &Status::forbidden(NOTHING, "", "User \"u\" cannot get path \"/metrics\""),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"u\" cannot get path \"/metrics\"","reason":"Forbidden","details":{},"code":403}
+    "#]],
+    );
+}
+
+#[test]
+fn conflicts() {
+    check(
+        &Status::conflict(
+            DEPLOYMENTS,
+            "web",
+            "the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"web","group":"apps","kind":"deployments"},"code":409}
+    "#]],
+    );
+    let cause = Cause {
+        reason: "FieldManagerConflict".into(),
+        message: "conflict with \"x\"".to_owned(),
+        field: ".spec.replicas".to_owned(),
+    };
+    check(
+        &Status::apply_conflict(vec![cause], "Apply failed with 1 conflict"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Apply failed with 1 conflict","reason":"Conflict","details":{"causes":[{"reason":"FieldManagerConflict","message":"conflict with \"x\"","field":".spec.replicas"}]},"code":409}
+    "#]],
+    );
+}
+
+#[test]
+fn invalid_objects() {
+    check(
+        &Status::invalid(DEPLOYMENT, "web", &[]),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Deployment.apps \"web\" is invalid","reason":"Invalid","details":{"name":"web","group":"apps","kind":"Deployment"},"code":422}
+    "#]],
+    );
+    let name = FieldError::invalid("metadata.name", "A", "must be <lower> case");
+    check(
+        &Status::invalid(DEPLOYMENT, "A", std::slice::from_ref(&name)),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Deployment.apps \"A\" is invalid: metadata.name: Invalid value: \"A\": must be \u003clower\u003e case","reason":"Invalid","details":{"name":"A","group":"apps","kind":"Deployment","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: \"A\": must be \u003clower\u003e case","field":"metadata.name"}]},"code":422}
+    "#]],
+    );
+    check(
+        &Status::invalid(DEPLOYMENT, "A", &[name, FieldError::required("spec.selector", "")]),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Deployment.apps \"A\" is invalid: [metadata.name: Invalid value: \"A\": must be \u003clower\u003e case, spec.selector: Required value]","reason":"Invalid","details":{"name":"A","group":"apps","kind":"Deployment","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: \"A\": must be \u003clower\u003e case","field":"metadata.name"},{"reason":"FieldValueRequired","message":"Required value","field":"spec.selector"}]},"code":422}
+    "#]],
+    );
+}
+
+#[test]
+fn bad_requests() {
+    check(
+        &Status::bad_request("no"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"BadRequest","code":400}
+    "#]],
+    );
+    check(
+        &Status::method_not_supported(DEPLOYMENTS, "delete"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"delete is not supported on resources of kind \"deployments.apps\"","reason":"MethodNotAllowed","details":{"group":"apps","kind":"deployments"},"code":405}
+    "#]],
+    );
+    check(
+        &Status::not_acceptable(&["application/json", "application/yaml"]),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"only the following media types are accepted: application/json, application/yaml","reason":"NotAcceptable","code":406}
+    "#]],
+    );
+    check(
+        &Status::not_acceptable_conversion("Table", &["application/json"]),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"only the following media types are accepted when converting to Table: application/json","reason":"NotAcceptable","code":406}
+    "#]],
+    );
+    check(
+        &Status::request_entity_too_large("limit is 3145728"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413}
+    "#]],
+    );
+    check(
+        &Status::unsupported_media_type(&["application/json"]),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the body of the request was in an unknown format - accepted media types include: application/json","reason":"UnsupportedMediaType","code":415}
+    "#]],
+    );
+}
+
+#[test]
+fn passing_faults() {
+    check(
+        &Status::too_many_requests("later", 5),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"later","reason":"TooManyRequests","details":{"retryAfterSeconds":5},"code":429}
+    "#]],
+    );
+    check(
+        &Status::too_many_requests_error("later"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Too many requests: later","reason":"TooManyRequests","code":429}
+    "#]],
+    );
+    check(
+        &Status::service_unavailable("not now").with_retry_after(1).with_cause("PeerNotReady", ""),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"not now","reason":"ServiceUnavailable","details":{"causes":[{"reason":"PeerNotReady"}],"retryAfterSeconds":1},"code":503}
+    "#]],
+    );
+    check(
+        &Status::server_timeout(DEPLOYMENTS, "list", 2),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The list operation against deployments.apps could not be completed at this time, please try again.","reason":"ServerTimeout","details":{"name":"list","group":"apps","kind":"deployments","retryAfterSeconds":2},"code":500}
+    "#]],
+    );
+    check(
+        &Status::server_timeout_for_kind(DEPLOYMENT, "get", 0),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The get operation against Deployment.apps could not be completed at this time, please try again.","reason":"ServerTimeout","details":{"name":"get","group":"apps","kind":"Deployment"},"code":500}
+    "#]],
+    );
+    check(
+        &Status::timeout("request did not complete within 60s", 0),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: request did not complete within 60s","reason":"Timeout","details":{},"code":504}
+    "#]],
+    );
+    check(
+        &Status::too_large_resource_version(9, 7, 1),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: Too large resource version: 9, current: 7","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}
+    "#]],
+    );
+}
+
+#[test]
+fn our_faults() {
+    check(
+        &Status::internal_error("boom"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Internal error occurred: boom","reason":"InternalError","details":{"causes":[{"message":"boom"}]},"code":500}
+    "#]],
+    );
+    check(
+        &Status::storage_read_error("key /registry/x"),
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"key /registry/x","reason":"StorageReadError","code":500}
+    "#]],
+    );
+}
+
+#[test]
+fn an_expired_page_carries_a_fresh_token() {
+    let mut status = Status::expired("The provided continue parameter is too old");
+    status.metadata.continue_token = "abc".to_owned();
+    check(
+        &status,
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{"continue":"abc"},"status":"Failure","message":"The provided continue parameter is too old","reason":"Expired","code":410}
+    "#]],
+    );
+}
+
+#[test]
+fn success_has_no_code_and_no_reason() {
+    let status = Status::deleted(DEPLOYMENTS, "web", "u-1");
+    check(
+        &status,
+        &expect![[r#"
+        {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"web","group":"apps","kind":"deployments","uid":"u-1"}}
+    "#]],
+    );
+    assert_eq!(status.http_code(), 200);
+    assert_eq!(Status::default().http_code(), 500);
+    assert_eq!(Status::not_found(PODS, "a").http_code(), 404);
+}
+
+#[test]
+fn a_retry_is_asked_for_only_when_it_is_set() {
+    assert_eq!(Status::service_unavailable("").retry_after(), None);
+    assert_eq!(Status::timeout("", 0).retry_after(), None);
+    assert_eq!(Status::timeout("", 3).retry_after(), Some(3));
+    assert!(Status::too_large_resource_version(2, 1, 1).has_cause("ResourceVersionTooLarge"));
+    assert!(!Status::timeout("", 3).has_cause("ResourceVersionTooLarge"));
+}
+
+#[test]
+fn answers_that_are_no_status_are_worded_as_client_go_words_them() {
+    let message = |code, verb, name, body| {
+        let response = UnrecognizedResponse { verb, resource: DEPLOYMENTS, name, body, retry_after_seconds: 0 };
+        let status = Status::unrecognized(code, &response);
+        assert!(status.has_cause("UnexpectedServerResponse"));
+        format!("{code} {}: {status}\n", status.reason.as_str())
+    };
+    let mut lines = String::new();
+    for code in [302, 400, 401, 403, 404, 405, 406, 409, 415, 422, 429, 500, 502, 503, 504] {
+        lines += &message(code, "GET", "web", "<html>");
+    }
+    lines += &message(406, "GET", "", "unknown");
+    lines += &message(409, "POST", "", "");
+    expect![[r#"
+        302 : the server responded with the status code 302 but did not return more information (get deployments.apps web)
+        400 BadRequest: the server rejected our request for an unknown reason (get deployments.apps web)
+        401 Unauthorized: the server has asked for the client to provide credentials (get deployments.apps web)
+        403 Forbidden: <html> (get deployments.apps web)
+        404 NotFound: the server could not find the requested resource (get deployments.apps web)
+        405 MethodNotAllowed: the server does not allow this method on the requested resource (get deployments.apps web)
+        406 NotAcceptable: <html> (get deployments.apps web)
+        409 Conflict: the server reported a conflict (get deployments.apps web)
+        415 UnsupportedMediaType: <html> (get deployments.apps web)
+        422 Invalid: the server rejected our request due to an error in our request (get deployments.apps web)
+        429 TooManyRequests: the server has received too many requests and has asked us to try again later (get deployments.apps web)
+        500 InternalError: an error on the server ("<html>") has prevented the request from succeeding (get deployments.apps web)
+        502 InternalError: an error on the server ("<html>") has prevented the request from succeeding (get deployments.apps web)
+        503 ServiceUnavailable: the server is currently unable to handle the request (get deployments.apps web)
+        504 Timeout: the server was unable to return a response in the time allotted, but may still be processing the request (get deployments.apps web)
+        406 NotAcceptable: the server was unable to respond with a content type that the client supports (get deployments.apps)
+        409 AlreadyExists: the server reported a conflict (post deployments.apps)
+    "#]]
+    .assert_eq(&lines);
+}
+
+#[test]
+fn only_a_status_is_read_as_one() {
+    for body in [
+        "",
+        "404 page not found\n",
+        "{}",
+        "[]",
+        r#"{"kind":"Pod","apiVersion":"v1"}"#,
+        r#"{"kind":"Status","apiVersion":"v2"}"#,
+    ] {
+        assert_eq!(Status::from_json(body.as_bytes()), None, "{body}");
+    }
+    let other = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"NewReason","code":418,"details":null}"#;
+    let status = Status::from_json(other).unwrap();
+    assert_eq!((status.reason, status.code, status.details), (Reason::Other("NewReason".into()), 418, None));
+}
