@@ -1,0 +1,127 @@
+//! The serving side of TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+/// Why the serving certificate cannot be used. Each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// The certificate chain cannot be read.
+    #[error("cannot read the serving certificate {file}: {reason}")]
+    Certificate {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The private key cannot be read.
+    #[error("cannot read the private key {file}: {reason}")]
+    Key {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// They do not belong together.
+    #[error("the certificate {certificate} and the key {key} do not fit: {reason}")]
+    Mismatch {
+        /// The certificate's file.
+        certificate: String,
+        /// The key's file.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A configuration that serves HTTP/2 and HTTP/1.1 and asks every client for a certificate without judging it.
+pub fn serving(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig, ServingError> {
+    let certificate_name = certificate_file.display().to_string();
+    let key_name = key_file.display().to_string();
+    let certificate_fault = |reason: String| ServingError::Certificate { file: certificate_name.clone(), reason };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate_file)
+        .and_then(Iterator::collect)
+        .map_err(|error| certificate_fault(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(certificate_fault("no PEM block of type CERTIFICATE".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|error| ServingError::Key { file: key_name.clone(), reason: error.to_string() })?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports TLS 1.2 and 1.3")
+        .with_client_cert_verifier(Arc::new(AskButDoNotJudge::new(&provider)))
+        .with_single_cert(chain, key)
+        .map_err(|error| ServingError::Mismatch {
+            certificate: certificate_name.clone(),
+            key: key_name,
+            reason: error.to_string(),
+        })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Asks for a client certificate and accepts whatever comes, if only the client holds its key. What it is worth is judged
+/// later, per request: a bad certificate is then a 401 that says why, and not a broken connection.
+#[derive(Debug)]
+struct AskButDoNotJudge {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl AskButDoNotJudge {
+    fn new(provider: &CryptoProvider) -> Self {
+        Self { algorithms: provider.signature_verification_algorithms }
+    }
+}
+
+impl ClientCertVerifier for AskButDoNotJudge {
+    /// None, so that clients offer whatever certificate they have.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
