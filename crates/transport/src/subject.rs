@@ -76,7 +76,7 @@ fn text(tag: u8, value: &[u8]) -> Option<String> {
     if TEXT_STRINGS.contains(&tag) {
         return String::from_utf8(value.to_vec()).ok();
     }
-    if tag == BMP_STRING && value.len() % 2 == 0 {
+    if tag == BMP_STRING && value.len().is_multiple_of(2) {
         let units: Vec<u16> = value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
         return String::from_utf16(&units).ok();
     }
