@@ -1,1 +1,31 @@
-//! (skeleton)
+//! Discovery documents: what a server serves, as values and as the bytes clients are given.
+//!
+//! A document is read ([`parse`]) or built from parts ([`build`]) into [`Groups`]; several are merged into one ([`merge`]);
+//! the result is encoded once into a finished [`Document`] ([`aggregated`], [`legacy`]), and [`respond`] picks the bytes for
+//! one request.
+//!
+//! Pure: no I/O, no clock, no async. Who is a member, and whether it is live, comes in as a value. The same set of inputs gives
+//! the same bytes on every server.
+
+pub mod aggregated;
+pub mod build;
+pub mod document;
+pub mod groups;
+mod intern;
+pub mod legacy;
+pub mod merge;
+pub mod parse;
+mod protobuf;
+pub mod respond;
+#[cfg(test)]
+mod testing;
+
+pub use build::{Part, Source, build};
+pub use document::Document;
+pub use groups::{
+    CreationTimestamp, Etag, Freshness, Group, Groups, Name, Names, Resource, Scope, Subresource, Version,
+};
+pub use intern::Interner;
+pub use merge::{Conflict, Input, Merged, Standing, merge};
+pub use parse::ParseError;
+pub use respond::respond;

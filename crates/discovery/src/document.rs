@@ -1,0 +1,62 @@
+//! A finished document: the bytes a client is given, made once and cloned for nothing.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::HeaderValue;
+
+use crate::groups::Etag;
+
+/// A document of more bytes than this is compressed for clients that accept gzip: kube-apiserver's threshold, kept because a
+/// client should see the same headers for the same document. Smaller ones fit in few packets anyway.
+pub const GZIP_THRESHOLD: usize = 128 * 1024;
+
+/// The speed kube-apiserver compresses with. Discovery repeats itself so much that more effort gains little.
+const GZIP_LEVEL: Compression = Compression::fast();
+
+/// A discovery document in its encoded forms. Cloning it copies no content.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The body as it is.
+    pub identity: Bytes,
+    /// The body compressed; `None` if it is too small for that, or would not become smaller.
+    pub gzip: Option<Bytes>,
+    /// The media type, with the parameters of an aggregated document.
+    pub content_type: HeaderValue,
+    /// The entity tag; only aggregated documents have one.
+    pub etag: Option<HeaderValue>,
+}
+
+impl Document {
+    /// A finished legacy document, which has no ETag.
+    pub(crate) fn new(identity: Vec<u8>, content_type: &'static str) -> Self {
+        let gzip = compress(&identity);
+        Self { identity: identity.into(), gzip, content_type: HeaderValue::from_static(content_type), etag: None }
+    }
+
+    /// The same document with an ETag.
+    pub(crate) fn with_etag(mut self, etag: Etag) -> Self {
+        let header = HeaderValue::try_from(etag.to_string()).expect("quoted hexadecimal digits are a header value");
+        self.etag = Some(header);
+        self
+    }
+
+    /// A JSON document for people: indented as Go does, without the newline at the end; the ETag stays.
+    pub fn indented(&self) -> Self {
+        let identity = api::json::indent(self.identity.trim_ascii_end());
+        let gzip = compress(&identity);
+        Self { identity: identity.into(), gzip, content_type: self.content_type.clone(), etag: self.etag.clone() }
+    }
+}
+
+fn compress(identity: &[u8]) -> Option<Bytes> {
+    if identity.len() <= GZIP_THRESHOLD {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(identity.len() / 8), GZIP_LEVEL);
+    encoder.write_all(identity).expect("writing to memory cannot fail");
+    let gzip = encoder.finish().expect("writing to memory cannot fail");
+    (gzip.len() < identity.len()).then(|| gzip.into())
+}

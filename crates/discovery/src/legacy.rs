@@ -1,0 +1,203 @@
+//! Legacy documents: `/api`, `/apis`, `/apis/<group>` and `/apis/<group>/<version>`, one level of discovery each.
+//!
+//! Field order is Go's, which is the key order on the wire. They carry no ETag, but `storageVersionHash`, which the aggregated
+//! form lacks.
+
+mod convert;
+
+use api::json::to_go_json;
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use convert::{groups_of_api, groups_of_apis};
+
+use crate::document::Document;
+use crate::groups::{Name, Names};
+
+/// `/api`: the versions of the core group, and where to reach the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiVersions {
+    /// Always `v1` alone on real servers.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub versions: Names,
+    /// The address clients of each network should use.
+    #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "null_is_empty")]
+    pub server_addresses: Vec<ServerAddress>,
+}
+
+/// The address that clients of one network should use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerAddress {
+    /// The network, such as `0.0.0.0/0`.
+    #[serde(rename = "clientCIDR", deserialize_with = "null_is_empty")]
+    pub client_cidr: Name,
+    /// Host and port.
+    #[serde(rename = "serverAddress", deserialize_with = "null_is_empty")]
+    pub server_address: Name,
+}
+
+/// `/apis`: every group but core.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApiGroupList {
+    /// The groups in the order of preference.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub groups: Vec<ApiGroup>,
+}
+
+/// `/apis/<group>`: one group and its versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiGroup {
+    /// The name of the group.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub name: Name,
+    /// The versions, the preferred one first.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub versions: Vec<ApiGroupVersion>,
+    /// The version clients should use.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub preferred_version: ApiGroupVersion,
+    /// The address clients of each network should use; absent on real servers.
+    #[serde(
+        rename = "serverAddressByClientCIDRs",
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub server_addresses: Vec<ServerAddress>,
+}
+
+/// One version of a group, said twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiGroupVersion {
+    /// Group and version, such as `apps/v1`.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub group_version: Name,
+    /// The version alone.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub version: Name,
+}
+
+/// `/apis/<group>/<version>` and `/api/v1`: the resources of one version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiResourceList {
+    /// Group and version, such as `apps/v1`, or `v1` for core.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub group_version: Name,
+    /// Resources and subresources side by side.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub resources: Vec<ApiResource>,
+}
+
+/// One resource or subresource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApiResource {
+    /// `deployments`, or `deployments/scale`.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub name: Name,
+    /// Empty for subresources.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub singular_name: Name,
+    /// Whether objects live in namespaces.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub namespaced: bool,
+    /// The group of the kind, if it is not that of the list.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    pub group: Name,
+    /// The version of the kind, if group and version are not those of the list.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    pub version: Name,
+    /// The kind.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub kind: Name,
+    /// The verbs; `None` is the wire's `null`.
+    pub verbs: Option<Names>,
+    /// Short names for the command line.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Name]>::is_empty")]
+    pub short_names: Names,
+    /// Categories such as `all`.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Name]>::is_empty")]
+    pub categories: Names,
+    /// What the resource is stored as, see [`storage_version_hash`]; empty if it is not stored.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    pub storage_version_hash: Name,
+}
+
+impl ApiVersions {
+    pub(crate) const KIND: &str = "APIVersions";
+
+    /// The finished document.
+    pub fn to_document(&self) -> Document {
+        document(Self::KIND, ApiVersion::Unstated, self)
+    }
+}
+
+impl ApiGroupList {
+    pub(crate) const KIND: &str = "APIGroupList";
+
+    /// The finished document.
+    pub fn to_document(&self) -> Document {
+        document(Self::KIND, ApiVersion::V1, self)
+    }
+}
+
+impl ApiGroup {
+    pub(crate) const KIND: &str = "APIGroup";
+
+    /// The finished document.
+    pub fn to_document(&self) -> Document {
+        document(Self::KIND, ApiVersion::V1, self)
+    }
+}
+
+impl ApiResourceList {
+    pub(crate) const KIND: &str = "APIResourceList";
+
+    /// The finished document. Like real servers it states an `apiVersion` except for the core group.
+    pub fn to_document(&self) -> Document {
+        let is_core = !self.group_version.contains('/');
+        document(Self::KIND, if is_core { ApiVersion::Unstated } else { ApiVersion::V1 }, self)
+    }
+}
+
+/// What a resource is stored as, in short: clients compare it to learn that the storage version has changed.
+///
+/// Group, version and kind are those of the encoding in storage; the core group is empty.
+pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+    let digest = digest::digest(&digest::SHA256, format!("{group}/{version}/{kind}").as_bytes());
+    BASE64_STANDARD.encode(&digest.as_ref()[..8])
+}
+
+#[derive(Clone, Copy)]
+enum ApiVersion {
+    V1,
+    /// The documents of the core group predate the field.
+    Unstated,
+}
+
+/// The kind goes in front of the fields of the value, as Go's embedded `TypeMeta` does.
+fn document(kind: &str, api_version: ApiVersion, value: &impl Serialize) -> Document {
+    let mut body = format!(r#"{{"kind":"{kind}","#).into_bytes();
+    match api_version {
+        ApiVersion::V1 => body.extend_from_slice(br#""apiVersion":"v1","#),
+        ApiVersion::Unstated => {}
+    }
+    body.extend_from_slice(&to_go_json(value)[1..]);
+    body.push(b'\n');
+    Document::new(body, "application/json")
+}
+
+/// Go reads `null` as the zero value of any type.
+fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

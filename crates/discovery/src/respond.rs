@@ -1,0 +1,52 @@
+//! From a finished document to the answer for one request.
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::document::Document;
+
+/// The answer to a GET or HEAD for this document, by the headers of the request.
+///
+/// As kube-apiserver: `If-None-Match` is one tag compared as it is (no list, no `W/`, no `*`), and a match gives 304 without a
+/// body; only aggregated documents carry `ETag`, `Vary: Accept` and `Cache-Control: public`; a compressed body adds
+/// `Vary: Accept-Encoding`. Length and HEAD are the listener's.
+pub fn respond(document: &Document, request: &HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    if let Some(etag) = &document.etag {
+        let headers = response.headers_mut();
+        headers.insert(ETAG, etag.clone());
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        if request.get(IF_NONE_MATCH) == Some(etag) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            return response;
+        }
+    }
+    response.headers_mut().insert(CONTENT_TYPE, document.content_type.clone());
+    match &document.gzip {
+        Some(gzip) if accepts_gzip(request) => {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            *response.body_mut() = gzip.clone();
+        }
+        Some(_) | None => *response.body_mut() = document.identity.clone(),
+    }
+    response
+}
+
+/// Whether `gzip` is named in the first `Accept-Encoding` line, and not with a weight of zero. A wildcard does not count:
+/// kube-apiserver compresses only for those who say so.
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let Some(Ok(accepted)) = request.get(ACCEPT_ENCODING).map(HeaderValue::to_str) else { return false };
+    accepted.split(',').any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip")) && parts.all(is_not_refusal)
+    })
+}
+
+/// A parameter refuses its coding if it is a weight of zero.
+fn is_not_refusal(parameter: &str) -> bool {
+    let Some((name, weight)) = parameter.split_once('=') else { return true };
+    !(name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32))
+}

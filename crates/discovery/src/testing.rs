@@ -1,0 +1,116 @@
+//! A short notation for documents, for tests.
+//!
+//! `apps/v1 deployments:get,list deployments/scale:get | batch/v1! jobs@Cluster=Task:get` is two group-versions, the second
+//! `Stale` (`!`). A resource is namespaced and of a kind made from its name unless `@scope` or `=Kind` say otherwise; without
+//! a colon its verbs are `null`. `v1` alone is the core group.
+
+use std::sync::Arc;
+
+use api::{GroupVersion, GroupVersionKind};
+
+use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Names, Resource, Scope, Subresource, Version};
+
+/// The document in this notation.
+pub(crate) fn document(notation: &str) -> Arc<Groups> {
+    let mut groups: Vec<Group> = Vec::new();
+    for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
+        let mut words = part.split_whitespace();
+        let head = words.next().unwrap();
+        let GroupVersion { group, version } = GroupVersion::parse(head.trim_end_matches('!')).unwrap();
+        let freshness = if head.ends_with('!') { Freshness::Stale } else { Freshness::Current };
+        let version = Version { name: version.into(), resources: resources(words), freshness };
+        match groups.last_mut().filter(|last| &*last.name == group) {
+            Some(last) => last.versions.push(version),
+            None => groups.push(Group {
+                name: group.into(),
+                creation_timestamp: CreationTimestamp::Absent,
+                versions: vec![version],
+            }),
+        }
+    }
+    Arc::new(Groups::new(groups.into_iter().map(Arc::new).collect()))
+}
+
+/// The one resource of this notation.
+pub(crate) fn resource(notation: &str) -> Resource {
+    let resources = resources(notation.split_whitespace());
+    Arc::unwrap_or_clone(resources.into_iter().next().unwrap())
+}
+
+/// The document in this notation again; what is as the notation assumes is left out.
+pub(crate) fn notation(groups: &Groups) -> String {
+    let parts: Vec<_> = groups.versions().map(|(group, version)| notation_of_version(group, version)).collect();
+    parts.join(" | ")
+}
+
+fn resources<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Arc<Resource>> {
+    let mut resources: Vec<Resource> = Vec::new();
+    for word in words {
+        let (head, verbs) = word.split_once(':').map_or((word, None), |(head, verbs)| (head, Some(verbs)));
+        let verbs: Option<Names> =
+            verbs.map(|verbs| verbs.split(',').filter(|verb| !verb.is_empty()).map(Into::into).collect());
+        let (head, kind) = head.split_once('=').map_or((head, None), |(head, kind)| (head, Some(kind)));
+        let (name, scope) = head.split_once('@').unwrap_or((head, "Namespaced"));
+        match name.split_once('/') {
+            Some((parent, name)) => {
+                let response_kind = Some(kind_named(kind.unwrap_or(&kind_of(parent))));
+                let subresource = Subresource { name: name.into(), response_kind, accepted_types: Vec::new(), verbs };
+                resources
+                    .iter_mut()
+                    .rfind(|resource| &*resource.name == parent)
+                    .unwrap()
+                    .subresources
+                    .push(subresource);
+            }
+            None => resources.push(Resource {
+                name: name.into(),
+                response_kind: Some(kind_named(kind.unwrap_or(&kind_of(name)))),
+                scope: if scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+                singular: kind_of(name).to_lowercase().into(),
+                verbs,
+                short_names: Names::default(),
+                categories: Names::default(),
+                subresources: Vec::new(),
+            }),
+        }
+    }
+    resources.into_iter().map(Arc::new).collect()
+}
+
+fn notation_of_version(group: &Group, version: &Version) -> String {
+    let mark = if version.freshness == Freshness::Stale { "!" } else { "" };
+    let mut words = vec![format!("{}{mark}", GroupVersion { group: &*group.name, version: &*version.name })];
+    for resource in &version.resources {
+        let kind = notation_of_kind(&kind_of(&resource.name), resource.response_kind.as_ref());
+        let scope = if resource.scope == Scope::Namespaced { String::new() } else { format!("@{}", resource.scope) };
+        words.push(format!("{}{scope}{kind}{}", resource.name, notation_of_verbs(resource.verbs.as_ref())));
+        for subresource in &resource.subresources {
+            let kind = notation_of_kind(&kind_of(&resource.name), subresource.response_kind.as_ref());
+            let verbs = notation_of_verbs(subresource.verbs.as_ref());
+            words.push(format!("{}/{}{kind}{verbs}", resource.name, subresource.name));
+        }
+    }
+    words.join(" ")
+}
+
+fn notation_of_kind(usual: &str, kind: Option<&GroupVersionKind>) -> String {
+    match kind.map_or("", |kind| &kind.kind) {
+        kind if kind == usual => String::new(),
+        kind => format!("={kind}"),
+    }
+}
+
+fn notation_of_verbs(verbs: Option<&Names>) -> String {
+    verbs.map_or_else(String::new, |verbs| format!(":{}", verbs.join(",")))
+}
+
+fn kind_named(kind: &str) -> GroupVersionKind {
+    GroupVersionKind { group: "".into(), version: "".into(), kind: kind.into() }
+}
+
+/// `jobs` is of kind `Job`.
+fn kind_of(resource: &str) -> String {
+    let singular = resource.strip_suffix('s').unwrap_or(resource);
+    let mut letters = singular.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,5 @@
+//! Discovery through its public face: documents of real servers, hostile bytes, and the laws of the merge.
+
+mod hostile;
+mod laws;
+mod real;
