@@ -5,9 +5,11 @@
 
 pub mod field_error;
 pub mod json;
+pub mod media;
 pub mod metadata;
 pub mod names;
 pub mod objects;
+pub mod query;
 mod quote;
 pub mod status;
 pub mod time;

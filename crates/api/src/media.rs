@@ -1,0 +1,150 @@
+//! Media types: how a client says which encoding and which kind it wants, and how the answer is labelled.
+//!
+//! Negotiation follows kube-apiserver to the letter, its oddities included, because clients were written against them.
+//! Callers pass the first `Accept` header line; kube-apiserver reads no other.
+
+mod accept;
+mod discovery;
+mod object;
+mod pretty;
+
+use std::fmt;
+
+pub use accept::CLAUSES_MAX;
+pub use discovery::{AggregatedVersion, DiscoveryForm, DiscoveryOffer, Profile, negotiate_discovery};
+pub use object::{Accepted, MetaVersion, Offer, Transform, TransformKind, negotiate, negotiate_stream};
+pub use pretty::is_pretty;
+
+use crate::status::Status;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+impl Encoding {
+    /// In the order in which kube-apiserver prefers and lists them.
+    pub const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
+
+    /// The `Content-Type` of an object.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The `Content-Type` of a watch; YAML has none. JSON goes without the parameter, as clients expect.
+    pub const fn watch_media_type(self) -> Option<&'static str> {
+        match self {
+            Self::Json => Some("application/json"),
+            Self::Yaml => None,
+            Self::Protobuf => Some("application/vnd.kubernetes.protobuf;stream=watch"),
+        }
+    }
+
+    /// The encoding of a body by its `Content-Type`, whose parameters do not matter; JSON if there is none.
+    pub fn of_body(content_type: &str) -> Option<Self> {
+        let (media_type, _) = content_type.split_once(';').unwrap_or((content_type, ""));
+        match media_type.trim() {
+            "" => Some(Self::Json),
+            named => Self::ALL.into_iter().find(|encoding| encoding.media_type().eq_ignore_ascii_case(named)),
+        }
+    }
+
+    /// The part after `application/`.
+    fn subtype(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Protobuf => "vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// How the 406 of a watch names it.
+    fn stream_name(self) -> Option<&'static str> {
+        match self {
+            Self::Json => Some("application/json;stream=watch"),
+            Self::Yaml => None,
+            Self::Protobuf => Some("application/vnd.kubernetes.protobuf;stream=watch"),
+        }
+    }
+}
+
+/// A set of encodings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encodings(u8);
+
+impl Encodings {
+    /// None at all.
+    pub const NONE: Self = Self(0);
+    /// JSON alone.
+    pub const JSON: Self = Self(1);
+    /// JSON and YAML.
+    pub const JSON_AND_YAML: Self = Self(1 | 2);
+    /// JSON, YAML and protobuf.
+    pub const ALL: Self = Self(1 | 2 | 4);
+
+    /// Whether the encoding is in the set.
+    pub const fn contains(self, encoding: Encoding) -> bool {
+        self.0 & Self::of(encoding).0 != 0
+    }
+
+    /// What is in either set.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The members, in the order of [`Encoding::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Encoding> {
+        Encoding::ALL.into_iter().filter(move |encoding| self.contains(*encoding))
+    }
+
+    const fn of(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Json => Self(1),
+            Encoding::Yaml => Self(2),
+            Encoding::Protobuf => Self(4),
+        }
+    }
+}
+
+/// Nothing the client accepts can be given; the answer is 406.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAcceptable {
+    offered: Encodings,
+    streaming: bool,
+}
+
+impl NotAcceptable {
+    fn names(self) -> Vec<&'static str> {
+        let name = |encoding: Encoding| {
+            if self.streaming { encoding.stream_name() } else { Some(encoding.media_type()) }
+        };
+        self.offered.iter().filter_map(name).collect()
+    }
+}
+
+impl From<NotAcceptable> for Status {
+    fn from(error: NotAcceptable) -> Self {
+        Self::not_acceptable(&error.names())
+    }
+}
+
+impl fmt::Display for NotAcceptable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "only the following media types are accepted: {}", self.names().join(", "))
+    }
+}
+
+impl std::error::Error for NotAcceptable {}
+
+#[cfg(test)]
+mod tests;

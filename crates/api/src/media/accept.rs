@@ -1,0 +1,126 @@
+//! The clauses of an `Accept` header, in the order in which kube-apiserver tries them.
+
+use smallvec::SmallVec;
+
+use super::Encoding;
+
+/// How many clauses are read; the rest is not looked at. Browsers send some eight, clients of Kubernetes five at most.
+pub const CLAUSES_MAX: usize = 64;
+
+/// One alternative that the client accepts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clause<'a> {
+    media_type: &'a str,
+    subtype: &'a str,
+    quality: f32,
+    parameters: &'a str,
+}
+
+pub(super) type Clauses<'a> = SmallVec<[Clause<'a>; 8]>;
+
+/// The parameters of a clause that mean something. Absent and empty are the same: an empty value is not read at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parameters<'a> {
+    /// `g`, `v` and `as`, if any of the three is given.
+    pub(super) kind: Option<RequestedKind<'a>>,
+    pub(super) profile: &'a str,
+    pub(super) stream: &'a str,
+    pub(super) server_version: &'a str,
+    pub(super) pretty: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestedKind<'a> {
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) kind: &'a str,
+}
+
+/// Splits a header into clauses and sorts them. Clauses that make no sense are skipped.
+pub(super) fn clauses(header: &str) -> Clauses<'_> {
+    let mut clauses: Clauses<'_> = header.split(',').filter_map(Clause::parse).take(CLAUSES_MAX).collect();
+    // The comparison is no order: it lets a concrete type pass a wildcard of higher quality, and the reverse too. The result
+    // therefore depends on the algorithm, and Go's for so few elements is insertion.
+    for sorted in 1..clauses.len() {
+        let mut at = sorted;
+        while at > 0 && clauses[at].precedes(&clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    clauses
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (range, parameters) = split(trim(text), ';');
+        let (media_type, rest) = split(range, '/');
+        let media_type = trim(media_type);
+        let subtype = match split(rest, '/') {
+            ("", "") if rest.is_empty() && media_type == "*" => "*",
+            _ if rest.is_empty() => return None,
+            (subtype, "") => trim(subtype),
+            _ => return None,
+        };
+        let mut quality = 1.0;
+        for (name, value) in raw_parameters(parameters) {
+            if name == "q" {
+                // Not trimmed, and zero if malformed, as in Go.
+                quality = value.parse().unwrap_or(0.0);
+            }
+        }
+        Some(Self { media_type, subtype, quality, parameters })
+    }
+
+    /// Whether the media range covers the encoding.
+    pub(super) fn covers(&self, encoding: Encoding) -> bool {
+        match (self.media_type, self.subtype) {
+            ("*" | "application", "*") => true,
+            ("application", subtype) => subtype == encoding.subtype(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn parameters(&self) -> Parameters<'a> {
+        let mut parameters = Parameters::default();
+        for (name, value) in raw_parameters(self.parameters) {
+            let value = trim(value);
+            match name {
+                "as" => parameters.kind.get_or_insert_default().kind = value,
+                "g" => parameters.kind.get_or_insert_default().group = value,
+                "v" => parameters.kind.get_or_insert_default().version = value,
+                "profile" => parameters.profile = value,
+                "stream" => parameters.stream = value,
+                "sv" => parameters.server_version = value,
+                "pretty" => parameters.pretty = value == "1",
+                _ => {}
+            }
+        }
+        parameters
+    }
+
+    fn precedes(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || (self.media_type != "*" && other.media_type == "*")
+            || (self.subtype != "*" && other.subtype == "*")
+    }
+}
+
+/// Name and untrimmed value; a parameter without a value, or with two, is left out.
+fn raw_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(';').filter_map(|parameter| {
+        let (name, rest) = split(parameter, '=');
+        let (value, more) = split(rest, '=');
+        (!rest.is_empty() && more.is_empty()).then_some((trim(name), value))
+    })
+}
+
+/// Up to the separator, and behind it; all and nothing if there is none.
+fn split(text: &str, separator: char) -> (&str, &str) {
+    text.split_once(separator).unwrap_or((text, ""))
+}
+
+/// Only blanks: goautoneg leaves tabs where they are.
+fn trim(text: &str) -> &str {
+    text.trim_matches(' ')
+}

@@ -1,0 +1,139 @@
+//! Negotiation of discovery documents.
+
+use super::accept::{Clauses, RequestedKind, clauses};
+use super::object::allows_options;
+use super::{Encoding, Encodings, NotAcceptable};
+
+/// What a discovery endpoint can give.
+#[derive(Clone, Copy, Debug)]
+pub struct DiscoveryOffer {
+    /// Encodings of the aggregated document; none on endpoints that have only the legacy one.
+    pub aggregated: Encodings,
+    /// Encodings of the legacy document.
+    pub legacy: Encodings,
+    /// The oldest version of the aggregated document. Releases up to 1.32 give v2beta1 as well.
+    pub oldest: AggregatedVersion,
+}
+
+/// The versions of `apidiscovery.k8s.io`, older first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AggregatedVersion {
+    /// `v2beta1`.
+    V2Beta1,
+    /// `v2`.
+    V2,
+}
+
+/// The document a client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveryForm {
+    /// All groups with their resources in one document.
+    Aggregated {
+        /// Its version.
+        version: AggregatedVersion,
+        /// How it is written.
+        encoding: Encoding,
+        /// Whether peers are merged in.
+        profile: Profile,
+        /// Whether the media type asked for indentation; see also [`super::is_pretty`].
+        pretty: bool,
+    },
+    /// `APIVersions`, `APIGroupList`, `APIGroup` or `APIResourceList`, as the path says.
+    Legacy {
+        /// How it is written.
+        encoding: Encoding,
+        /// Whether the media type asked for indentation; see also [`super::is_pretty`].
+        pretty: bool,
+    },
+}
+
+/// Whose resources an aggregated document shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Those of all servers, where merging is on.
+    Merged,
+    /// Those of this server: `profile=nopeer`, or `profile=local` as older peers say.
+    Local,
+}
+
+impl AggregatedVersion {
+    /// The `Content-Type` of an aggregated document.
+    pub const fn media_type(self, encoding: Encoding) -> &'static str {
+        match (self, encoding) {
+            (Self::V2, Encoding::Json) => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            (Self::V2, Encoding::Yaml) => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            (Self::V2, Encoding::Protobuf) => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+            (Self::V2Beta1, Encoding::Json) => {
+                "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+            }
+            (Self::V2Beta1, Encoding::Yaml) => {
+                "application/yaml;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+            }
+            (Self::V2Beta1, Encoding::Protobuf) => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+            }
+        }
+    }
+
+    fn of(kind: RequestedKind<'_>) -> Option<Self> {
+        match (kind.group, kind.version, kind.kind) {
+            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => Some(Self::V2),
+            ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList") => Some(Self::V2Beta1),
+            _ => None,
+        }
+    }
+}
+
+impl DiscoveryForm {
+    /// The `Content-Type` of the answer. The profile is never echoed.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Aggregated { version, encoding, .. } => version.media_type(encoding),
+            Self::Legacy { encoding, .. } => encoding.media_type(),
+        }
+    }
+}
+
+/// Chooses the document. The aggregated one wins wherever it stands in the header; without it, the header is read again for
+/// the legacy one.
+pub fn negotiate_discovery(accept: &str, offer: DiscoveryOffer) -> Result<DiscoveryForm, NotAcceptable> {
+    let error = NotAcceptable { offered: offer.legacy, streaming: false };
+    if accept.is_empty() {
+        let encoding = offer.legacy.iter().next().ok_or(error)?;
+        return Ok(DiscoveryForm::Legacy { encoding, pretty: false });
+    }
+    let clauses = clauses(accept);
+    aggregated(&clauses, offer).or_else(|| legacy(&clauses, offer)).ok_or(error)
+}
+
+fn aggregated(clauses: &Clauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryForm> {
+    clauses.iter().find_map(|clause| {
+        let parameters = clause.parameters();
+        let version = parameters.kind.and_then(AggregatedVersion::of).filter(|version| *version >= offer.oldest)?;
+        let encoding = offer
+            .aggregated
+            .iter()
+            .find(|encoding| clause.covers(*encoding) && allows_options(&parameters, *encoding, ""))?;
+        let profile = match parameters.profile {
+            "nopeer" | "local" => Profile::Local,
+            _ => Profile::Merged,
+        };
+        Some(DiscoveryForm::Aggregated { version, encoding, profile, pretty: parameters.pretty })
+    })
+}
+
+fn legacy(clauses: &Clauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryForm> {
+    clauses.iter().find_map(|clause| {
+        let parameters = clause.parameters();
+        if parameters.kind.is_some() {
+            return None;
+        }
+        let encoding = offer
+            .legacy
+            .iter()
+            .find(|encoding| clause.covers(*encoding) && allows_options(&parameters, *encoding, ""))?;
+        Some(DiscoveryForm::Legacy { encoding, pretty: parameters.pretty })
+    })
+}

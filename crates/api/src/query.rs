@@ -1,0 +1,119 @@
+//! The query of a request, read as Go's `net/url` reads it.
+//!
+//! Pairs with a bad escape or a semicolon are dropped, `+` is a blank, the first of several values counts. Escaped bytes that
+//! are not UTF-8 become U+FFFD: no parameter has a meaning for them.
+
+use std::borrow::Cow;
+
+/// The pairs of a query, decoded; nothing is allocated for a pair without escapes.
+pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(key)?, decode(value)?))
+    })
+}
+
+/// The first value of a parameter.
+pub fn first<'a>(query: &'a str, parameter: &str) -> Option<Cow<'a, str>> {
+    pairs(query).find(|(key, _)| key == parameter).map(|(_, value)| value)
+}
+
+/// A boolean parameter as Kubernetes reads it in options: whatever is present and neither `0` nor `false` is true, so the
+/// empty value is true as well.
+pub fn is_true(value: &str) -> bool {
+    !(value == "0" || value.eq_ignore_ascii_case("false"))
+}
+
+/// Decodes `%XX` and `+`. `None` if an escape is malformed.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Some(Cow::Borrowed(text));
+    }
+    let bytes = unescape(text, b' ').ok()?;
+    Some(Cow::Owned(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }))
+}
+
+/// Decodes `%XX`, and `+` into `plus`. The error is the offset of the malformed escape.
+pub(crate) fn unescape(text: &str, plus: u8) -> Result<Vec<u8>, usize> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'%' => {
+                let digit = |offset: usize| bytes.get(at + offset).and_then(|&byte| hex_digit(byte));
+                decoded.push(digit(1).zip(digit(2)).map(|(high, low)| high << 4 | low).ok_or(at)?);
+                at += 3;
+                continue;
+            }
+            b'+' => decoded.push(plus),
+            _ => decoded.push(byte),
+        }
+        at += 1;
+    }
+    Ok(decoded)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: &[(&str, &str)]) {
+        let pairs: Vec<_> = pairs(query).collect();
+        let pairs: Vec<_> = pairs.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(pairs, expected, "{query}");
+    }
+
+    #[test]
+    fn pairs_are_read_as_go_reads_them() {
+        check("", &[]);
+        check("&&", &[]);
+        check("a", &[("a", "")]);
+        check("a=1&b=2=3&=4", &[("a", "1"), ("b", "2=3"), ("", "4")]);
+        check("a%3d=+%2B%c3%A9", &[("a=", " +é")]);
+        check("a=%ff", &[("a", "\u{fffd}")]);
+        check("a=1;b=2&c=%zz&d=%4&e=%&%=1&f=3", &[("f", "3")]);
+    }
+
+    #[test]
+    fn the_first_value_counts() {
+        assert_eq!(first("x=0&watch=1&watch=0", "watch").as_deref(), Some("1"));
+        assert_eq!(first("watch=%zz&watch=0", "watch").as_deref(), Some("0"));
+        assert_eq!(first("watc%68=1", "watch").as_deref(), Some("1"));
+        assert_eq!(first("Watch=1", "watch"), None);
+    }
+
+    #[test]
+    fn only_zero_and_false_are_false() {
+        for value in ["0", "false", "FALSE", "False"] {
+            assert!(!is_true(value), "{value}");
+        }
+        for value in ["", "1", "true", "no", "00", " false"] {
+            assert!(is_true(value), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_plain_pairs_survive(text in any::<String>(), key in "[a-z]{1,5}", value in "[a-z.]{0,5}") {
+            let query = format!("{key}={value}&{text}");
+            prop_assert_eq!(first(&query, &key), Some(Cow::Owned(value)));
+            prop_assert!(pairs(&text).count() <= text.len());
+        }
+    }
+}
