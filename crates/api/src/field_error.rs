@@ -1,5 +1,6 @@
 //! What is wrong with one field of an object, worded as Kubernetes words it.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -182,13 +183,9 @@ impl FieldError {
 
     /// The message of several errors together: each one once, in brackets if more than one. `None` if there is none.
     pub fn aggregate(errors: &[Self]) -> Option<String> {
-        let mut messages: Vec<String> = Vec::new();
-        for error in errors {
-            let message = error.to_string();
-            if !messages.contains(&message) {
-                messages.push(message);
-            }
-        }
+        let mut seen = HashSet::new();
+        let mut messages: Vec<_> = errors.iter().map(Self::to_string).collect();
+        messages.retain(|message| seen.insert(message.clone()));
         match messages.len() {
             0 => None,
             1 => messages.pop(),

@@ -11,6 +11,7 @@ pub mod names;
 pub mod objects;
 pub mod query;
 mod quote;
+pub mod selector;
 pub mod status;
 pub mod time;
 pub mod validation;

@@ -1,0 +1,176 @@
+//! Field selectors: `metadata.name=web,status.phase!=Running`.
+
+use std::fmt;
+
+/// A conjunction of terms; the empty one selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    /// In the order of their texts.
+    terms: Vec<FieldTerm>,
+}
+
+/// A condition on one field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldTerm {
+    /// The path, such as `metadata.name`.
+    pub field: String,
+    /// How it is compared.
+    pub operator: FieldOperator,
+    /// What it is compared with, escapes resolved.
+    pub value: String,
+}
+
+/// How a field is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FieldOperator {
+    /// `=` or `==`.
+    Equals,
+    /// `!=`.
+    NotEquals,
+}
+
+/// A text that is no field selector. Prints as Kubernetes prints it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldSelectorError {
+    /// A term without an operator.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    NoOperator {
+        /// The whole text.
+        selector: Box<str>,
+        /// The term at fault.
+        term: Box<str>,
+    },
+    /// A backslash before anything but a backslash, a comma or an equals sign.
+    #[error("invalid field selector: invalid escape sequence: {sequence}")]
+    InvalidEscape {
+        /// The backslash and what follows it.
+        sequence: Box<str>,
+    },
+    /// An equals sign in a value without a backslash. Kubernetes prints its number.
+    #[error("invalid field selector: unescaped character in value: {}", u32::from(*character))]
+    Unescaped {
+        /// The character.
+        character: char,
+    },
+}
+
+impl FieldSelector {
+    /// Reads a selector; the empty text selects everything.
+    pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        let mut terms = Vec::with_capacity(parts.len());
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let (field, operator, value) = split_term(part)
+                .ok_or_else(|| FieldSelectorError::NoOperator { selector: text.into(), term: part.into() })?;
+            let term = FieldTerm { field: field.to_owned(), operator, value: unescape(value)? };
+            // A term that names nothing restricts nothing.
+            if !(term.field.is_empty() && term.value.is_empty()) {
+                terms.push(term);
+            }
+        }
+        Ok(Self { terms })
+    }
+
+    /// Whether an object is selected; `field` looks up one of its fields, and absence is the empty value.
+    pub fn matches<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.terms.iter().all(|term| {
+            let is_equal = field(&term.field).unwrap_or("") == term.value;
+            match term.operator {
+                FieldOperator::Equals => is_equal,
+                FieldOperator::NotEquals => !is_equal,
+            }
+        })
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The conditions, all of which must hold.
+    pub fn terms(&self) -> &[FieldTerm] {
+        &self.terms
+    }
+
+    /// The value that a field must have, by the first condition that says so.
+    pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
+        let requires = |term: &&FieldTerm| term.operator == FieldOperator::Equals && term.field == field;
+        self.terms.iter().find(requires).map(|term| term.value.as_str())
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, term) in self.terms.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{term}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FieldTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field)?;
+        f.write_str(match self.operator {
+            FieldOperator::Equals => "=",
+            FieldOperator::NotEquals => "!=",
+        })?;
+        for character in self.value.chars() {
+            if is_special(character) {
+                f.write_str("\\")?;
+            }
+            write!(f, "{character}")?;
+        }
+        Ok(())
+    }
+}
+
+fn is_special(character: char) -> bool {
+    matches!(character, '\\' | ',' | '=')
+}
+
+/// Splits at commas without a backslash.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut is_escaped = false;
+    text.split(|character| {
+        let separates = character == ',' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        separates
+    })
+    .collect()
+}
+
+/// Splits at the first operator; a field cannot hold an escaped one.
+fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
+    let equals = term.find('=')?;
+    let (before, from_equals) = term.split_at(equals);
+    if let Some(field) = before.strip_suffix('!') {
+        return Some((field, FieldOperator::NotEquals, &from_equals[1..]));
+    }
+    let value = from_equals.strip_prefix("==").unwrap_or(&from_equals[1..]);
+    Some((before, FieldOperator::Equals, value))
+}
+
+fn unescape(value: &str) -> Result<String, FieldSelectorError> {
+    let mut unescaped = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some(special) if is_special(special) => unescaped.push(special),
+                next => {
+                    let sequence = std::iter::once('\\').chain(next).collect::<String>().into();
+                    return Err(FieldSelectorError::InvalidEscape { sequence });
+                }
+            },
+            ',' | '=' => return Err(FieldSelectorError::Unescaped { character }),
+            _ => unescaped.push(character),
+        }
+    }
+    Ok(unescaped)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[track_caller]
+fn check(text: &str, canonical: &str) {
+    let selector = FieldSelector::parse(text).unwrap();
+    assert_eq!(selector.to_string(), canonical, "{text}");
+}
+
+#[track_caller]
+fn check_error(text: &str, error: &str) {
+    assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), error, "{text}");
+}
+
+#[test]
+fn the_grammar() {
+    check("", "");
+    check(",,", "");
+    check("=", "");
+    check("!=", "");
+    check("a=b", "a=b");
+    check("a==b", "a=b");
+    check("a!=b", "a!=b");
+    check("a=", "a=");
+    check("=b", "=b");
+    check("b=1,a=2", "a=2,b=1");
+    check("a=b, c=d", " c=d,a=b");
+    check(r"a=\,\=\\", r"a=\,\=\\");
+    check(r"a=b\,c,d=e", r"a=b\,c,d=e");
+    check(r"a\,b=c", r"a\,b=c");
+    check("metadata.name=é", "metadata.name=é");
+}
+
+#[test]
+fn errors_are_worded_as_in_kubernetes() {
+    check_error("a", "invalid selector: 'a'; can't understand 'a'");
+    check_error("metadata.name=x,foo", "invalid selector: 'metadata.name=x,foo'; can't understand 'foo'");
+    check_error("a!b", "invalid selector: 'a!b'; can't understand 'a!b'");
+    check_error(r"a=\b", r"invalid field selector: invalid escape sequence: \b");
+    check_error(r"a=b\", r"invalid field selector: invalid escape sequence: \");
+    check_error("a=b=c", "invalid field selector: unescaped character in value: 61");
+    check_error("a===b", "invalid field selector: unescaped character in value: 61");
+}
+
+#[test]
+fn matching() {
+    let phase = |field: &str| (field == "phase").then_some("a,b");
+    for (text, expected) in [
+        ("", true),
+        (r"phase=a\,b", true),
+        (r"phase==a\,b", true),
+        (r"phase!=a\,b", false),
+        ("phase=a", false),
+        ("absent=", true),
+        ("absent!=", false),
+        ("absent=x", false),
+        (r"phase=a\,b,absent=x", false),
+    ] {
+        assert_eq!(FieldSelector::parse(text).unwrap().matches(phase), expected, "{text}");
+    }
+}
+
+#[test]
+fn an_exact_match_is_recognized() {
+    let requires = |text: &str| FieldSelector::parse(text).unwrap().requires_exact_match("n").map(str::to_owned);
+    assert_eq!(requires("n=a").as_deref(), Some("a"));
+    assert_eq!(requires("m=x,n=a").as_deref(), Some("a"));
+    // The first in the order of the texts.
+    assert_eq!(requires("n=b,n=a").as_deref(), Some("a"));
+    assert_eq!(requires("n=a,n==b").as_deref(), Some("b"));
+    assert_eq!(requires("n!=a"), None);
+    assert_eq!(requires("n!=a,n=b").as_deref(), Some("b"));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_selector_or_an_error(text in any::<String>()) {
+        let _ = FieldSelector::parse(&text).map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn what_parses_prints_back_to_the_same_terms(text in r"([a-b!=,\\]){0,12}") {
+        if let Ok(selector) = FieldSelector::parse(&text) {
+            let mut terms = selector.terms().to_vec();
+            let mut again = FieldSelector::parse(&selector.to_string()).unwrap().terms().to_vec();
+            terms.sort();
+            again.sort();
+            prop_assert_eq!(again, terms);
+        }
+    }
+
+    #[test]
+    fn any_value_survives(value in any::<String>()) {
+        let term = FieldTerm { field: "f".to_owned(), operator: FieldOperator::Equals, value };
+        prop_assert_eq!(FieldSelector::parse(&term.to_string()), Ok(FieldSelector { terms: vec![term] }));
+    }
+}

@@ -1,0 +1,129 @@
+//! The tokens of a label selector.
+
+use super::super::requirement::Operator;
+
+/// A token; those that vary borrow from the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    Identifier(&'a str),
+    In,
+    NotIn,
+    Not,
+    Equals,
+    DoubleEquals,
+    NotEquals,
+    Greater,
+    Less,
+    Comma,
+    OpeningParenthesis,
+    ClosingParenthesis,
+    End,
+}
+
+impl<'a> Token<'a> {
+    /// As a key or a value, which may be spelt like an operator.
+    pub(super) fn as_identifier(self) -> Option<&'a str> {
+        matches!(self, Self::Identifier(_) | Self::In | Self::NotIn).then(|| self.text())
+    }
+
+    /// As what stands between a key and its values.
+    pub(super) fn as_operator(self) -> Option<Operator> {
+        match self {
+            Self::In => Some(Operator::In),
+            Self::NotIn => Some(Operator::NotIn),
+            Self::Equals => Some(Operator::Equals),
+            Self::DoubleEquals => Some(Operator::DoubleEquals),
+            Self::NotEquals => Some(Operator::NotEquals),
+            Self::Greater => Some(Operator::GreaterThan),
+            Self::Less => Some(Operator::LessThan),
+            Self::Identifier(_)
+            | Self::Not
+            | Self::Comma
+            | Self::OpeningParenthesis
+            | Self::ClosingParenthesis
+            | Self::End => None,
+        }
+    }
+
+    /// As in the text; empty at its end.
+    pub(super) fn text(self) -> &'a str {
+        match self {
+            Self::Identifier(text) => text,
+            Self::In => "in",
+            Self::NotIn => "notin",
+            Self::Not => "!",
+            Self::Equals => "=",
+            Self::DoubleEquals => "==",
+            Self::NotEquals => "!=",
+            Self::Greater => ">",
+            Self::Less => "<",
+            Self::Comma => ",",
+            Self::OpeningParenthesis => "(",
+            Self::ClosingParenthesis => ")",
+            Self::End => "",
+        }
+    }
+}
+
+/// Reads one token ahead.
+pub(super) struct Lexer<'a> {
+    rest: &'a str,
+    ahead: Token<'a>,
+}
+
+impl<'a> Lexer<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let mut lexer = Self { rest: text, ahead: Token::End };
+        lexer.next();
+        lexer
+    }
+
+    pub(super) fn peek(&self) -> Token<'a> {
+        self.ahead
+    }
+
+    pub(super) fn next(&mut self) -> Token<'a> {
+        let next = self.scan();
+        std::mem::replace(&mut self.ahead, next)
+    }
+
+    fn scan(&mut self) -> Token<'a> {
+        let text = self.rest.trim_start_matches(is_blank);
+        let (token, length) = match text.as_bytes() {
+            [] => (Token::End, 0),
+            [b'=', b'=', ..] => (Token::DoubleEquals, 2),
+            [b'!', b'=', ..] => (Token::NotEquals, 2),
+            [b'=', ..] => (Token::Equals, 1),
+            [b'!', ..] => (Token::Not, 1),
+            [b'>', ..] => (Token::Greater, 1),
+            [b'<', ..] => (Token::Less, 1),
+            [b',', ..] => (Token::Comma, 1),
+            [b'(', ..] => (Token::OpeningParenthesis, 1),
+            [b')', ..] => (Token::ClosingParenthesis, 1),
+            _ => {
+                let length = text.find(ends_identifier).unwrap_or(text.len());
+                (identifier_or_keyword(&text[..length]), length)
+            }
+        };
+        self.rest = &text[length..];
+        token
+    }
+}
+
+fn identifier_or_keyword(text: &str) -> Token<'_> {
+    match text {
+        "in" => Token::In,
+        "notin" => Token::NotIn,
+        _ => Token::Identifier(text),
+    }
+}
+
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\r' | '\n')
+}
+
+/// A zero character does not: to Kubernetes it ends the text, so that `%00` would select everything. Here it makes the
+/// identifier invalid.
+fn ends_identifier(character: char) -> bool {
+    is_blank(character) || matches!(character, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
