@@ -1,0 +1,178 @@
+//! Request bodies: JSON or YAML bytes to an object of the kind that the request is about.
+//!
+//! Nothing that comes out is nested deeper than [`DEPTH_MAX`], and metadata holds no field of a wrong type, so that the rest
+//! of the crate can walk it without looking twice.
+
+mod json;
+mod metadata_types;
+mod yaml;
+
+use api::{GroupVersion, GroupVersionKind};
+use serde_json::{Map, Value};
+
+use crate::access::{metadata_mut, metadata_text};
+use crate::refusal::Refusal;
+
+/// How deep a body may nest. Reading stops at 127 levels, and what we add ourselves (the managed fields of an object lie
+/// three levels deeper than the fields) must fit as well.
+pub const DEPTH_MAX: usize = 100;
+
+/// How many duplicate fields are reported, as in Kubernetes.
+const DUPLICATES_MAX: usize = 100;
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+}
+
+/// A body as a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded<T> {
+    /// What it says; of fields that come twice, the last.
+    pub value: T,
+    /// The fields that come twice, worded as a warning or a strict decoding error.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads an object of a kind. Absent `kind` and `apiVersion` are filled in, as for built-in kinds.
+pub fn object(
+    body: &[u8],
+    encoding: Encoding,
+    expected: GroupVersionKind<&str>,
+) -> Result<Decoded<Map<String, Value>>, Refusal> {
+    let unrecognized = |reason: String| {
+        Refusal::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {}): {reason} ({})",
+            expected.kind,
+            summary(body)
+        ))
+    };
+    let Decoded { value, duplicates } = value(body, encoding).map_err(|error| {
+        unrecognized(match encoding {
+            Encoding::Json => format!("couldn't get version/kind; json parse error: {error}"),
+            Encoding::Yaml => error,
+        })
+    })?;
+    let Value::Object(mut object) = value else {
+        return Err(unrecognized(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
+            metadata_types::go_name(&value)
+        )));
+    };
+    match_kind(&mut object, expected, &unrecognized)?;
+    check_types(&mut object, expected)?;
+    Ok(Decoded { value: object, duplicates })
+}
+
+/// Reads any value, such as a patch. The error is a sentence without a context.
+pub fn value(body: &[u8], encoding: Encoding) -> Result<Decoded<Value>, String> {
+    match encoding {
+        Encoding::Json => json::parse(body),
+        Encoding::Yaml => yaml::parse(body),
+    }
+}
+
+/// Refuses metadata of wrong types and drops its nulls, which Go reads as absent. Needed again after a patch.
+pub fn check_types(object: &mut Map<String, Value>, expected: GroupVersionKind<&str>) -> Result<(), Refusal> {
+    metadata_types::check(object).map_err(|error| {
+        Refusal::BadRequest(format!(
+            "{} in version {:?} cannot be handled as a {}: {error}",
+            expected.kind, expected.version, expected.kind
+        ))
+    })
+}
+
+/// Refuses a namespace other than the request's; sets it when absent, removes it from a cluster-scoped object.
+///
+/// `namespace` is empty for cluster-scoped objects.
+pub fn match_namespace(object: &mut Map<String, Value>, namespace: &str) -> Result<(), Refusal> {
+    let own = metadata_text(object, "namespace");
+    if own == namespace && !own.is_empty() {
+        return Ok(());
+    }
+    if !own.is_empty() && !namespace.is_empty() {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Refusal::BadRequest(message.to_owned()));
+    }
+    if namespace.is_empty() {
+        metadata_mut(object).remove("namespace");
+    } else {
+        metadata_mut(object).insert("namespace".to_owned(), namespace.into());
+    }
+    Ok(())
+}
+
+/// Refuses an update whose object has another name than the path, or none.
+pub fn match_name(object: &Map<String, Value>, name: &str) -> Result<(), Refusal> {
+    let own = metadata_text(object, "name");
+    if own.is_empty() {
+        return Err(Refusal::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if own != name {
+        let message = format!("the name of the object ({own}) does not match the name on the URL ({name})");
+        return Err(Refusal::BadRequest(message));
+    }
+    Ok(())
+}
+
+fn match_kind(
+    object: &mut Map<String, Value>,
+    expected: GroupVersionKind<&str>,
+    unrecognized: &dyn Fn(String) -> Refusal,
+) -> Result<(), Refusal> {
+    let text = |field: &str| match object.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
+            Err(unrecognized(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of \
+                 type string",
+                metadata_types::go_name(other)
+            )))
+        }
+    };
+    let wanted = GroupVersion { group: expected.group, version: expected.version };
+    let own = GroupVersion::parse(text("apiVersion")?).map_err(|error| unrecognized(error.to_string()))?;
+    let own = if own.version.is_empty() && (own.group.is_empty() || own.group == wanted.group) { wanted } else { own };
+    let kind = match text("kind")? {
+        "" => expected.kind,
+        kind => kind,
+    };
+    if kind != expected.kind {
+        return Err(Refusal::BadRequest(format!(
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {:?}",
+            own.version,
+            expected.kind,
+            own.to_string()
+        )));
+    }
+    if own != wanted {
+        return Err(Refusal::BadRequest(format!(
+            "the API version in the data ({own}) does not match the expected API version ({wanted})"
+        )));
+    }
+    object.insert("kind".to_owned(), expected.kind.into());
+    object.insert("apiVersion".to_owned(), wanted.to_string().into());
+    Ok(())
+}
+
+/// The start of a body for an error message: as it is when it looks like JSON, else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    const LENGTH_MAX: usize = 30;
+    let start = &body[..body.len().min(LENGTH_MAX)];
+    let shown = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > LENGTH_MAX { format!("{shown} ...") } else { shown }
+}
+
+#[cfg(test)]
+mod tests;
