@@ -1,0 +1,76 @@
+//! ClusterRoles that are the union of others.
+//!
+//! In Kubernetes a controller writes the union into the role, some time after a part of it changed. Here the union is part
+//! of the index, so that a decision never rests on an old one; the same rules are offered for writing to the object.
+//!
+//! Roles may aggregate roles that aggregate. The result is the least one: what two roles only have from each other, neither has.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::PolicyRule;
+use super::policy::StoredRole;
+
+/// Rules shared between the roles that have them.
+pub(super) type SharedRules = Vec<Arc<PolicyRule>>;
+
+/// The rules of every role that aggregates, in the order of its selectors and of the selected names.
+pub(super) fn aggregate(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<str>, SharedRules> {
+    let aggregates: Vec<Aggregate<'_>> =
+        roles.iter().filter_map(|(name, role)| Aggregate::of(name, role, roles)).collect();
+    let position_of: BTreeMap<&str, usize> =
+        aggregates.iter().enumerate().map(|(position, aggregate)| (&**aggregate.name, position)).collect();
+    let mut dependents = vec![Vec::new(); aggregates.len()];
+    for (position, aggregate) in aggregates.iter().enumerate() {
+        for (source, _) in &aggregate.sources {
+            if let Some(&source) = position_of.get(&***source) {
+                dependents[source].push(position);
+            }
+        }
+    }
+    let mut results = vec![SharedRules::new(); aggregates.len()];
+    let mut is_due = vec![true; aggregates.len()];
+    // A chain of aggregates is as long as there are aggregates; in a ring the sets have settled by then.
+    for _ in 0..=aggregates.len() {
+        let mut has_changed = false;
+        for (position, aggregate) in aggregates.iter().enumerate() {
+            if !std::mem::take(&mut is_due[position]) {
+                continue;
+            }
+            let result = aggregate.union(&position_of, &results);
+            if result != results[position] {
+                results[position] = result;
+                has_changed = true;
+                dependents[position].iter().for_each(|&dependent| is_due[dependent] = true);
+            }
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    aggregates.into_iter().map(|aggregate| aggregate.name.clone()).zip(results).collect()
+}
+
+struct Aggregate<'a> {
+    name: &'a Arc<str>,
+    sources: Vec<(&'a Arc<str>, &'a StoredRole)>,
+}
+
+impl<'a> Aggregate<'a> {
+    fn of(name: &'a Arc<str>, role: &StoredRole, roles: &'a BTreeMap<Arc<str>, StoredRole>) -> Option<Self> {
+        let selectors = &role.object.aggregation_rule.as_ref()?.cluster_role_selectors;
+        let sources = selectors.iter().flat_map(|selector| {
+            roles.iter().filter(move |(other, role)| *other != name && selector.matches(&role.object.metadata.labels))
+        });
+        Some(Self { name, sources: sources.collect() })
+    }
+
+    fn union(&self, position_of: &BTreeMap<&str, usize>, results: &[SharedRules]) -> SharedRules {
+        let mut seen = HashSet::new();
+        let of_source = |(name, role): &(&'a Arc<str>, &'a StoredRole)| match position_of.get(&***name) {
+            Some(&position) => results[position].clone(),
+            None => role.rules.rules().to_vec(),
+        };
+        self.sources.iter().flat_map(of_source).filter(|rule| seen.insert(rule.clone())).collect()
+    }
+}

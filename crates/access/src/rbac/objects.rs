@@ -1,0 +1,150 @@
+//! The four kinds as they are on the wire, reduced to what access depends on.
+
+use std::fmt;
+
+use api::metadata::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use super::{LabelSelector, PolicyRule};
+use crate::quote::Quoted;
+use crate::user::{SERVICE_ACCOUNT_PREFIX, User};
+use crate::wire::{null_is_default, object, objects, optional_object};
+
+/// The group of the four kinds.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A Role or a ClusterRole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Role {
+    /// Name, namespace, labels and annotations.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What it allows. In a role that aggregates this is the last result, kept for readers of the object.
+    #[serde(default, deserialize_with = "objects")]
+    pub rules: Vec<PolicyRule>,
+    /// If set, the role is the union of the ClusterRoles selected. Only in ClusterRoles.
+    #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
+    pub aggregation_rule: Option<AggregationRule>,
+}
+
+/// Which ClusterRoles a ClusterRole is the union of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AggregationRule {
+    /// A role is selected if any of these selects it.
+    #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
+    pub cluster_role_selectors: Vec<LabelSelector>,
+}
+
+/// A RoleBinding or a ClusterRoleBinding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Binding {
+    /// Name, namespace, labels and annotations; the namespace is empty in a ClusterRoleBinding.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// Who is granted the role.
+    #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
+    pub subjects: Vec<Subject>,
+    /// The role granted.
+    #[serde(default, deserialize_with = "object")]
+    pub role_ref: RoleRef,
+}
+
+/// Somebody in a binding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// `User`, `Group` or `ServiceAccount`; others are nobody.
+    #[serde(default)]
+    pub kind: String,
+    /// The group of the kind; plays no part in matching.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub api_group: String,
+    /// The name.
+    #[serde(default)]
+    pub name: String,
+    /// The namespace of a service account; empty in a RoleBinding means its own.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+}
+
+/// The role a binding grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleRef {
+    /// Always the group of the four kinds; empty in objects that were never defaulted.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub api_group: String,
+    /// `Role`, of the binding's namespace, or `ClusterRole`.
+    #[serde(default)]
+    pub kind: String,
+    /// The name of the role.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// Bytes that are not the object they should be.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind} {name} cannot be read and grants nothing: {source}")]
+pub struct ObjectError {
+    /// The kind it should be.
+    pub kind: super::Kind,
+    /// Its name, with the namespace before it if it has one.
+    pub name: String,
+    /// What is wrong.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+impl Subject {
+    /// Whether this is the user, in a binding of that namespace (empty in a ClusterRoleBinding).
+    pub fn is(&self, user: &User, binding_namespace: &str) -> bool {
+        match self.kind.as_str() {
+            "User" => self.name == user.name,
+            "Group" => user.is_in(&self.name),
+            "ServiceAccount" => {
+                let namespace = self.namespace_in(binding_namespace);
+                !namespace.is_empty() && is_service_account(&user.name, namespace, &self.name)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn namespace_in<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
+        if self.namespace.is_empty() { binding_namespace } else { &self.namespace }
+    }
+}
+
+impl Binding {
+    /// The first subject that the user is.
+    pub fn subject_of(&self, user: &User) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.is(user, &self.metadata.namespace))
+    }
+
+    /// What this binding grants to whom, for reasons: `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
+    pub(super) fn describe(&self, subject: Option<&Subject>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectMeta { name, namespace, .. } = &self.metadata;
+        if namespace.is_empty() {
+            write!(f, "ClusterRoleBinding {}", Quoted(name))?;
+        } else {
+            // Kubernetes puts the name before the namespace here.
+            write!(f, "RoleBinding {}", Quoted(&format!("{name}/{namespace}")))?;
+        }
+        write!(f, " of {} {}", self.role_ref.kind, Quoted(&self.role_ref.name))?;
+        let Some(subject) = subject else { return Ok(()) };
+        if subject.kind == "ServiceAccount" {
+            let name = format!("{}/{}", subject.name, subject.namespace_in(namespace));
+            return write!(f, " to {} {}", subject.kind, Quoted(&name));
+        }
+        write!(f, " to {} {}", subject.kind, Quoted(&subject.name))
+    }
+}
+
+fn is_service_account(user: &str, namespace: &str, name: &str) -> bool {
+    user.strip_prefix(SERVICE_ACCOUNT_PREFIX)
+        .and_then(|rest| rest.strip_prefix(namespace))
+        .and_then(|rest| rest.strip_prefix(':'))
+        .is_some_and(|rest| rest == name)
+}

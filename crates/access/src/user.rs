@@ -1,0 +1,169 @@
+//! Who somebody is: a name, a uid, groups and extra values; and the names that mean something to Kubernetes.
+
+use std::collections::BTreeMap;
+
+use api::validation;
+
+/// The user of a request that presented nothing.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The API servers themselves, when one asks another.
+pub const API_SERVER: &str = "system:apiserver";
+/// The scheduler's user.
+pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
+/// The controller manager's user.
+pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+/// The user of kube-proxy.
+pub const KUBE_PROXY: &str = "system:kube-proxy";
+
+/// The group that may do anything, before any rule is looked at.
+pub const MASTERS: &str = "system:masters";
+/// Everybody who is somebody.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// Everybody else.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group of the kubelets.
+pub const NODES: &str = "system:nodes";
+/// The group of those who watch over the cluster.
+pub const MONITORING: &str = "system:monitoring";
+/// The group of all service accounts.
+pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+
+/// What the name of every service account starts with.
+pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// What the group of a namespace's service accounts starts with.
+pub const SERVICE_ACCOUNT_GROUP_PREFIX: &str = "system:serviceaccounts:";
+
+/// The extra value that names the credential: the id of a token, or the digest of a certificate.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// The extra value that names the pod a token is bound to.
+pub const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+/// The extra value with the uid of the pod a token is bound to.
+pub const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+/// The extra value that names the node a token is bound to, or its pod runs on.
+pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+/// The extra value with the uid of that node.
+pub const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
+
+/// Somebody, as authentication found them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Unique among the users of this time.
+    pub name: String,
+    /// Unique among the users of all times; often empty.
+    pub uid: String,
+    /// The groups they belong to, in the order they were given.
+    pub groups: Vec<String>,
+    /// What else is known, such as the pod of a token. Keys are lower case.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user of that name and nothing else.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The user of a request that presented nothing.
+    pub fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// A service account, in its two groups.
+    pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            name: service_account_name(namespace, name),
+            uid: uid.to_owned(),
+            groups: service_account_groups(namespace).into(),
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the user belongs to the group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|of_user| of_user == group)
+    }
+
+    /// Whether nobody vouched for this user.
+    pub fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS || self.is_in(UNAUTHENTICATED)
+    }
+
+    /// Adds `system:authenticated`, unless the user is anonymous or already says which of the two groups applies.
+    ///
+    /// So an anonymous user that a peer forwarded stays anonymous.
+    pub fn authenticated(mut self) -> Self {
+        if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+/// The user name of a service account.
+pub fn service_account_name(namespace: &str, name: &str) -> String {
+    format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
+}
+
+/// The groups that every service account of a namespace is in.
+pub fn service_account_groups(namespace: &str) -> [String; 2] {
+    [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNT_GROUP_PREFIX}{namespace}")]
+}
+
+/// Namespace and name of the service account behind a user name; `None` if it is not one.
+pub fn split_service_account_name(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
+    let is_valid = validation::dns1123_label(namespace).is_empty() && validation::dns1123_subdomain(name).is_empty();
+    is_valid.then_some((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_account_has_a_name_and_two_groups() {
+        let user = User::service_account("dev", "builder", "u1");
+        assert_eq!(user.name, "system:serviceaccount:dev:builder");
+        assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:dev"]);
+        assert_eq!(user.uid, "u1");
+    }
+
+    #[test]
+    fn only_well_formed_service_account_names_split() {
+        for (name, expected) in [
+            ("system:serviceaccount:dev:builder", Some(("dev", "builder"))),
+            ("system:serviceaccount:dev:a.b", Some(("dev", "a.b"))),
+            ("system:serviceaccount:dev", None),
+            ("system:serviceaccount:dev:a:b", None),
+            ("system:serviceaccount:De:a", None),
+            ("system:serviceaccount:a.b:a", None),
+            ("system:serviceaccount::a", None),
+            ("system:serviceaccount:a:", None),
+            ("system:serviceaccounts:a:b", None),
+            ("alice", None),
+        ] {
+            assert_eq!(split_service_account_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_authenticated_group_is_added_unless_the_user_says_otherwise() {
+        let groups = |name: &str, groups: &[&str]| {
+            let groups = groups.iter().map(ToString::to_string).collect();
+            User { groups, ..User::named(name) }.authenticated().groups
+        };
+        assert_eq!(groups("alice", &["dev"]), ["dev", AUTHENTICATED]);
+        assert_eq!(groups("alice", &[AUTHENTICATED, "dev"]), [AUTHENTICATED, "dev"]);
+        assert_eq!(groups("alice", &[UNAUTHENTICATED]), [UNAUTHENTICATED]);
+        assert_eq!(groups(ANONYMOUS, &[]), [""; 0]);
+        assert_eq!(User::anonymous().authenticated(), User::anonymous());
+    }
+
+    #[test]
+    fn anonymous_is_a_name_or_a_group() {
+        assert!(User::anonymous().is_anonymous());
+        assert!(User { groups: vec![UNAUTHENTICATED.to_owned()], ..User::named("x") }.is_anonymous());
+        assert!(User::named(ANONYMOUS).is_anonymous());
+        assert!(!User::named("alice").authenticated().is_anonymous());
+    }
+}

@@ -1,0 +1,500 @@
+//! Decisions as Kubernetes documents them, one per line.
+
+use access::rbac::{Change, Index, Kind};
+use access::{Authorizer, Decision};
+use expect_test::{Expect, expect};
+
+use crate::world;
+
+const WORLD: &str = "
+    clusterrole cluster-admin: * * *; * *
+    clusterrole pod-reader: get,list,watch core pods
+    clusterrole log-reader: get core pods/log
+    clusterrole core-all: * core *
+    clusterrole scaler: get,update * */scale
+    clusterrole pod-stars: get core pods/*
+    clusterrole named-secret: get,list,watch,create,update,delete,deletecollection core secrets token
+    clusterrole deployments: * apps deployments
+    clusterrole widgets: get * widgets
+    clusterrole two-groups: list apps,extensions deployments,replicasets
+    clusterrole namespaces: get,list core namespaces
+    clusterrole health: get /healthz,/healthz/*
+    clusterrole paths: get *
+    clusterrole metrics: get /metrics**
+    clusterrole inner-star: get /apis/*/status
+    clusterrole both: get /version; get core pods
+    clusterrole empty:
+    clusterrole impersonator: impersonate core users,groups,serviceaccounts; impersonate authentication.k8s.io uids,userextras/scopes
+    clusterrole one-group: impersonate core groups developers
+    clusterrole part-a {to-view=yes}: get core configmaps
+    clusterrole part-b {to-view=yes}: get core secrets open
+    clusterrole view {to-edit=yes} < to-view=yes: delete core everything
+    clusterrole edit < to-edit=yes: delete core everything
+    clusterrole ring-a {ring=a} < ring=b:
+    clusterrole ring-b {ring=b} < ring=a:
+    clusterrole verbs: approve,escalate,bind,use certificates.k8s.io signers
+    role dev/deployer: create,update apps deployments; get core configmaps settings
+    role dev/health: get /healthz
+    role ops/deployer: delete apps deployments
+    role dev/namespaces: get,list core namespaces
+
+    bind admins to clusterrole cluster-admin: group=admins
+    bind readers to clusterrole pod-reader: user=alice group=readers sa=dev/builder
+    bind logs to clusterrole log-reader: user=alice
+    bind core to clusterrole core-all: user=corey
+    bind scalers to clusterrole scaler: user=scott
+    bind stars to clusterrole pod-stars: user=stella
+    bind secrets to clusterrole named-secret: user=sam
+    bind deployments to clusterrole deployments: user=dora
+    bind widgets to clusterrole widgets: user=wim
+    bind two to clusterrole two-groups: user=tom
+    bind health to clusterrole health: user=hank
+    bind paths to clusterrole paths: user=pat
+    bind metrics to clusterrole metrics: user=mona
+    bind inner to clusterrole inner-star: user=ina
+    bind both to clusterrole both: user=beth
+    bind empty to clusterrole empty: user=emil
+    bind impersonators to clusterrole impersonator: user=imre
+    bind one-group to clusterrole one-group: user=olga
+    bind view to clusterrole view: user=vera
+    bind edit to clusterrole edit: user=eddy
+    bind rings to clusterrole ring-a: user=rita
+    bind verbs to clusterrole verbs: user=viktor
+    bind ghost to clusterrole missing: user=gina
+    bind cluster-role-kind to role deployer: user=rolf
+    bind other-kind to Policy pod-reader: user=polly
+    bind odd-subject to clusterrole pod-reader: Robot=rob
+    bind bare-account to clusterrole pod-reader: sa=lost
+    bind every-account to clusterrole log-reader: group=system:serviceaccounts
+    bind nobody to clusterrole pod-reader:
+    bind known to clusterrole health: group=system:authenticated
+    bind unknown to clusterrole metrics: group=system:unauthenticated
+    bind dev/deployers to role deployer: user=bob sa=builder sa=ci/robot
+    bind dev/readers to clusterrole pod-reader: user=carol group=system:serviceaccounts:ci
+    bind dev/admins to clusterrole cluster-admin: user=dave
+    bind dev/health to role health: user=bob
+    bind dev/secrets to clusterrole named-secret: user=bob
+    bind dev/namespaces to clusterrole namespaces: user=bob
+    bind dev/ghost to role missing: user=gina
+    bind ops/deployers to role deployer: user=otto
+    bind Ops/deployers to role deployer: user=otto
+";
+
+/// The user, the question, the answer.
+const DECISIONS: &[(&str, &str, &str)] = &[
+    // Verbs.
+    ("alice", "get pods p -n dev", "yes"),
+    ("alice", "list pods -n dev", "yes"),
+    ("alice", "watch pods -n dev", "yes"),
+    ("alice", "delete pods p -n dev", "no"),
+    ("alice", "create pods -n dev", "no"),
+    ("alice", "deletecollection pods -n dev", "no"),
+    ("alice", "GET pods p -n dev", "no"),
+    ("alice", "* pods p -n dev", "no"),
+    ("dora", "get deployments.apps d -n dev", "yes"),
+    ("dora", "patch deployments.apps d -n dev", "yes"),
+    ("dora", "frobnicate deployments.apps d -n dev", "yes"),
+    ("dora", "* deployments.apps d -n dev", "yes"),
+    ("viktor", "approve signers.certificates.k8s.io x", "yes"),
+    ("viktor", "use signers.certificates.k8s.io x", "yes"),
+    ("viktor", "sign signers.certificates.k8s.io x", "no"),
+    // Cluster scope and namespaces.
+    ("alice", "list pods", "yes"),
+    ("alice", "get pods p -n other", "yes"),
+    ("bob", "create deployments.apps -n dev", "yes"),
+    ("bob", "create deployments.apps", "no"),
+    ("bob", "create deployments.apps -n ops", "no"),
+    ("bob", "create deployments.apps -n DEV", "no"),
+    ("bob", "create deployments.apps -n dev2", "no"),
+    ("otto", "delete deployments.apps d -n ops", "yes"),
+    ("otto", "create deployments.apps -n ops", "no"),
+    ("otto", "delete deployments.apps d -n dev", "no"),
+    ("otto", "delete deployments.apps d -n Ops", "no"),
+    ("carol", "list pods -n dev", "yes"),
+    ("carol", "list pods", "no"),
+    ("carol", "get pods p -n ops", "no"),
+    ("dave", "delete secrets s -n dev", "yes"),
+    ("dave", "delete nodes n", "no"),
+    ("dave", "delete secrets s -n ops", "no"),
+    ("bob", "get namespaces dev -n dev", "yes"),
+    ("bob", "get namespaces ops -n ops", "no"),
+    ("bob", "list namespaces", "no"),
+    // Groups of resources.
+    ("alice", "get pods.apps p -n dev", "no"),
+    ("alice", "get pods.metrics.k8s.io p -n dev", "no"),
+    ("wim", "get widgets w", "yes"),
+    ("wim", "get widgets.example.com w", "yes"),
+    ("wim", "get gadgets.example.com w", "no"),
+    ("tom", "list deployments.apps", "yes"),
+    ("tom", "list replicasets.extensions", "yes"),
+    ("tom", "list deployments", "no"),
+    ("tom", "list statefulsets.apps", "no"),
+    ("corey", "delete configmaps c -n dev", "yes"),
+    ("corey", "delete deployments.apps c -n dev", "no"),
+    // Subresources.
+    ("alice", "get pods/log p -n dev", "yes"),
+    ("alice", "get pods/status p -n dev", "no"),
+    ("alice", "list pods/log -n dev", "no"),
+    ("alice", "create pods/exec p -n dev", "no"),
+    ("carol", "get pods/log p -n dev", "no"),
+    ("corey", "create pods/exec p -n dev", "yes"),
+    ("corey", "get pods/log p", "yes"),
+    ("dora", "get deployments.apps/scale d -n dev", "no"),
+    ("dora", "update deployments.apps/status d -n dev", "no"),
+    ("scott", "get deployments.apps/scale d -n dev", "yes"),
+    ("scott", "update replicationcontrollers/scale d -n dev", "yes"),
+    ("scott", "update widgets.example.com/scale d", "yes"),
+    ("scott", "patch deployments.apps/scale d -n dev", "no"),
+    ("scott", "get deployments.apps d -n dev", "no"),
+    ("scott", "get deployments.apps/autoscale d -n dev", "no"),
+    ("scott", "get scale s", "no"),
+    ("scott", "get */scale s", "yes"),
+    ("stella", "get pods/log p -n dev", "no"),
+    ("stella", "get pods p -n dev", "no"),
+    ("stella", "get pods/* p -n dev", "yes"),
+    // Names of objects: a list or a create has none, unless a field selector gave it one.
+    ("sam", "get secrets token -n dev", "yes"),
+    ("sam", "update secrets token -n dev", "yes"),
+    ("sam", "delete secrets token -n dev", "yes"),
+    ("sam", "get secrets other -n dev", "no"),
+    ("sam", "list secrets -n dev", "no"),
+    ("sam", "watch secrets -n dev", "no"),
+    ("sam", "list secrets token -n dev", "yes"),
+    ("sam", "watch secrets token -n dev", "yes"),
+    ("sam", "list secrets", "no"),
+    ("sam", "create secrets -n dev", "no"),
+    ("sam", "deletecollection secrets -n dev", "no"),
+    ("sam", "get secrets TOKEN -n dev", "no"),
+    ("sam", "get secrets/status token -n dev", "no"),
+    ("bob", "get configmaps settings -n dev", "yes"),
+    ("bob", "get configmaps settings2 -n dev", "no"),
+    ("bob", "get secrets token -n dev", "yes"),
+    ("bob", "get secrets token -n ops", "no"),
+    // Paths.
+    ("hank", "get /healthz", "yes"),
+    ("hank", "get /healthz/etcd", "yes"),
+    ("hank", "get /healthz/a/b", "yes"),
+    ("hank", "get /healthz/", "yes"),
+    ("hank", "get /healthzz", "no"),
+    ("hank", "head /healthz", "no"),
+    ("hank", "get /", "no"),
+    ("hank", "get /HEALTHZ", "no"),
+    ("pat", "get /anything/at/all", "yes"),
+    ("pat", "post /anything", "no"),
+    ("mona", "get /metrics", "yes"),
+    ("mona", "get /metrics/slis", "yes"),
+    ("mona", "get /metric", "no"),
+    ("ina", "get /apis/apps/status", "no"),
+    ("ina", "get /apis/*/status", "yes"),
+    ("bob", "get /healthz", "no"),
+    ("dave", "get /healthz", "no"),
+    ("alice", "get /healthz", "no"),
+    ("alice+admins", "delete /anything", "yes"),
+    ("beth", "get /version", "yes"),
+    ("beth", "get pods p -n dev", "yes"),
+    ("corey", "get /api", "no"),
+    // Users, groups and service accounts.
+    ("Alice", "get pods p -n dev", "no"),
+    ("zoe+readers", "get pods p -n dev", "yes"),
+    ("zoe+Readers", "get pods p -n dev", "no"),
+    ("readers", "get pods p -n dev", "no"),
+    ("zoe+alice", "get pods/log p -n dev", "no"),
+    ("zoe+x+y+admins", "delete nodes n", "yes"),
+    ("zoe+system:masters", "delete nodes n", "yes"),
+    ("system:masters", "delete nodes n", "no"),
+    ("zoe+system:authenticated", "get /healthz", "yes"),
+    ("system:anonymous+system:unauthenticated", "get /healthz", "no"),
+    ("system:anonymous+system:unauthenticated", "get /metrics", "yes"),
+    ("sa:dev/builder", "list pods -n ops", "yes"),
+    ("sa:dev/builder", "create deployments.apps -n dev", "yes"),
+    ("sa:dev/builder", "get pods/log p -n ops", "yes"),
+    ("sa:dev/other", "get pods/log p -n ops", "yes"),
+    ("sa:ops/builder", "create deployments.apps -n dev", "no"),
+    ("sa:ci/robot", "create deployments.apps -n dev", "yes"),
+    ("sa:ci/robot", "create deployments.apps -n ci", "no"),
+    ("sa:ci/anyone", "list pods -n dev", "yes"),
+    ("sa:ci/anyone", "list pods -n ci", "no"),
+    ("sa:dev/lost", "list pods -n dev", "no"),
+    ("system:serviceaccount:dev:builder", "list pods -n dev", "yes"),
+    ("system:serviceaccount:dev:builder", "get pods/log p -n dev", "no"),
+    ("dev:builder", "list pods -n dev", "no"),
+    ("builder", "list pods -n dev", "no"),
+    ("rob", "get pods p -n dev", "no"),
+    ("nobody", "get pods p -n dev", "no"),
+    // Roles that are not there, or not what they should be.
+    ("gina", "get pods p -n dev", "no"),
+    ("rolf", "create deployments.apps -n dev", "no"),
+    ("polly", "get pods p -n dev", "no"),
+    ("emil", "get pods p -n dev", "no"),
+    // Aggregated roles: their own rules do not count.
+    ("vera", "get configmaps c -n dev", "yes"),
+    ("vera", "get secrets open -n dev", "yes"),
+    ("vera", "get secrets shut -n dev", "no"),
+    ("vera", "delete everything x", "no"),
+    ("eddy", "get configmaps c -n dev", "yes"),
+    ("eddy", "get secrets open -n dev", "yes"),
+    ("eddy", "delete everything x", "no"),
+    ("rita", "get pods p -n dev", "no"),
+    // Impersonation.
+    ("imre", "impersonate users anybody", "yes"),
+    ("imre", "impersonate groups system:masters", "yes"),
+    ("imre", "impersonate serviceaccounts builder -n dev", "yes"),
+    ("imre", "impersonate uids.authentication.k8s.io 1", "yes"),
+    ("imre", "impersonate userextras.authentication.k8s.io/scopes view", "yes"),
+    ("imre", "impersonate userextras.authentication.k8s.io/other view", "no"),
+    ("olga", "impersonate groups developers", "yes"),
+    ("olga", "impersonate groups system:masters", "no"),
+    ("olga", "impersonate users anybody", "no"),
+    ("alice+admins", "impersonate users anybody", "yes"),
+];
+
+fn rbac() -> Authorizer {
+    Authorizer::parse("Node,RBAC").unwrap()
+}
+
+fn is_allowed(index: &Index, who: &str, question: &str) -> bool {
+    rbac().decide(index, &world::attributes(&world::user(who), question)).is_allowed()
+}
+
+#[test]
+fn decisions_are_those_of_kubernetes() {
+    assert!(DECISIONS.len() >= 120, "{}", DECISIONS.len());
+    let index = world::index(WORLD);
+    for (who, question, expected) in DECISIONS {
+        assert_eq!(is_allowed(&index, who, question), *expected == "yes", "{who}: {question}");
+    }
+}
+
+#[test]
+fn the_slow_evaluator_decides_the_same() {
+    let objects = world::objects(WORLD);
+    for (who, question, expected) in DECISIONS {
+        let user = world::user(who);
+        let is_master = user.is_in("system:masters");
+        let is_allowed = is_master || crate::slow::allows(&objects, &world::attributes(&user, question));
+        assert_eq!(is_allowed, *expected == "yes", "{who}: {question}");
+    }
+}
+
+#[track_caller]
+fn check_reason(who: &str, question: &str, expected: &Expect) {
+    let index = world::index(WORLD);
+    let user = world::user(who);
+    let asked = world::attributes(&user, question);
+    let text = match rbac().decide(&index, &asked) {
+        Decision::Allowed(allowed) => format!("yes: {allowed}"),
+        Decision::NotAllowed { reason } => {
+            let status = access::authorize::forbidden(&asked, &reason);
+            format!("{}: {}", status.code, status.message)
+        }
+    };
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn a_yes_names_binding_role_and_subject() {
+    check_reason(
+        "alice",
+        "get pods p -n dev",
+        &expect![[r#"yes: RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "pod-reader" to User "alice""#]],
+    );
+    check_reason(
+        "zoe+readers",
+        "get pods p -n dev",
+        &expect![[
+            r#"yes: RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "pod-reader" to Group "readers""#
+        ]],
+    );
+    check_reason(
+        "sa:dev/builder",
+        "create deployments.apps -n dev",
+        &expect![[
+            r#"yes: RBAC: allowed by RoleBinding "deployers/dev" of Role "deployer" to ServiceAccount "builder/dev""#
+        ]],
+    );
+    check_reason(
+        "carol",
+        "list pods -n dev",
+        &expect![[r#"yes: RBAC: allowed by RoleBinding "readers/dev" of ClusterRole "pod-reader" to User "carol""#]],
+    );
+    check_reason("zoe+system:masters", "delete nodes n", &expect!["yes: "]);
+}
+
+#[test]
+fn a_no_says_what_was_asked_and_which_role_is_missing() {
+    check_reason(
+        "alice",
+        "delete pods p -n dev",
+        &expect![[
+            r#"403: pods "p" is forbidden: User "alice" cannot delete resource "pods" in API group "" in the namespace "dev""#
+        ]],
+    );
+    check_reason(
+        "alice",
+        "list deployments.apps",
+        &expect![[
+            r#"403: deployments.apps is forbidden: User "alice" cannot list resource "deployments" in API group "apps" at the cluster scope"#
+        ]],
+    );
+    check_reason(
+        "scott",
+        "patch deployments.apps/scale d -n dev",
+        &expect![[
+            r#"403: deployments.apps "d" is forbidden: User "scott" cannot patch resource "deployments/scale" in API group "apps" in the namespace "dev""#
+        ]],
+    );
+    check_reason(
+        "system:anonymous+system:unauthenticated",
+        "get /api",
+        &expect![[r#"403: forbidden: User "system:anonymous" cannot get path "/api""#]],
+    );
+    check_reason(
+        "gina",
+        "list pods",
+        &expect![[
+            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" at the cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found"#
+        ]],
+    );
+    check_reason(
+        "gina",
+        "list pods -n dev",
+        &expect![[
+            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" in the namespace "dev": RBAC: [clusterrole.rbac.authorization.k8s.io "missing" not found, role.rbac.authorization.k8s.io "missing" not found]"#
+        ]],
+    );
+    check_reason(
+        "rolf",
+        "list pods",
+        &expect![[
+            r#"403: pods is forbidden: User "rolf" cannot list resource "pods" in API group "" at the cluster scope: RBAC: role.rbac.authorization.k8s.io "deployer" not found"#
+        ]],
+    );
+    check_reason(
+        "polly",
+        "list pods",
+        &expect![[
+            r#"403: pods is forbidden: User "polly" cannot list resource "pods" in API group "" at the cluster scope: RBAC: unsupported role reference kind: "Policy""#
+        ]],
+    );
+}
+
+#[test]
+fn an_aggregated_role_changes_with_its_parts() {
+    let mut policy = world::policy(WORLD);
+    assert!(!is_allowed(&policy.index(), "eddy", "list widgets.example.com"));
+
+    let (_, _, _, part) = world::objects("clusterrole crd {to-view=yes}: list example.com widgets").remove(0);
+    assert_eq!(policy.put(Kind::ClusterRole, "", "crd", part.to_string().as_bytes()).unwrap(), Change::Due);
+    let with_part = policy.index();
+    assert!(is_allowed(&with_part, "vera", "list widgets.example.com"));
+    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"));
+
+    let (_, _, _, unlabelled) = world::objects("clusterrole crd: list example.com widgets").remove(0);
+    assert_eq!(policy.put(Kind::ClusterRole, "", "crd", unlabelled.to_string().as_bytes()).unwrap(), Change::Due);
+    assert!(!is_allowed(&policy.index(), "eddy", "list widgets.example.com"));
+    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "a snapshot does not change");
+
+    assert_eq!(policy.remove(Kind::ClusterRole, "", "part-a"), Change::Due);
+    assert!(!is_allowed(&policy.index(), "eddy", "get configmaps c -n dev"));
+}
+
+#[test]
+fn aggregates_are_offered_for_writing_in_the_order_of_names() {
+    let lines = |policy: &access::rbac::Policy| {
+        let aggregates = policy.outdated_aggregates().into_iter().map(|(name, rules)| {
+            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+            format!("{name}: {}\n", rules.join(" "))
+        });
+        aggregates.collect::<String>()
+    };
+    let mut policy = world::policy(WORLD);
+    expect![[r#"
+        edit: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
+        view: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
+    "#]]
+    .assert_eq(&lines(&policy));
+    // A selector comes before a name, and no rule twice.
+    for (kind, namespace, name, json) in world::objects(
+        "clusterrole all < x=2 to-view=yes x=1: delete core everything
+         clusterrole z-first {x=2}: get core b
+         clusterrole a-last {x=1}: get core a; get core configmaps",
+    ) {
+        let _ = policy.put(kind, &namespace, &name, json.to_string().as_bytes()).unwrap();
+    }
+    let all = lines(&policy);
+    let all = all.lines().next().unwrap();
+    expect![[r#"all: {APIGroups:[""], Resources:["b"], Verbs:["get"]} {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]} {APIGroups:[""], Resources:["a"], Verbs:["get"]}"#]].assert_eq(all);
+}
+
+#[test]
+fn a_change_is_due_only_if_decisions_can_differ() {
+    let mut policy = world::policy(
+        "clusterrole r: get core pods\nbind b to clusterrole r: user=alice\nbind dev/b to clusterrole r: user=bob\nrole dev/r: get core pods",
+    );
+    for (kind, namespace, name, mut json) in world::objects(
+        "clusterrole r: get core pods\nbind b to clusterrole r: user=alice\nbind dev/b to clusterrole r: user=bob\nrole dev/r: get core pods",
+    ) {
+        json["metadata"]["annotations"] = serde_json::json!({"note": "new"});
+        assert_eq!(policy.put(kind, &namespace, &name, json.to_string().as_bytes()).unwrap(), Change::None, "{kind}");
+        assert_eq!(policy.remove(kind, &namespace, &name), Change::Due);
+        assert_eq!(policy.remove(kind, &namespace, &name), Change::None);
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_read_grants_nothing() {
+    let mut policy = world::policy("clusterrole r: get core pods\nbind b to clusterrole r: user=alice");
+    assert!(is_allowed(&policy.index(), "alice", "get pods p"));
+    let error = policy.put(Kind::ClusterRoleBinding, "", "b", br#"{"subjects":7}"#).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ClusterRoleBinding b cannot be read and grants nothing: invalid type: integer `7`, expected a sequence at line 1 column 13"
+    );
+    assert!(!is_allowed(&policy.index(), "alice", "get pods p"));
+    let error = policy.put(Kind::Role, "dev", "r", b"").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Role dev/r cannot be read and grants nothing: EOF while parsing a value at line 1 column 0"
+    );
+}
+
+#[test]
+fn modes_are_tried_in_order_after_masters() {
+    let index = world::index(WORLD);
+    let decide = |modes: &str, who: &str| {
+        let user = world::user(who);
+        let decision = Authorizer::parse(modes).unwrap().decide(&index, &world::attributes(&user, "delete nodes n"));
+        format!("{} {:?}", decision.is_allowed(), decision.reason())
+    };
+    assert_eq!(decide("AlwaysAllow", "alice"), r#"true """#);
+    assert_eq!(decide("AlwaysDeny", "alice"), r#"false "Everything is forbidden.""#);
+    assert_eq!(decide("AlwaysDeny", "alice+system:masters"), r#"true """#);
+    assert_eq!(
+        decide("AlwaysDeny,RBAC", "alice+admins"),
+        r#"true "RBAC: allowed by ClusterRoleBinding \"admins\" of ClusterRole \"cluster-admin\" to Group \"admins\"""#
+    );
+    assert_eq!(
+        decide("AlwaysDeny,RBAC", "gina"),
+        r#"false "Everything is forbidden.\nRBAC: clusterrole.rbac.authorization.k8s.io \"missing\" not found""#
+    );
+    assert_eq!(decide("Node", "alice"), r#"false """#);
+}
+
+#[test]
+fn modes_are_read_as_the_flag_gives_them() {
+    let error = |list: &str| Authorizer::parse(list).unwrap_err().to_string();
+    expect!["--authorization-mode: at least one authorization-mode must be passed"].assert_eq(&error(""));
+    expect![[r#"--authorization-mode: authorization-mode "rbac" is not a valid mode"#]].assert_eq(&error("rbac"));
+    expect!["--authorization-mode: Webhook is not supported; use RBAC, or AlwaysAllow for tests"]
+        .assert_eq(&error("RBAC,Webhook"));
+    expect!["--authorization-mode: ABAC is not supported; use RBAC, or AlwaysAllow for tests"]
+        .assert_eq(&error("ABAC"));
+    expect![[r#"--authorization-mode: authorization-mode ["RBAC" "RBAC"] has mode specified more than once"#]]
+        .assert_eq(&error("RBAC,RBAC"));
+    let notice = Authorizer::parse("Node,RBAC").unwrap().notice();
+    expect!["--authorization-mode: Node is accepted and has no opinion; grant nodes what they need with RBAC"]
+        .assert_eq(notice.unwrap());
+    assert_eq!(Authorizer::parse("RBAC").unwrap().notice(), None);
+    assert!(Authorizer::parse("RBAC").unwrap().permits_anonymous());
+    assert!(!Authorizer::parse("AlwaysAllow").unwrap().permits_anonymous());
+}

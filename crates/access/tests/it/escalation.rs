@@ -1,0 +1,234 @@
+//! Nobody grants what they do not have.
+
+use access::Authorizer;
+use access::rbac::Kind;
+use access::rbac::escalation::{self, Write};
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use crate::world;
+
+const WORLD: &str = "
+    clusterrole admin: get,list,create core pods,pods/log; get /healthz/*; get * */scale; * apps deployments,statefulsets
+    clusterrole rbac: create,update rbac.authorization.k8s.io clusterroles,roles,clusterrolebindings,rolebindings
+    clusterrole escalator: escalate rbac.authorization.k8s.io clusterroles,roles
+    clusterrole escalate-one: escalate rbac.authorization.k8s.io clusterroles special
+    clusterrole binder: bind rbac.authorization.k8s.io clusterroles big
+    clusterrole everything: get,list,create * *; * * *; * *
+    clusterrole big: * core nodes
+    clusterrole small: get core pods
+    clusterrole some-names: get core secrets a,b
+    role dev/local: get core secrets
+    bind a to clusterrole admin: user=alice user=eve user=ida
+    bind b to clusterrole rbac: user=alice user=eve
+    bind c to clusterrole escalator: user=eve
+    bind d to clusterrole escalate-one: user=ida
+    bind e to clusterrole binder: user=bob
+    bind f to clusterrole everything: user=root
+    bind g to clusterrole gone: user=gina
+    bind h to clusterrole some-names: user=nina
+    bind dev/i to role local: user=nina
+    bind dev/j to clusterrole binder: user=dev-bob
+    bind k to clusterrole gone-too: user=gina
+";
+
+fn object(line: &str) -> (Kind, String, String, Value) {
+    world::objects(line).remove(0)
+}
+
+fn attempt(who: &str, line: &str, old: Option<&Value>, modes: &str) -> String {
+    let (kind, namespace, name, new) = object(line);
+    let index = world::index(WORLD);
+    let user = world::user(who);
+    let (new, old) = (new.to_string(), old.map(ToString::to_string));
+    let path_name = if old.is_some() { name.as_str() } else { "" };
+    let old = old.as_deref().map(str::as_bytes);
+    let write = Write { user: &user, kind, namespace: &namespace, name: path_name, new: new.as_bytes(), old };
+    match escalation::check(&Authorizer::parse(modes).unwrap(), &index, &write) {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => {
+            let status = error.to_status(kind, &name);
+            format!("{} {}", status.code, status.message)
+        }
+    }
+}
+
+#[track_caller]
+fn check(who: &str, line: &str, expected: &Expect) {
+    expected.assert_eq(&attempt(who, line, None, "RBAC"));
+}
+
+#[test]
+fn a_role_of_what_one_has_may_be_written() {
+    for line in [
+        "clusterrole x: get core pods",
+        "clusterrole x: get,list core pods,pods/log",
+        "clusterrole x: get core pods one",
+        "clusterrole x: get apps deployments/scale",
+        "clusterrole x: get * */scale",
+        "clusterrole x: frob apps deployments",
+        "clusterrole x: * apps deployments",
+        "clusterrole x: get /healthz/etcd,/healthz/*",
+        "clusterrole x:",
+        "role dev/x: get core pods",
+    ] {
+        assert_eq!(attempt("alice", line, None, "RBAC"), "ok", "{line}");
+    }
+    assert_eq!(attempt("nina", "role dev/x: get core secrets c", None, "RBAC"), "ok");
+    assert_eq!(attempt("nina", "clusterrole x: get core secrets a", None, "RBAC"), "ok");
+}
+
+#[test]
+fn a_role_of_more_than_one_has_names_what_is_missing() {
+    check(
+        "alice+dev+system:authenticated",
+        "clusterrole x: get,delete,patch core pods,nodes; get core pods/exec; get /healthz,/metrics; * apps *",
+        &expect![[r#"
+            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "alice" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["nodes"], Verbs:["get" "delete" "patch"]}
+            {APIGroups:[""], Resources:["pods"], Verbs:["delete" "patch"]}
+            {APIGroups:[""], Resources:["pods/exec"], Verbs:["get"]}
+            {APIGroups:["apps"], Resources:["*"], Verbs:["*"]}
+            {NonResourceURLs:["/healthz"], Verbs:["get"]}
+            {NonResourceURLs:["/metrics"], Verbs:["get"]}"#]],
+    );
+}
+
+#[test]
+fn having_some_names_is_not_having_all() {
+    check(
+        "nina",
+        "clusterrole x: get core secrets",
+        &expect![[r#"
+            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]],
+    );
+    check(
+        "nina",
+        "clusterrole x: get core secrets a,c",
+        &expect![[r#"
+            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["secrets"], ResourceNames:["c"], Verbs:["get"]}"#]],
+    );
+}
+
+#[test]
+fn what_one_has_in_a_namespace_counts_only_there() {
+    assert_eq!(attempt("nina", "role dev/x: get core secrets", None, "RBAC"), "ok");
+    check(
+        "nina",
+        "role ops/x: get core secrets",
+        &expect![[r#"
+            403 roles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]],
+    );
+}
+
+#[test]
+fn roles_that_could_not_be_found_are_told() {
+    check(
+        "gina",
+        "clusterrole x: get core pods",
+        &expect![[r#"
+            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "gina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["pods"], Verbs:["get"]}; resolution errors: [[clusterrole.rbac.authorization.k8s.io "gone" not found, clusterrole.rbac.authorization.k8s.io "gone-too" not found]]"#]],
+    );
+}
+
+#[test]
+fn masters_escalators_and_those_who_have_everything_may_write_any_role() {
+    let role = "clusterrole x: * * *";
+    assert_eq!(attempt("zoe+system:masters", role, None, "RBAC"), "ok");
+    assert_eq!(attempt("eve", role, None, "RBAC"), "ok");
+    assert_eq!(attempt("root", role, None, "RBAC"), "ok");
+    assert_eq!(attempt("zoe", role, None, "AlwaysAllow"), "ok");
+    assert!(attempt("alice", role, None, "RBAC").starts_with("403"));
+}
+
+#[test]
+fn escalate_on_one_name_is_for_updates_since_a_create_has_no_name() {
+    let (_, _, _, old) = object("clusterrole special: get core pods");
+    assert_eq!(attempt("ida", "clusterrole special: * * *", Some(&old), "RBAC"), "ok");
+    assert!(attempt("ida", "clusterrole special: * * *", None, "RBAC").starts_with("403"));
+    assert!(attempt("ida", "clusterrole other: * * *", Some(&old), "RBAC").starts_with("403"));
+}
+
+#[test]
+fn an_aggregation_rule_needs_everything() {
+    let aggregated = "clusterrole x < to=x: get core pods";
+    assert_eq!(attempt("root", aggregated, None, "RBAC"), "ok");
+    check(
+        "alice",
+        aggregated,
+        &expect![[
+            r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#
+        ]],
+    );
+    let (_, _, _, old) = object(aggregated);
+    expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
+        .assert_eq(&attempt("alice", "clusterrole x: get core pods", Some(&old), "RBAC"));
+}
+
+#[test]
+fn a_binding_needs_the_role_or_the_right_to_bind_it() {
+    assert_eq!(attempt("alice", "bind x to clusterrole small: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(attempt("bob", "bind x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(attempt("bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(attempt("dev-bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(attempt("nina", "bind dev/x to role local: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(attempt("zoe+system:masters", "bind x to clusterrole nowhere: user=zoe", None, "RBAC"), "ok");
+    check(
+        "dev-bob",
+        "bind x to clusterrole big: user=zoe",
+        &expect![[r#"
+            403 clusterrolebindings.rbac.authorization.k8s.io "x" is forbidden: user "dev-bob" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["nodes"], Verbs:["*"]}"#]],
+    );
+    check(
+        "alice",
+        "bind dev/x to clusterrole big: user=zoe",
+        &expect![[r#"
+            403 rolebindings.rbac.authorization.k8s.io "x" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            {APIGroups:[""], Resources:["nodes"], Verbs:["*"]}"#]],
+    );
+    check(
+        "alice",
+        "bind x to clusterrole nowhere: user=zoe",
+        &expect![[r#"404 clusterrole.rbac.authorization.k8s.io "nowhere" not found"#]],
+    );
+    check(
+        "alice",
+        "bind x to Policy small: user=zoe",
+        &expect![[r#"500 Internal error occurred: unsupported role reference kind: "Policy""#]],
+    );
+}
+
+#[test]
+fn the_garbage_collector_may_finish_off_any_role() {
+    let (_, _, _, mut old) = object("clusterrole x: * * *");
+    old["metadata"]["finalizers"] = json!(["f"]);
+    old["metadata"]["ownerReferences"] = json!([{"uid": "u"}]);
+    assert_eq!(attempt("alice", "clusterrole x: * * *", Some(&old), "RBAC"), "ok");
+    let (_, _, _, mut old) = object("bind x to clusterrole big: user=zoe");
+    old["metadata"]["finalizers"] = json!(["f"]);
+    assert_eq!(attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC"), "ok");
+    old["metadata"]["labels"] = json!({"a": "b"});
+    assert!(attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC").starts_with("403"));
+}
+
+#[test]
+fn rules_beyond_comparing_are_refused_at_once() {
+    let many = |prefix: &str| (0..100).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>().join(",");
+    let line = format!("clusterrole x: {} {} {} {}", many("v"), many("g"), many("r"), many("n"));
+    expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: the rules name more than 100000 combinations of group, resource, name and verb"#]]
+        .assert_eq(&attempt("alice", &line, None, "RBAC"));
+}
+
+#[test]
+fn what_is_no_role_is_a_bad_request() {
+    let index = world::index(WORLD);
+    let user = world::user("alice");
+    let write = Write { user: &user, kind: Kind::Role, namespace: "dev", name: "x", new: b"[]", old: None };
+    let error = escalation::check(&Authorizer::parse("RBAC").unwrap(), &index, &write).unwrap_err();
+    assert_eq!(error.to_status(Kind::Role, "x").code, 400);
+}

@@ -1,0 +1,8 @@
+//! Access as the API server sees it: objects in, decisions out.
+#![cfg(test)]
+
+mod decisions;
+mod escalation;
+mod random;
+mod slow;
+mod world;
