@@ -1,0 +1,173 @@
+//! `--runtime-config`: which versions and resources a server offers, apart from its defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::GroupVersion;
+
+use crate::flag::parse_bool;
+use crate::kind::{KindVersion, Stability};
+use crate::kinds::{is_group_registered, is_registered};
+use crate::release::Release;
+
+/// The value of `--runtime-config`, checked against a release.
+///
+/// The narrower key wins: `group/version/resource`, then `group/version`, then `api/alpha`, `api/beta` and `api/ga`, then
+/// `api/all`, then the default of the release. The core group's version is written `/v1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeConfig {
+    all: Option<bool>,
+    stable: Option<bool>,
+    beta: Option<bool>,
+    alpha: Option<bool>,
+    versions: BTreeMap<(Box<str>, Box<str>), bool>,
+    resources: BTreeMap<(Box<str>, Box<str>, Box<str>), bool>,
+}
+
+/// A `--runtime-config` that a kube-apiserver would refuse, in its words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuntimeConfigError {
+    /// Everything off: such a server would have no purpose.
+    #[error("invalid runtime-config with only api/all=false")]
+    NothingLeft,
+    /// A key that is neither `api/…` nor made of two or three parts.
+    #[error("runtime-config invalid key {0}")]
+    InvalidKey(Box<str>),
+    /// Groups that no release has, or this one does not.
+    #[error("unknown api groups {}", .0.join(","))]
+    UnknownGroups(Vec<String>),
+    /// A version that its group does not have in this release.
+    #[error("group version {0} that has not been registered")]
+    UnknownVersion(GroupVersion),
+    /// `api/…` with a value other than `true` and `false`.
+    #[error("invalid value {key}={value}")]
+    InvalidLevel {
+        /// The key.
+        key: Box<str>,
+        /// Its value as given.
+        value: Box<str>,
+    },
+    /// A version or resource with a value that is not a truth value.
+    #[error("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    InvalidValue {
+        /// The key.
+        key: Box<str>,
+        /// Its value as given.
+        value: Box<str>,
+    },
+    /// A resource that is not in lower case.
+    #[error("invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}")]
+    UpperCase {
+        /// The key.
+        key: Box<str>,
+        /// Its third part.
+        resource: Box<str>,
+    },
+}
+
+impl RuntimeConfig {
+    /// Reads the value of `--runtime-config`, `key=value,…`; several flags are given joined by commas.
+    ///
+    /// A key without a value is turned on. Of a key that is given twice the last counts.
+    pub fn parse(release: Release, text: &str) -> Result<Self, RuntimeConfigError> {
+        let pairs = text.split(',').filter(|pair| !pair.is_empty());
+        let pairs: BTreeMap<&str, &str> = pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .collect();
+        if pairs.len() == 1 && pairs.get("api/all") == Some(&"false") {
+            return Err(RuntimeConfigError::NothingLeft);
+        }
+        check_groups(release, pairs.keys().copied())?;
+        let mut config = Self::default();
+        for (key, value) in pairs {
+            match config.level(key) {
+                Some(level) => *level = Some(level_value(key, value)?),
+                None => config.set(release, key, value)?,
+            }
+        }
+        Ok(config)
+    }
+
+    /// Whether a server with this configuration offers the resource in this version; `by_default` is for what no key speaks of.
+    pub(crate) fn offers(&self, group: &str, version: &KindVersion, resource: &str, by_default: bool) -> bool {
+        let name = version.name;
+        let level = match Stability::of(name) {
+            Stability::Alpha => self.alpha,
+            Stability::Beta => self.beta,
+            Stability::Stable => self.stable,
+        };
+        let of_version = self.versions.get(&(group.into(), name.into())).copied();
+        let of_resource = self.resources.get(&(group.into(), name.into(), resource.into())).copied();
+        of_resource.or(of_version).or(level).or(self.all).unwrap_or(by_default)
+    }
+
+    fn level(&mut self, key: &str) -> Option<&mut Option<bool>> {
+        match key {
+            "api/all" => Some(&mut self.all),
+            "api/ga" => Some(&mut self.stable),
+            "api/beta" => Some(&mut self.beta),
+            "api/alpha" => Some(&mut self.alpha),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, release: Release, key: &str, value: &str) -> Result<(), RuntimeConfigError> {
+        let Key { group, version, resource } = Key::parse(key)?;
+        if !is_registered(release, group, version) {
+            return Err(RuntimeConfigError::UnknownVersion(GroupVersion { group, version }.owned()));
+        }
+        let value = match value {
+            "" => true,
+            _ => parse_bool(value)
+                .ok_or_else(|| RuntimeConfigError::InvalidValue { key: key.into(), value: value.into() })?,
+        };
+        match resource {
+            None => self.versions.insert((group.into(), version.into()), value),
+            Some(resource) if resource.to_lowercase() == resource => {
+                self.resources.insert((group.into(), version.into(), resource.into()), value)
+            }
+            Some(resource) => {
+                return Err(RuntimeConfigError::UpperCase { key: key.into(), resource: resource.into() });
+            }
+        };
+        Ok(())
+    }
+}
+
+struct Key<'a> {
+    group: &'a str,
+    version: &'a str,
+    resource: Option<&'a str>,
+}
+
+impl<'a> Key<'a> {
+    fn parse(key: &'a str) -> Result<Self, RuntimeConfigError> {
+        let mut parts = key.split('/');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(group), Some(version), resource, None) => Ok(Self { group, version, resource }),
+            _ => Err(RuntimeConfigError::InvalidKey(key.into())),
+        }
+    }
+}
+
+fn check_groups<'a>(release: Release, keys: impl Iterator<Item = &'a str>) -> Result<(), RuntimeConfigError> {
+    let mut unknown = BTreeSet::new();
+    for key in keys.filter(|key| RuntimeConfig::default().level(key).is_none()) {
+        let Key { group, version, .. } = Key::parse(key)?;
+        if !is_group_registered(release, group) {
+            unknown.insert(GroupVersion { group, version }.to_string());
+        }
+    }
+    if unknown.is_empty() { Ok(()) } else { Err(RuntimeConfigError::UnknownGroups(unknown.into_iter().collect())) }
+}
+
+fn level_value(key: &str, value: &str) -> Result<bool, RuntimeConfigError> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(RuntimeConfigError::InvalidLevel { key: key.into(), value: value.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

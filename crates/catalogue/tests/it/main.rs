@@ -1,0 +1,3 @@
+//! The catalogue through its public face, against documents of real servers.
+
+mod real;
