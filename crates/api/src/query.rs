@@ -7,10 +7,7 @@ use std::borrow::Cow;
 
 /// The pairs of a query, decoded; nothing is allocated for a pair without escapes.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((decode(key)?, decode(value)?))
-    })
+    raw_pairs(query).filter_map(|(key, value)| Some((key, decode(value)?)))
 }
 
 /// The first value of a parameter.
@@ -24,8 +21,16 @@ pub fn is_true(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
 }
 
+/// The pairs of a query with the value as it came, for readers that want few of them.
+pub(crate) fn raw_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(key)?, value))
+    })
+}
+
 /// Decodes `%XX` and `+`. `None` if an escape is malformed.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
     }

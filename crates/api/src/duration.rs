@@ -1,0 +1,54 @@
+//! Durations as Go writes and reads them: `1m0s`, `1.5h`, `300ms`.
+
+use std::time::Duration;
+
+/// A text that is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("time: invalid duration {0:?}")]
+pub struct DurationError(Box<str>);
+
+/// The units, the longer name first where one begins with another.
+const UNITS: [(&str, f64); 8] =
+    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+
+/// Reads a duration that is not negative: `0`, or numbers each with its unit.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
+    let invalid = || DurationError(text.into());
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        let (number, after) = rest.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| invalid())?;
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| after.starts_with(unit)).ok_or_else(invalid)?;
+        // "m" must not eat the beginning of "ms": that stands before it in the list.
+        rest = &after[unit.len()..];
+        seconds += number * factor;
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, millis) in [("0", 0), ("1m0s", 60_000), ("1.5h", 5_400_000), ("300ms", 300), ("2h45m", 9_900_000)] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "5", "-1s", "1x", "s", "1s garbage", "99999999999999999999h", "."] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

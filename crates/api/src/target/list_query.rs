@@ -1,0 +1,72 @@
+//! What the query says about a request for many objects.
+
+use std::borrow::Cow;
+
+use super::{Resource, Verb};
+use crate::query;
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::validation;
+
+/// Completes a target whose verb came from the method: without a name, get is list or watch, and delete is deletecollection.
+pub(super) fn apply<'a>(query: &'a str, target: &mut Resource<'a>) {
+    let is_nameless = target.name.is_empty();
+    if !is_nameless || !matches!(target.verb, Verb::Get | Verb::Delete) {
+        return;
+    }
+    let options = ListQuery::read(query);
+    if target.verb == Verb::Delete {
+        target.verb = Verb::DeleteCollection;
+    } else {
+        let watches = options.watch.as_deref().is_some_and(query::is_true);
+        target.verb = if watches { Verb::Watch } else { Verb::List };
+        if let Some(name) = options.required_name() {
+            target.name = Cow::Owned(name);
+        }
+    }
+    target.field_selector = options.field_selector.unwrap_or_default();
+    target.label_selector = options.label_selector.unwrap_or_default();
+}
+
+/// The first value of each parameter that matters here.
+#[derive(Default)]
+struct ListQuery<'a> {
+    watch: Option<Cow<'a, str>>,
+    field_selector: Option<Cow<'a, str>>,
+    label_selector: Option<Cow<'a, str>>,
+    limit: Option<Cow<'a, str>>,
+    timeout_seconds: Option<Cow<'a, str>>,
+}
+
+impl<'a> ListQuery<'a> {
+    fn read(query: &'a str) -> Self {
+        let mut options = Self::default();
+        for (key, value) in query::raw_pairs(query) {
+            let slot = match &*key {
+                "watch" => &mut options.watch,
+                "fieldSelector" => &mut options.field_selector,
+                "labelSelector" => &mut options.label_selector,
+                "limit" => &mut options.limit,
+                "timeoutSeconds" => &mut options.timeout_seconds,
+                _ => continue,
+            };
+            if slot.is_none() {
+                *slot = query::decode(value);
+            }
+        }
+        options
+    }
+
+    /// The name that the field selector demands. None if any option is malformed: Kubernetes then heeds none of them but
+    /// `watch`. Nor if it could not be a name in a path, since it is used as one.
+    fn required_name(&self) -> Option<String> {
+        let selector = self.field_selector.as_deref().filter(|selector| selector.contains("metadata.name"))?;
+        let selector = FieldSelector::parse(selector).ok()?;
+        let name = selector.requires_exact_match("metadata.name")?;
+        let is_integer = |value: &Option<Cow<'_, str>>| value.as_ref().is_none_or(|value| value.parse::<i64>().is_ok());
+        let is_valid = is_integer(&self.limit)
+            && is_integer(&self.timeout_seconds)
+            && self.label_selector.as_ref().is_none_or(|selector| LabelSelector::parse(selector).is_ok())
+            && validation::path_segment_name(name).is_empty();
+        is_valid.then(|| name.to_owned())
+    }
+}

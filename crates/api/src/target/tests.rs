@@ -1,0 +1,290 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// `verb group/version ns=.. resource/name/subresource ...rest`, only what is there.
+fn print(target: &Target<'_>) -> String {
+    let resource = match target {
+        Target::NonResource(target) => return format!("non-resource {} {}", target.verb, target.path),
+        Target::Resource(resource) => resource,
+    };
+    let Resource { verb, namespace, name, subresource, rest, field_selector, label_selector, .. } = resource;
+    let mut text = format!("{verb} {}/{} {}", resource.group, resource.version, resource.resource);
+    for (label, value) in [
+        ("name", name),
+        ("sub", subresource),
+        ("ns", namespace),
+        ("rest", rest),
+        ("fields", field_selector),
+        ("labels", label_selector),
+    ] {
+        if !value.is_empty() {
+            text += &format!(" {label}={value}");
+        }
+    }
+    text
+}
+
+#[track_caller]
+fn check(line: &str, expected: &str) {
+    let (method, path_and_query) = line.split_once(' ').unwrap();
+    let target = Target::parse(method, path_and_query).unwrap();
+    assert_eq!(print(&target), expected, "{line}");
+    assert_eq!(target.raw(), path_and_query);
+    assert_eq!(target.clone().into_owned(), target);
+}
+
+#[track_caller]
+fn check_error(line: &str, expected: &str) {
+    let (method, path_and_query) = line.split_once(' ').unwrap();
+    assert_eq!(Target::parse(method, path_and_query).unwrap_err().to_string(), expected, "{line}");
+}
+
+#[test]
+fn resource_paths() {
+    check("GET /api/v1/namespaces", "list /v1 namespaces");
+    check("GET /api/v1/namespaces/other", "get /v1 namespaces name=other ns=other");
+    check("GET /api/v1/namespaces/other/pods", "list /v1 pods ns=other");
+    check("GET /api/v1/namespaces/other/pods/foo", "get /v1 pods name=foo ns=other");
+    check("HEAD /api/v1/namespaces/other/pods/foo", "get /v1 pods name=foo ns=other");
+    check("GET /api/v1/pods", "list /v1 pods");
+    check("HEAD /api/v1/pods", "list /v1 pods");
+    check("GET /api/version/resource", "list /version resource");
+    check("GET /apis/batch/v1/job", "list batch/v1 job");
+    check("GET /apis/batch/v1/job/foo", "get batch/v1 job name=foo");
+    check("GET /apis/batch/v1/job/foo/scale", "get batch/v1 job name=foo sub=scale");
+    check("GET /apis/group/version/resource/name/subresource", "get group/version resource name=name sub=subresource");
+}
+
+#[test]
+fn verbs_in_the_path() {
+    check("GET /api/v1/proxy/namespaces/other/pods/foo", "proxy /v1 pods name=foo ns=other");
+    check(
+        "GET /api/v1/proxy/namespaces/other/pods/foo/subpath/not/a/subresource",
+        "proxy /v1 pods name=foo ns=other rest=subpath/not/a/subresource",
+    );
+    check("GET /api/v1/watch/pods", "watch /v1 pods");
+    check("POST /api/v1/watch/pods", "watch /v1 pods");
+    check("GET /api/v1/watch/namespaces/other/pods", "watch /v1 pods ns=other");
+    check("GET /api/v1/watch/namespaces/other/pods/foo", "watch /v1 pods name=foo ns=other");
+    check("GET /api/v1/watch/namespaces/other", "watch /v1 namespaces name=other ns=other");
+    check("GET /apis/g/v/watch/r?fieldSelector=metadata.name=foo&labelSelector=foo=bar", "watch g/v r");
+    check("GET /apis/g/v/watch/r/n?fieldSelector=metadata.name=foo", "watch g/v r name=n");
+}
+
+#[test]
+fn a_verb_in_the_path_needs_something_behind_it() {
+    check_error("GET /api/v1/watch", "unable to determine kind and namespace from url, /api/v1/watch");
+    check_error("GET /api/v1/proxy/?a=b", "unable to determine kind and namespace from url, /api/v1/proxy/?a=b");
+    check_error("GET /apis/g/v/watch", "unable to determine kind and namespace from url, /apis/g/v/watch");
+}
+
+#[test]
+fn watches() {
+    check("GET /api/v1/pods?watch=true", "watch /v1 pods");
+    check("GET /api/v1/pods?watch=false", "list /v1 pods");
+    check("GET /api/v1/pods?watch=False", "list /v1 pods");
+    check("GET /api/v1/namespaces/other/pods?watch=1", "watch /v1 pods ns=other");
+    check("GET /api/v1/namespaces/other/pods?watch=0", "list /v1 pods ns=other");
+    check("GET /api/v1/pods?watch", "watch /v1 pods");
+    check("GET /api/v1/pods?watch=", "watch /v1 pods");
+    check("GET /api/v1/pods?watch=no", "watch /v1 pods");
+    check("GET /api/v1/pods?limit=500&watch=1&watch=0", "watch /v1 pods");
+    check("GET /api/v1/pods?watch=%zz&watch=1", "watch /v1 pods");
+    check("GET /api/v1/pods?watch=1;x=2", "list /v1 pods");
+    check("GET /api/v1/pods?Watch=1", "list /v1 pods");
+    check("GET /api/v1/pods/foo?watch=1", "get /v1 pods name=foo");
+    check("POST /api/v1/pods?watch=1", "create /v1 pods");
+}
+
+#[test]
+fn subresources() {
+    check("GET /api/v1/namespaces/other/pods/foo/status", "get /v1 pods name=foo sub=status ns=other");
+    check("GET /api/v1/namespaces/o/pods/foo/proxy/sub/path", "get /v1 pods name=foo sub=proxy ns=o rest=sub/path");
+    check("PUT /api/v1/namespaces/other/finalize", "update /v1 namespaces name=other sub=finalize ns=other");
+    check("PUT /api/v1/namespaces/other/status", "update /v1 namespaces name=other sub=status ns=other");
+    check("GET /api/v1/namespaces/other/status/x", "get /v1 namespaces name=other sub=status ns=other rest=x");
+    check("GET /apis/g/v1/namespaces/other/finalize", "get g/v1 namespaces name=other sub=finalize ns=other");
+}
+
+#[test]
+fn methods() {
+    check("PATCH /api/v1/namespaces/other/pods/foo", "patch /v1 pods name=foo ns=other");
+    check("DELETE /api/v1/namespaces/other/pods/foo", "delete /v1 pods name=foo ns=other");
+    check("POST /api/v1/namespaces/other/pods", "create /v1 pods ns=other");
+    check("PUT /api/v1/pods", "update /v1 pods");
+    check("DELETE /api/v1/nodes", "deletecollection /v1 nodes");
+    check("DELETE /api/v1/namespaces", "deletecollection /v1 namespaces");
+    check("DELETE /api/v1/namespaces/other/pods", "deletecollection /v1 pods ns=other");
+    check("DELETE /apis/extensions/v1/namespaces/other/pods", "deletecollection extensions/v1 pods ns=other");
+    check("POST /apis/extensions/v1/namespaces/other/pods", "create extensions/v1 pods ns=other");
+    check("POST /apis/extensions/v1beta3/namespaces/other/pods", "create extensions/v1beta3 pods ns=other");
+    check("OPTIONS /api/v1/pods", " /v1 pods");
+    check("get /api/v1/pods", " /v1 pods");
+}
+
+#[test]
+fn paths_without_a_resource() {
+    for path in [
+        "",
+        "/",
+        "//",
+        "/api",
+        "/api/version",
+        "/api/version/",
+        "/apis",
+        "/apis/group",
+        "/apis/group/version",
+        "/apis/group/version/",
+        "/apis/version/resource",
+        "/badprefix/version/resource",
+        "/not-api/version/resource",
+        "/apis/extensions/v1beta1",
+        "/apis/extensions/v1beta1/",
+        "/healthz",
+        "/API/v1/pods",
+        "*",
+    ] {
+        check(&format!("GET {path}"), &format!("non-resource get {path}"));
+    }
+    check("PATCH /version?timeout=32s", "non-resource patch /version");
+    check("Brew /a%20b", "non-resource brew /a b");
+    check("GET /a+b", "non-resource get /a+b");
+}
+
+#[test]
+fn empty_segments_count_inside_a_path() {
+    check("GET //api/v1/pods//", "list /v1 pods");
+    check("GET /api//pods", "list / pods");
+    check("GET /api/v1//pods", "get /v1  name=pods");
+    check("GET /apis//v1/pods", "list /v1 pods");
+    check("GET /api/v1/pods//log", "list /v1 pods sub=log");
+    check("GET /api/v1/namespaces//pods", "list /v1 pods");
+}
+
+#[test]
+fn the_selectors_of_a_list() {
+    check("GET /apis/g/v/r", "list g/v r");
+    check("GET /apis/g/v/r?fieldSelector=metadata.name=n", "list g/v r name=n fields=metadata.name=n");
+    check("GET /apis/g/v/r?fieldSelector=metadata.name%3Dn", "list g/v r name=n fields=metadata.name=n");
+    check("GET /apis/g/v/r?watch=true&fieldSelector=metadata.name=n", "watch g/v r name=n fields=metadata.name=n");
+    check("GET /apis/g/v/r?fieldSelector=foo=bar&labelSelector=baz=qux", "list g/v r fields=foo=bar labels=baz=qux");
+    check("DELETE /apis/g/v/r?fieldSelector=a=b&labelSelector=c=d", "deletecollection g/v r fields=a=b labels=c=d");
+    check("DELETE /apis/g/v/r?fieldSelector=metadata.name=n", "deletecollection g/v r fields=metadata.name=n");
+    check(
+        "GET /apis/g/v/r?fieldSelector=metadata.name=a&fieldSelector=metadata.name=b&labelSelector=x=1&labelSelector=x=2",
+        "list g/v r name=a fields=metadata.name=a labels=x=1",
+    );
+    check("GET /apis/g/v/r/n?fieldSelector=a=b&labelSelector=c=d", "get g/v r name=n");
+    check("POST /apis/g/v/r?fieldSelector=a=b", "create g/v r");
+    check("GET /apis/g/v/r?labelSelector=a+in+%28b%2Cc%29", "list g/v r labels=a in (b,c)");
+}
+
+#[test]
+fn a_malformed_option_hides_the_name_but_not_the_watch() {
+    for (query, expected) in [
+        ("fieldSelector=metadata.name=n,foo", "list g/v r fields=metadata.name=n,foo"),
+        ("fieldSelector=metadata.name=n,foo&watch=true", "watch g/v r fields=metadata.name=n,foo"),
+        ("fieldSelector=metadata.name=n,foo&watch=false", "list g/v r fields=metadata.name=n,foo"),
+        ("fieldSelector=metadata.name=n&limit=x", "list g/v r fields=metadata.name=n"),
+        ("fieldSelector=metadata.name=n&limit=", "list g/v r fields=metadata.name=n"),
+        ("fieldSelector=metadata.name=n&limit=5&timeoutSeconds=5", "list g/v r name=n fields=metadata.name=n"),
+        ("fieldSelector=metadata.name=n&timeoutSeconds=1s&watch=1", "watch g/v r fields=metadata.name=n"),
+        ("fieldSelector=metadata.name=n&labelSelector=!!", "list g/v r fields=metadata.name=n labels=!!"),
+        ("fieldSelector=metadata.name!=n", "list g/v r fields=metadata.name!=n"),
+        ("fieldSelector=metadata.name=..", "list g/v r fields=metadata.name=.."),
+        ("fieldSelector=metadata.name=a%2Fb", "list g/v r fields=metadata.name=a/b"),
+        ("fieldSelector=metadata.name=", "list g/v r fields=metadata.name="),
+        ("fieldSelector=x.metadata.name=n", "list g/v r fields=x.metadata.name=n"),
+    ] {
+        check(&format!("GET /apis/g/v/r?{query}"), expected);
+    }
+}
+
+#[test]
+fn escapes_are_decoded_before_the_path_is_split() {
+    check("GET /api/v1/namespaces/n/pods/a%20b", "get /v1 pods name=a b ns=n");
+    check("GET /%61pi/v1/pods", "list /v1 pods");
+    check("GET /api/v1/pods/a%2Fb", "get /v1 pods name=a sub=b");
+    check("GET /api/v1/pods%2F", "list /v1 pods");
+    check("GET /api/v1/pods/%C3%A9+", "get /v1 pods name=é+");
+    check("GET /api/v1/pods/a%3Fb?watch=1", "get /v1 pods name=a?b");
+    check_error("GET /api/v1/pods/%zz", r#"invalid URL escape "%zz""#);
+    check_error("GET /api/v1/pods/%4", r#"invalid URL escape "%4""#);
+    check_error("GET /api/v1/pods/%é/x", r#"invalid URL escape "%é/""#);
+    check_error("GET /healthz/%ff", r#"the path "/healthz/%ff" is not UTF-8 when decoded"#);
+}
+
+#[test]
+fn a_line_without_escapes_is_borrowed() {
+    let line = "/apis/apps/v1/namespaces/n/deployments?labelSelector=a=b&fieldSelector=c=d&limit=500";
+    let Target::Resource(target) = Target::parse("GET", line).unwrap() else { panic!("a resource") };
+    for text in [&target.group, &target.namespace, &target.resource, &target.label_selector, &target.field_selector] {
+        assert!(matches!(text, Cow::Borrowed(_)), "{text}");
+    }
+    assert_eq!(target.group_version_resource().to_string(), "apps/v1, Resource=deployments");
+    assert_eq!(target.group_resource().to_string(), "deployments.apps");
+    assert_eq!(target.group_version().to_string(), "apps/v1");
+}
+
+#[test]
+fn long_running_requests_and_connections() {
+    for (line, is_long_running, is_connect) in [
+        ("GET /api/v1/pods?watch=1", true, false),
+        ("GET /api/v1/watch/pods", true, false),
+        ("GET /api/v1/proxy/nodes/n", true, false),
+        ("GET /api/v1/namespaces/n/pods/p/log", true, false),
+        ("POST /api/v1/namespaces/n/pods/p/exec", true, true),
+        ("GET /api/v1/namespaces/n/pods/p/attach", true, true),
+        ("POST /api/v1/namespaces/n/pods/p/portforward", true, true),
+        ("DELETE /api/v1/namespaces/n/services/s/proxy/x", true, true),
+        ("GET /api/v1/namespaces/n/pods/p/status", false, false),
+        ("GET /api/v1/pods", false, false),
+        ("GET /debug/pprof/heap", true, false),
+        ("GET /debug/pprof", false, false),
+        ("GET /healthz", false, false),
+    ] {
+        let (method, path) = line.split_once(' ').unwrap();
+        let target = Target::parse(method, path).unwrap();
+        assert_eq!(target.is_long_running(), is_long_running, "{line}");
+        let connects = matches!(&target, Target::Resource(resource) if resource.is_connect());
+        assert_eq!(connects, is_connect, "{line}");
+    }
+}
+
+#[test]
+fn every_verb_has_its_name() {
+    for verb in Verb::NAMED {
+        assert_eq!(Verb::from_name(verb.as_str()), Some(verb));
+    }
+    assert_eq!(Verb::from_name(""), None);
+    assert!(Verb::Watch.is_read() && !Verb::Proxy.is_read());
+}
+
+proptest! {
+    #[test]
+    fn any_line_is_a_target_or_an_error(method in any::<String>(), line in any::<String>()) {
+        if let Ok(target) = Target::parse(&method, &line) {
+            prop_assert_eq!(target.raw(), line.as_str());
+            let _ = (target.is_long_running(), target.verb().len());
+        }
+    }
+
+    #[test]
+    fn near_misses_do_not_panic(line in "(/|api|apis|v1|watch|proxy|namespaces|pods|status|%2F|%|\\?|&|watch=|fieldSelector=metadata.name=|,|;|\\+|é){0,14}") {
+        let _ = Target::parse("GET", &line);
+    }
+
+    #[test]
+    fn a_path_is_read_back_from_its_parts(
+        group in "[a-z]{1,6}(\\.[a-z]{1,4})?", namespace in "[a-z]{1,8}", resource in "[a-z]{3,8}", name in "[^/%?]{1,8}",
+    ) {
+        let escaped: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let line = format!("/apis/{group}/v1/namespaces/{namespace}/{resource}/{escaped}");
+        let Target::Resource(target) = Target::parse("PUT", &line).unwrap() else { panic!("a resource") };
+        if resource != "status" && resource != "finalize" {
+            prop_assert_eq!((&*target.group, &*target.namespace, &*target.name), (&*group, &*namespace, &*name));
+            prop_assert_eq!((&*target.resource, target.verb), (&*resource, Verb::Update));
+        }
+    }
+}
