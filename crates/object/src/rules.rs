@@ -83,7 +83,7 @@ pub enum Grace {
 pub enum Dependents {
     /// They go afterwards.
     Delete,
-    /// They stay: replication controllers, and jobs of old versions.
+    /// They stay: replication controllers, jobs and cron jobs.
     Orphan,
     /// The garbage collector never looks at them: events.
     Ignore,

@@ -73,6 +73,12 @@ impl Stored {
         })
     }
 
+    /// The same object with another resourceVersion: a deleted one is shown at the revision of its deletion.
+    pub fn at_revision(&self, revision: u64) -> Self {
+        let body = rewrite(&self.body, revision).expect("the bytes were parsed when they were read");
+        Self { body, revision, ..self.clone() }
+    }
+
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(name, _)| name.as_ref().cmp(key)).ok()?;

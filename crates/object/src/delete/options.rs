@@ -1,0 +1,156 @@
+//! `DeleteOptions`, from the body of a request or from its query.
+
+use api::FieldError;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::decode::{self, Encoding};
+use crate::refusal::{Refusal, Subject};
+
+/// How a delete request wants it done. Always valid: [`DeleteOptions::read`] refuses the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// How long to wait; negative means one second.
+    pub grace_period_seconds: Option<i64>,
+    /// The object must have this uid.
+    pub uid: Option<String>,
+    /// The object must have this resourceVersion.
+    pub resource_version: Option<String>,
+    /// The old way to say what becomes of dependents; false answers 202 when the object is not gone at once.
+    pub orphan_dependents: Option<bool>,
+    /// What becomes of dependents.
+    pub propagation_policy: Option<Propagation>,
+    /// Whether nothing is to happen.
+    pub is_dry_run: bool,
+}
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They stay, and no longer name the object as owner.
+    Orphan,
+    /// They go after the object.
+    Background,
+    /// They go before the object.
+    Foreground,
+}
+
+impl DeleteOptions {
+    /// Reads the options of a request: its body if there is one, else its query, which is decoded already.
+    pub fn read<'q>(
+        body: &[u8],
+        encoding: Encoding,
+        query: impl IntoIterator<Item = (&'q str, &'q str)>,
+    ) -> Result<Self, Refusal> {
+        let wire = if body.is_empty() { Wire::from_query(query) } else { Wire::from_body(body, encoding) };
+        wire.map_err(Refusal::BadRequest)?.check()
+    }
+
+    pub(super) fn propagation(&self) -> Option<Propagation> {
+        match self.orphan_dependents {
+            Some(true) => Some(Propagation::Orphan),
+            Some(false) => Some(Propagation::Background),
+            None => self.propagation_policy,
+        }
+    }
+}
+
+/// The options as they are sent.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wire {
+    kind: Option<String>,
+    grace_period_seconds: Option<i64>,
+    preconditions: Option<Preconditions>,
+    orphan_dependents: Option<bool>,
+    propagation_policy: Option<String>,
+    dry_run: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Wire {
+    /// The group of the `apiVersion` does not matter: every group has its own name for these options.
+    fn from_body(body: &[u8], encoding: Encoding) -> Result<Self, String> {
+        let value = decode::value(body, encoding)?.value;
+        if !value.is_object() {
+            return Err("decoded object cannot be converted to DeleteOptions".to_owned());
+        }
+        let wire = Self::deserialize(value).map_err(|error| error.to_string())?;
+        match wire.kind.as_deref() {
+            None | Some("" | "DeleteOptions") => Ok(wire),
+            Some(_) => Err("decoded object cannot be converted to DeleteOptions".to_owned()),
+        }
+    }
+
+    fn from_query<'q>(query: impl IntoIterator<Item = (&'q str, &'q str)>) -> Result<Self, String> {
+        let mut wire = Self::default();
+        let mut preconditions = Preconditions::default();
+        for (name, value) in query {
+            match name {
+                "gracePeriodSeconds" if wire.grace_period_seconds.is_none() => {
+                    let seconds = value.parse();
+                    let invalid = |_| format!("strconv.ParseInt: parsing {value:?}: invalid syntax");
+                    wire.grace_period_seconds = Some(seconds.map_err(invalid)?);
+                }
+                "orphanDependents" if wire.orphan_dependents.is_none() => {
+                    wire.orphan_dependents = Some(value != "0" && !value.eq_ignore_ascii_case("false"));
+                }
+                "propagationPolicy" => {
+                    wire.propagation_policy.get_or_insert_with(|| value.to_owned());
+                }
+                "dryRun" => wire.dry_run.get_or_insert_default().push(value.to_owned()),
+                "uid" if !value.is_empty() => {
+                    preconditions.uid.get_or_insert_with(|| value.to_owned());
+                }
+                "resourceVersion" if !value.is_empty() => {
+                    preconditions.resource_version.get_or_insert_with(|| value.to_owned());
+                }
+                _ => {}
+            }
+        }
+        wire.preconditions = Some(preconditions);
+        Ok(wire)
+    }
+
+    fn check(self) -> Result<DeleteOptions, Refusal> {
+        let mut errors = Vec::new();
+        let policy = self.propagation_policy.as_deref();
+        if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, detail));
+        }
+        let propagation_policy = match policy {
+            None => None,
+            Some("Orphan") => Some(Propagation::Orphan),
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some(other) => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                errors.push(FieldError::not_supported("propagationPolicy", other, &supported));
+                None
+            }
+        };
+        let dry_run = self.dry_run.unwrap_or_default();
+        if dry_run.iter().any(|stage| stage != "All") {
+            errors.push(FieldError::not_supported("dryRun", Value::from(dry_run.clone()), &["All"]));
+        }
+        if !errors.is_empty() {
+            return Err(Refusal::Invalid { subject: Subject::Options("DeleteOptions"), errors });
+        }
+        let Preconditions { uid, resource_version } = self.preconditions.unwrap_or_default();
+        Ok(DeleteOptions {
+            grace_period_seconds: self.grace_period_seconds,
+            uid,
+            resource_version,
+            orphan_dependents: self.orphan_dependents,
+            propagation_policy,
+            is_dry_run: !dry_run.is_empty(),
+        })
+    }
+}
