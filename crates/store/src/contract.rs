@@ -384,7 +384,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn answers_progress(&self) -> bool;
 
     /// Forgets what was overwritten or removed before `revision`, which itself can still be read. Forgetting less than
-    /// is already forgotten does nothing.
+    /// is already forgotten does nothing; forgetting what is not written yet is [`Error::Future`].
     fn compact(&self, revision: Revision) -> Pending<'_, ()>;
 }
 

@@ -1,0 +1,107 @@
+//! One suite for every backend: what a store must do, whatever it is made of.
+//!
+//! A backend implements [`Harness`] and calls [`conformance_tests!`]. Each check has its own prefix of the store, so that
+//! the checks of a group can share one; each group gets a fresh store, because compaction forgets everybody's history.
+//! A check returns what is wrong instead of panicking: `broken.rs` proves with it that a faulty store is found out.
+
+pub(crate) mod compaction;
+pub(crate) mod history;
+pub(crate) mod model;
+pub(crate) mod reads;
+pub(crate) mod stage;
+pub(crate) mod transactions;
+pub(crate) mod ttl;
+pub(crate) mod watches;
+pub(crate) mod workload;
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, join_all};
+use store::Store;
+
+use self::stage::Stage;
+
+/// What a check found: `Err` says which promise is broken, and how.
+pub(crate) type Verdict = anyhow::Result<()>;
+
+/// One store, alive as long as this is.
+pub(crate) trait Harness: Send + Sync {
+    /// Opens the store once more, as another server would.
+    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>>;
+
+    /// The size of a value that is too large for the store in any case.
+    fn oversized(&self) -> usize;
+}
+
+/// A named check.
+pub(crate) type Check = (&'static str, for<'a> fn(&'a Stage) -> BoxFuture<'a, Verdict>);
+
+/// The checks of a group, by the names of their functions.
+macro_rules! checks {
+    ($($check:ident),* $(,)?) => {
+        &[$((stringify!($check), |stage| Box::pin($check(stage)))),*]
+    };
+}
+pub(crate) use checks;
+
+/// Whether the checks of a group follow each other or overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Each has the store for itself while it runs.
+    OneByOne,
+    /// They wait for the clock of the store rather than for its work.
+    Together,
+}
+
+/// Runs a group and panics with everything it found.
+pub(crate) async fn run(harness: &dyn Harness, checks: &[Check], order: Order) {
+    let run_one = |(name, check): &Check| {
+        let (name, check) = (*name, *check);
+        async move {
+            let stage = Stage::new(harness, name).await;
+            check(&stage).await.err().map(|violation| format!("{name}: {violation:#}"))
+        }
+    };
+    let mut violations = Vec::new();
+    match order {
+        Order::OneByOne => {
+            for check in checks {
+                violations.extend(run_one(check).await);
+            }
+        }
+        Order::Together => violations.extend(join_all(checks.iter().map(run_one)).await.into_iter().flatten()),
+    }
+    assert!(
+        violations.is_empty(),
+        "{} of {} checks failed:\n{}",
+        violations.len(),
+        checks.len(),
+        violations.join("\n")
+    );
+}
+
+/// The whole suite as tests of the enclosing module; `$start` is an expression that makes a [`Harness`], with `.await`.
+macro_rules! conformance_tests {
+    ($start:expr) => {
+        $crate::conformance::conformance_tests!(@group $start, reads, OneByOne);
+        $crate::conformance::conformance_tests!(@group $start, transactions, OneByOne);
+        $crate::conformance::conformance_tests!(@group $start, watches, OneByOne);
+        $crate::conformance::conformance_tests!(@group $start, ttl, Together);
+        $crate::conformance::conformance_tests!(@group $start, compaction, OneByOne);
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn agrees_with_the_model() {
+            let harness = $start;
+            $crate::conformance::workload::agrees_with_the_model(&harness).await;
+        }
+    };
+    (@group $start:expr, $group:ident, $order:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $group() {
+            let harness = $start;
+            let order = $crate::conformance::Order::$order;
+            $crate::conformance::run(&harness, $crate::conformance::$group::CHECKS, order).await;
+        }
+    };
+}
+pub(crate) use conformance_tests;

@@ -1,0 +1,329 @@
+//! Random work by several clients at once, recorded for the judge.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use store::{Compare, Error, Key, Op, Outcome, Range, Revision, Store, Transaction};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Harness;
+use super::history::{Call, History, Stream, Weather, What, judge};
+use super::stage::{IntoTransaction, put_op};
+
+/// What is watched below the prefix of a run. The first is the whole.
+const WATCHED: [&str; 5] = ["", "a", "a_", "b/", ""];
+
+/// What is written: few keys, so that clients collide, with the bytes that other stores trip over.
+const KEYS: [&[u8]; 7] = [b"a/1", b"a/2", b"a_/1", b"aX/1", b"a%\x00", b"b/\xff", b"b/2"];
+
+/// The last write of a run, which every watcher waits for, touches each of [`WATCHED`].
+const LAST_KEYS: [&[u8]; 3] = [b"a/1", b"a_/1", b"b/2"];
+
+/// The size and shape of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) prefix: String,
+    pub(crate) clients: usize,
+    pub(crate) calls_per_client: usize,
+    pub(crate) weather: Weather,
+    /// Whether clients also forget history, of which there is one for everybody.
+    pub(crate) compacts: bool,
+}
+
+/// Runs random work several times and panics with the seed of the first run that no history explains.
+///
+/// `UNSKEW_SEED` repeats a run; `UNSKEW_SOAK` makes runs more and longer.
+pub(crate) async fn agrees_with_the_model(harness: &dyn Harness) {
+    let soak = variable("UNSKEW_SOAK").is_some();
+    let fixed = variable("UNSKEW_SEED").map(|seed| seed.parse().expect("UNSKEW_SEED is a number"));
+    let runs = if fixed.is_some() {
+        1
+    } else if soak {
+        40
+    } else {
+        2
+    };
+    for run in 0..runs {
+        let seed = fixed.unwrap_or_else(|| fastrand::u64(..));
+        let plan = Plan {
+            seed,
+            prefix: format!("/model-{run}/"),
+            clients: 4,
+            calls_per_client: if soak { 600 } else { 120 },
+            weather: Weather::Calm,
+            compacts: run % 2 == 1 || fixed.is_some(),
+        };
+        let verdict = check(harness, &plan).await;
+        verdict.unwrap_or_else(|violation| panic!("UNSKEW_SEED={seed} breaks the contract: {violation:#}"));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where tests take parameters")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Runs a plan and judges what was recorded.
+pub(crate) async fn check(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<()> {
+    judge(&record(harness, plan).await?)
+}
+
+/// Runs a plan: every client works, every watcher reads up to the last write.
+pub(crate) async fn record(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<History> {
+    // Longer than a run takes with a store that is away for seconds at a time.
+    const PATIENCE: Duration = Duration::from_secs(300);
+    tokio::time::timeout(PATIENCE, record_unbounded(harness, plan)).await.context("the run did not end")?
+}
+
+async fn record_unbounded(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<History> {
+    let store = harness.open().await;
+    let before = store.revision().await?;
+    let log = Arc::new(Log::default());
+    let (last, _) = watch::channel(None);
+    let mut watchers = JoinSet::new();
+    for (index, watched) in WATCHED.into_iter().enumerate() {
+        let watcher = Watcher {
+            store: harness.open().await,
+            rng: Rng::with_seed(plan.seed ^ (0xaaaa + index as u64)),
+            prefix: key(plan, watched.as_bytes()),
+            habit: if index == 0 { Habit::Stays } else { Habit::Resumes },
+            last: last.subscribe(),
+        };
+        watchers.spawn(async move { (index, watcher.run(before.next()).await) });
+    }
+    let mut clients = JoinSet::new();
+    for index in 0..plan.clients {
+        let client = Client {
+            store: harness.open().await,
+            rng: Rng::with_seed(plan.seed ^ index as u64),
+            plan: plan.clone(),
+            name: index,
+            log: log.clone(),
+            seen: BTreeMap::new(),
+            before,
+            newest: before,
+        };
+        clients.spawn(client.run());
+    }
+    clients.join_all().await;
+    let touch = LAST_KEYS.map(|name| put_op(key(plan, name), "last")).to_vec().into_transaction();
+    last.send_replace(Some(write_last(&store, &log, touch).await?));
+    let mut streams: Vec<_> = watchers.join_all().await;
+    streams.sort_by_key(|(index, _)| *index);
+    let streams = streams.into_iter().map(|(_, stream)| stream).collect::<anyhow::Result<_>>()?;
+    Ok(History { weather: plan.weather, calls: log.take(), streams })
+}
+
+fn key(plan: &Plan, name: &[u8]) -> Key {
+    [plan.prefix.as_bytes(), name].concat().into()
+}
+
+/// The last write, repeated until one is acknowledged: a storm may still blow.
+async fn write_last(store: &Arc<dyn Store>, log: &Log, transaction: Transaction) -> anyhow::Result<Revision> {
+    loop {
+        let began = log.tick();
+        let result = store.commit(transaction.clone()).await;
+        log.add(began, What::Commit(transaction.clone(), result.clone()));
+        match result {
+            Ok(Outcome::Committed(revision)) => return Ok(revision),
+            Err(Error::Unavailable { .. } | Error::Unresolved { .. }) => {}
+            other => anyhow::bail!("the last write ended as {other:?}"),
+        }
+    }
+}
+
+/// What everybody did, in tickets of one clock.
+#[derive(Debug, Default)]
+struct Log {
+    clock: AtomicU64,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl Log {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn add(&self, began: u64, what: What) {
+        let call = Call { began, ended: self.tick(), what };
+        self.calls.lock().expect("nobody panics with the log").push(call);
+    }
+
+    fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut self.calls.lock().expect("nobody panics with the log"))
+    }
+}
+
+/// A client that remembers what it saw and compares with it, sometimes too late.
+struct Client {
+    store: Arc<dyn Store>,
+    rng: Rng,
+    plan: Plan,
+    name: usize,
+    log: Arc<Log>,
+    seen: BTreeMap<Key, Option<Revision>>,
+    before: Revision,
+    newest: Revision,
+}
+
+impl Client {
+    async fn run(mut self) {
+        for number in 0..self.plan.calls_per_client {
+            let began = self.log.tick();
+            let what = match self.rng.u8(0..100) {
+                0..65 => self.commit(number).await,
+                65..80 => self.get().await,
+                80..90 => self.range().await,
+                90..96 => self.range_in_the_past().await,
+                96..99 => What::Revision(self.store.revision().await),
+                _ => self.compact().await,
+            };
+            self.log.add(began, what);
+        }
+    }
+
+    async fn commit(&mut self, number: usize) -> What {
+        let transaction = self.transaction(number);
+        let result = self.store.commit(transaction.clone()).await;
+        match &result {
+            Ok(Outcome::Committed(revision)) => {
+                self.newest = self.newest.max(*revision);
+                for op in &transaction.ops {
+                    let left = matches!(op, Op::Put { .. }).then_some(*revision);
+                    self.seen.insert(op.key().clone(), left);
+                }
+            }
+            Ok(Outcome::Conflict { current, revision }) => {
+                self.newest = self.newest.max(*revision);
+                for (compare, entry) in transaction.compares.iter().zip(current) {
+                    self.seen.insert(compare.key.clone(), entry.as_ref().map(|entry| entry.revision));
+                }
+            }
+            Err(_) => {}
+        }
+        What::Commit(transaction, result)
+    }
+
+    /// One to four keys, each compared three times of four, each value unlike any other.
+    fn transaction(&mut self, number: usize) -> Transaction {
+        let mut names = KEYS;
+        self.rng.shuffle(&mut names);
+        let count = if self.rng.u8(0..3) == 0 { self.rng.usize(2..5) } else { 1 };
+        let mut transaction = Transaction::default();
+        for name in &names[..count] {
+            let key = key(&self.plan, name);
+            if self.rng.u8(0..4) > 0 {
+                let revision = self.seen.get(&key).copied().flatten();
+                transaction.compares.push(Compare { key: key.clone(), revision });
+            }
+            transaction.ops.push(match self.rng.u8(0..4) {
+                0 => Op::Delete { key },
+                _ => put_op(key, format!("client {}, call {number}, {}", self.name, name.escape_ascii())),
+            });
+        }
+        transaction
+    }
+
+    async fn get(&mut self) -> What {
+        let key = self.any_key();
+        let result = self.store.get(key.clone()).await;
+        if let Ok((entry, revision)) = &result {
+            self.newest = self.newest.max(*revision);
+            self.seen.insert(key.clone(), entry.as_ref().map(|entry| entry.revision));
+        }
+        What::Get(key, result)
+    }
+
+    async fn range(&mut self) -> What {
+        let range = self.any_range();
+        let result = self.store.range(range.clone()).await;
+        What::Range(range, result)
+    }
+
+    async fn range_in_the_past(&mut self) -> What {
+        let at = Revision(self.rng.u64(self.before.0..=self.newest.0));
+        let range = self.any_range().at(at);
+        let result = self.store.range(range.clone()).await;
+        What::Range(range, result)
+    }
+
+    async fn compact(&mut self) -> What {
+        if !self.plan.compacts {
+            return What::Revision(self.store.revision().await);
+        }
+        // Some way back, as compaction in earnest is, and sometimes into what watchers have not read yet.
+        let revision = Revision(self.newest.0 - self.rng.u64(0..20).min(self.newest.0 - 1));
+        What::Compact(revision, self.store.compact(revision).await)
+    }
+
+    fn any_key(&mut self) -> Key {
+        let name = KEYS[self.rng.usize(..KEYS.len())];
+        key(&self.plan, name)
+    }
+
+    fn any_range(&mut self) -> Range {
+        let watched = WATCHED[self.rng.usize(..WATCHED.len())];
+        let mut range = Range::prefix(key(&self.plan, watched.as_bytes()));
+        if self.rng.bool() {
+            range = range.limit(self.rng.usize(..4));
+        }
+        if self.rng.bool() {
+            range = range.start(self.any_key());
+        }
+        range
+    }
+}
+
+/// How a watcher reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Habit {
+    /// One watch from beginning to end.
+    Stays,
+    /// A new watch every few batches, and requests for progress.
+    Resumes,
+}
+
+/// Reads one prefix until the last write.
+struct Watcher {
+    store: Arc<dyn Store>,
+    rng: Rng,
+    prefix: Key,
+    habit: Habit,
+    last: watch::Receiver<Option<Revision>>,
+}
+
+impl Watcher {
+    async fn run(mut self, from: Revision) -> anyhow::Result<Stream> {
+        let mut stream = Stream { prefix: self.prefix.clone(), from, batches: Vec::new(), end: None };
+        while !self.is_done(&stream) && stream.end.is_none() {
+            let mut watch = self.store.watch(self.prefix.clone(), stream.through().next()).await?;
+            let mut left = if self.habit == Habit::Stays { usize::MAX } else { self.rng.usize(1..6) };
+            while left > 0 && !self.is_done(&stream) {
+                if self.habit == Habit::Resumes && self.store.answers_progress() && self.rng.bool() {
+                    watch.progress().send();
+                }
+                let batch = tokio::select! {
+                    batch = watch.next() => batch,
+                    // The last write may be known only after the last batch was read.
+                    changed = self.last.changed() => { changed?; continue; }
+                };
+                match batch.context("the watch ended without an error")? {
+                    Ok(batch) => stream.batches.push(batch),
+                    Err(error) => stream.end = Some(error),
+                }
+                left = if stream.end.is_some() { 0 } else { left - 1 };
+            }
+        }
+        Ok(stream)
+    }
+
+    fn is_done(&self, stream: &Stream) -> bool {
+        self.last.borrow().is_some_and(|last| stream.through() >= last)
+    }
+}
