@@ -1,0 +1,111 @@
+//! From what SQLite and the file system say to what the contract says.
+
+use std::io;
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use crate::Error;
+
+/// Why a piece of work on the file did not succeed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// SQLite said no.
+    Sqlite(rusqlite::Error),
+    /// A side file said no.
+    File(io::Error),
+    /// Already in the words of the contract.
+    Told(Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl Fault {
+    /// In the words of the contract, where nothing was changed.
+    pub(super) fn told(self, path: &Path) -> Error {
+        match self {
+            Self::Sqlite(error) => sqlite(path, &error),
+            Self::File(error) => Error::Unavailable { reason: format!("beside {}: {error}", path.display()) },
+            Self::Told(error) => error,
+        }
+    }
+
+    /// In the words of the contract, where COMMIT itself failed. A full disk stops the commit before its last frame is
+    /// written, so it did not happen; after anything else the frame may be on the disk, and a crash would bring it back.
+    pub(super) fn told_of_commit(self, path: &Path) -> Error {
+        let is_certain = match &self {
+            Self::Sqlite(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseCorrupt)
+            ),
+            Self::File(_) => false,
+            Self::Told(_) => true,
+        };
+        match (is_certain, self.told(path)) {
+            (false, Error::Unavailable { reason }) => Error::Unresolved { reason },
+            (_, error) => error,
+        }
+    }
+}
+
+fn sqlite(path: &Path, error: &rusqlite::Error) -> Error {
+    let file = path.display();
+    let unavailable = |what: &str| Error::Unavailable { reason: format!("{file}: {what} ({error})") };
+    let Some(code) = error.sqlite_error_code() else {
+        return damaged(path, &error.to_string());
+    };
+    match code {
+        ErrorCode::DiskFull => unavailable("the disk is full; free space on its file system"),
+        ErrorCode::SystemIoFailure => unavailable("reading or writing it failed; look at the disk and the kernel log"),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+            unavailable("it can no longer be written; look at the permissions and whether its file system is read-only")
+        }
+        ErrorCode::CannotOpen => unavailable("it can no longer be opened; look whether its folder is still there"),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            unavailable("another program holds its lock; end backups and `sqlite3` sessions on it")
+        }
+        ErrorCode::OutOfMemory => unavailable("there is no memory for it"),
+        ErrorCode::OperationInterrupted | ErrorCode::OperationAborted => unavailable("the operation was interrupted"),
+        ErrorCode::DatabaseCorrupt
+        | ErrorCode::NotADatabase
+        | ErrorCode::InternalMalfunction
+        | ErrorCode::NotFound
+        | ErrorCode::SchemaChanged
+        | ErrorCode::TooBig
+        | ErrorCode::ConstraintViolation
+        | ErrorCode::TypeMismatch
+        | ErrorCode::ApiMisuse
+        | ErrorCode::NoLargeFileSupport
+        | ErrorCode::AuthorizationForStatementDenied
+        | ErrorCode::ParameterOutOfRange
+        | ErrorCode::Unknown => damaged(path, &error.to_string()),
+        // The enum is open: a code that a later SQLite adds is not one we know to be harmless.
+        _ => damaged(path, &error.to_string()),
+    }
+}
+
+/// What is stored cannot be right.
+pub(super) fn damaged(path: &Path, what: &str) -> Error {
+    let file = path.display();
+    let reason = format!(
+        "{file}: {what}. Nothing was overwritten. Stop every server that uses it, keep a copy of it and its -wal, and restore a \
+         backup, or save what can be read with `sqlite3 {file} .recover`"
+    );
+    Error::Damaged { reason }
+}

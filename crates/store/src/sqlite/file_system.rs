@@ -1,0 +1,94 @@
+//! Which file systems cannot hold a store.
+//!
+//! Processes that share the file share memory through it and lock it. Over a network neither works as SQLite needs it, and
+//! the damage comes late and silently, so these are refused by name at once.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What the kernel calls them in the mount table. FUSE file systems are named one by one: `fuse.fuse-overlayfs` and
+/// `fuseblk` are local.
+const NETWORK: [&str; 30] = [
+    "9p",
+    "acfs",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "coda",
+    "davfs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.cvmfs",
+    "fuse.davfs2",
+    "fuse.gcsfuse",
+    "fuse.glusterfs",
+    "fuse.goofys",
+    "fuse.juicefs",
+    "fuse.mount-s3",
+    "fuse.mountpoint-s3",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.smbnetfs",
+    "fuse.sshfs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "smb3",
+    "smbfs",
+];
+
+/// The name of the network file system that `folder` is on, if it is on one.
+pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
+    let device = fs::metadata(folder)?.dev();
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(file_system(&mounts, &device).filter(|name| NETWORK.contains(name)).map(str::to_owned))
+}
+
+/// The type of the mount of a device, in the format of `proc_pid_mountinfo(5)`: the third field is the device, and
+/// the type follows a lone dash.
+fn file_system<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
+    let is_on_device = |line: &&str| line.split(' ').nth(2) == Some(device);
+    let line = mounts.lines().find(is_on_device)?;
+    line.split_once(" - ")?.1.split(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+31 25 0:27 / /mnt/nas rw,relatime shared:8 master:2 - nfs4 nas:/export rw,vers=4.2
+32 25 0:28 / /mnt/my - share rw - fuse.sshfs me@host: rw
+33 25 0:29 / /mnt/c rw - 9p drvfs rw
+34 25 0:30 / /home rw - btrfs /dev/sdb rw
+35 25 0:31 / /merged rw - fuse.fuse-overlayfs overlay rw";
+
+    #[track_caller]
+    fn check(device: &str, name: Option<&str>, is_refused: bool) {
+        let found = file_system(MOUNTS, device);
+        assert_eq!((found, found.is_some_and(|name| NETWORK.contains(&name))), (name, is_refused));
+    }
+
+    #[test]
+    fn network_file_systems_are_known_by_name_and_local_ones_pass() {
+        check("254:0", Some("ext4"), false);
+        check("0:27", Some("nfs4"), true);
+        check("0:29", Some("9p"), true);
+        check("0:30", Some("btrfs"), false);
+        check("0:31", Some("fuse.fuse-overlayfs"), false);
+        check("9:9", None, false);
+    }
+
+    #[test]
+    fn the_folder_of_this_test_is_local() {
+        assert_eq!(network_file_system(&std::env::temp_dir()).unwrap(), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! The watches of this process that are up to date, and how far they are.
+//!
+//! The tail reads every change once and gives it to all of them. A watch that cannot take it, because its receiver is
+//! slow, leaves and reads history for itself until it has caught up. It may join again exactly when it has seen
+//! everything that was given out so far; both sides of that comparison are behind one lock.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Batch, Error, Event, Key, Revision};
+
+#[derive(Debug)]
+pub(super) struct Hub {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Everything up to here was given out.
+    through: Revision,
+    watches: HashMap<u64, Joined>,
+    next_id: u64,
+    is_closed: bool,
+}
+
+/// A watch that has something to be fed with.
+#[derive(Clone, Debug)]
+pub(super) struct Subscription {
+    pub(super) prefix: Key,
+    /// Where it began.
+    pub(super) from: Revision,
+    pub(super) batches: mpsc::Sender<Result<Batch, Error>>,
+}
+
+/// A watch that is up to date.
+#[derive(Debug)]
+struct Joined {
+    subscription: Subscription,
+    /// The first revision that it had not seen when it joined.
+    next: Revision,
+    /// It was asked to tell when it has come so far.
+    progress: Option<Revision>,
+    left: oneshot::Sender<Revision>,
+}
+
+/// The place of a watch in the hub.
+#[derive(Debug)]
+pub(super) struct Membership {
+    pub(super) id: u64,
+    /// Resolves to the first revision not seen when the watch fell behind; to an error when it is over.
+    pub(super) left: oneshot::Receiver<Revision>,
+}
+
+/// Why a watch did not join.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotJoined {
+    /// There is history to read first.
+    Behind,
+    /// The store is closed.
+    Closed,
+}
+
+impl Hub {
+    pub(super) fn new(through: Revision) -> Self {
+        let state = State { through, watches: HashMap::new(), next_id: 0, is_closed: false };
+        Self { state: Mutex::new(state) }
+    }
+
+    pub(super) fn through(&self) -> Revision {
+        self.state().through
+    }
+
+    /// Joins a watch that has seen everything before `next`.
+    pub(super) fn join(&self, subscription: &Subscription, next: Revision) -> Result<Membership, NotJoined> {
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(NotJoined::Closed);
+        }
+        if next <= state.through {
+            return Err(NotJoined::Behind);
+        }
+        let (left, leaving) = oneshot::channel();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.watches.insert(id, Joined { subscription: subscription.clone(), next, progress: None, left });
+        Ok(Membership { id, left: leaving })
+    }
+
+    pub(super) fn leave(&self, id: u64) {
+        self.state().watches.remove(&id);
+    }
+
+    /// Asks that a watch tells how far it is once it has come to `revision`.
+    pub(super) fn ask_progress(&self, id: u64, revision: Revision) {
+        let mut state = self.state();
+        let through = state.through;
+        let Some(joined) = state.watches.get_mut(&id) else { return };
+        joined.progress = Some(joined.progress.unwrap_or_default().max(revision));
+        if joined.give(&[], through).is_err() {
+            state.expel(id, through);
+        }
+    }
+
+    /// Gives out what happened after the last time and up to `through`.
+    pub(super) fn deliver(&self, events: &[Event], through: Revision) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.through, through);
+        let cannot_take = |(id, joined): (&u64, &mut Joined)| joined.give(events, through).is_err().then_some(*id);
+        let leaving: Vec<u64> = state.watches.iter_mut().filter_map(cannot_take).collect();
+        for id in leaving {
+            state.expel(id, before);
+        }
+    }
+
+    /// Ends every watch that has not seen `oldest`: what it lacks is forgotten.
+    pub(super) fn skip_to(&self, oldest: Revision) {
+        let mut state = self.state();
+        let seen = std::mem::replace(&mut state.through, oldest);
+        let error = Error::Compacted { requested: seen.next(), oldest };
+        state.end(|joined| joined.next <= oldest, seen, &error);
+    }
+
+    /// Ends every watch. They can be begun again where they ended.
+    pub(super) fn fail(&self, error: &Error) {
+        let mut state = self.state();
+        let seen = state.through;
+        state.end(|_| true, seen, error);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
+    /// Ends every watch, and lets none join.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.watches.clear();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Lets a watch read for itself from after `seen` on.
+    fn expel(&mut self, id: u64, seen: Revision) {
+        if let Some(joined) = self.watches.remove(&id) {
+            let _ = joined.left.send(joined.next.max(seen.next()));
+        }
+    }
+
+    /// Where the receiver has no room for the error, the watch reads for itself and meets it there.
+    fn end(&mut self, is_over: impl Fn(&Joined) -> bool, seen: Revision, error: &Error) {
+        let over: Vec<u64> = self.watches.iter().filter(|(_, joined)| is_over(joined)).map(|(id, _)| *id).collect();
+        for id in over {
+            let is_told = |joined: &Joined| joined.subscription.batches.try_send(Err(error.clone())).is_ok();
+            if self.watches.get(&id).is_some_and(is_told) {
+                self.watches.remove(&id);
+            } else {
+                self.expel(id, seen);
+            }
+        }
+    }
+}
+
+/// The receiver of a watch has no room.
+struct Full;
+
+impl Joined {
+    fn give(&mut self, events: &[Event], through: Revision) -> Result<(), Full> {
+        let is_news =
+            |event: &&Event| event.revision() >= self.next && event.key().starts_with(&self.subscription.prefix);
+        let news: Vec<Event> = events.iter().filter(is_news).cloned().collect();
+        let seen = through.max(Revision(self.next.0.saturating_sub(1)));
+        let is_answer = seen >= self.subscription.from && self.progress.is_some_and(|asked| asked <= seen);
+        if news.is_empty() && !is_answer {
+            return Ok(());
+        }
+        self.subscription.batches.try_send(Ok(Batch { events: news, through: seen })).map_err(|_| Full)?;
+        if is_answer {
+            self.progress = None;
+        }
+        Ok(())
+    }
+}

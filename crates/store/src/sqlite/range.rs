@@ -1,0 +1,164 @@
+//! A range of keys at one revision, read in short pieces.
+//!
+//! A read that takes long keeps SQLite from reusing its write-ahead log. History makes that unnecessary: every piece is a
+//! transaction of its own and reads the state of the same revision.
+
+use bytes::Bytes;
+use rusqlite::{Row, Rows};
+
+use crate::sqlite::fault::Fault;
+use crate::sqlite::pool::Reader;
+use crate::sqlite::schema::Place;
+use crate::sqlite::snapshot::Snapshot;
+use crate::{Entry, Error, Key, Page, Range, Revision, prefix_end};
+
+/// Some milliseconds of reading.
+const ROWS_MAX: usize = 2_000;
+const BYTES_MAX: usize = 4 << 20;
+
+/// How often a read of the present begins anew because compaction overtook it. Compaction stays minutes behind, so once
+/// is already unusual.
+const RESTARTS_MAX: usize = 3;
+
+// The left join keeps a live key without a row in the log visible, as the damage that it is.
+const SELECT: &str = "SELECT latest.key, latest.place, latest.live, log.value FROM latest LEFT JOIN log USING (place)
+     WHERE latest.key >= ?1 ORDER BY latest.key";
+const SELECT_END: &str =
+    "SELECT latest.key, latest.place, latest.live, log.value FROM latest LEFT JOIN log USING (place)
+     WHERE latest.key >= ?1 AND latest.key < ?2 ORDER BY latest.key";
+const COUNT: &str = "SELECT count(*) FROM latest WHERE live AND place < ?1 AND key >= ?2";
+const COUNT_END: &str = "SELECT count(*) FROM latest WHERE live AND place < ?1 AND key >= ?2 AND key < ?3";
+const CHANGED: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2";
+const CHANGED_END: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2 AND key < ?3";
+
+/// Reads a whole page.
+pub(super) fn read(reader: &Reader, range: &Range) -> Result<Page, Fault> {
+    for _ in 0..RESTARTS_MAX {
+        match read_once(reader, range) {
+            Err(Fault::Told(Error::Compacted { .. })) if range.at.is_none() => {}
+            result => return result,
+        }
+    }
+    let reason = "compaction overtook a read three times; history is kept for too short a time".to_owned();
+    Err(Error::Unavailable { reason }.into())
+}
+
+fn read_once(reader: &Reader, range: &Range) -> Result<Page, Fault> {
+    let mut reading = Reading {
+        first: range.first().clone(),
+        end: prefix_end(&range.prefix),
+        limit: range.limit.unwrap_or(usize::MAX),
+        entries: Vec::new(),
+    };
+    let mut at = range.at;
+    loop {
+        let snapshot = Snapshot::open(reader)?;
+        let revision = snapshot.at(at)?;
+        at = Some(revision);
+        let count = match reading.piece(&snapshot, revision)? {
+            Piece::More => continue,
+            Piece::Last => 0,
+            Piece::Full => reading.count(&snapshot, revision)?,
+        };
+        let count = count + reading.entries.len() as u64;
+        return Ok(Page { entries: reading.entries, count, revision });
+    }
+}
+
+struct Reading {
+    /// Where the next piece begins.
+    first: Key,
+    end: Option<Key>,
+    limit: usize,
+    entries: Vec<Entry>,
+}
+
+enum Piece {
+    /// There may be more.
+    More,
+    /// The range ends here.
+    Last,
+    /// The limit is reached; what follows is only counted.
+    Full,
+}
+
+impl Reading {
+    fn piece(&mut self, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Piece> {
+        let connection = snapshot.connection();
+        let mut select = connection.prepare_cached(if self.end.is_some() { SELECT_END } else { SELECT })?;
+        let first = self.first.clone();
+        let mut rows = match &self.end {
+            Some(end) => select.query([&first[..], &end[..]])?,
+            None => select.query([&first[..]])?,
+        };
+        self.take(&mut rows, snapshot, at)
+    }
+
+    fn take(&mut self, rows: &mut Rows<'_>, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Piece> {
+        let (mut visited, mut bytes) = (0, 0);
+        loop {
+            if self.entries.len() == self.limit {
+                return Ok(Piece::Full);
+            }
+            if visited == ROWS_MAX || bytes >= BYTES_MAX {
+                return Ok(Piece::More);
+            }
+            let Some(row) = rows.next()? else { return Ok(Piece::Last) };
+            visited += 1;
+            let key = Key::copy_from_slice(row.get_ref(0)?.as_blob()?);
+            self.first = successor(&key);
+            if let Some(entry) = entry_at(row, key, snapshot, at)? {
+                bytes += entry.value.len();
+                self.entries.push(entry);
+            }
+        }
+    }
+
+    /// How many keys there are from where the last piece ended.
+    fn count(&self, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
+        let connection = snapshot.connection();
+        let after = Place::first_of(at.next());
+        let unchanged = match &self.end {
+            Some(end) => connection
+                .prepare_cached(COUNT_END)?
+                .query_row((after, &self.first[..], &end[..]), |row| row.get::<_, u64>(0))?,
+            None => {
+                connection.prepare_cached(COUNT)?.query_row((after, &self.first[..]), |row| row.get::<_, u64>(0))?
+            }
+        };
+        if at == snapshot.newest {
+            return Ok(unchanged);
+        }
+        let mut select = connection.prepare_cached(if self.end.is_some() { CHANGED_END } else { CHANGED })?;
+        let mut rows = match &self.end {
+            Some(end) => select.query((after, &self.first[..], &end[..]))?,
+            None => select.query((after, &self.first[..]))?,
+        };
+        let mut changed = 0;
+        while let Some(row) = rows.next()? {
+            changed += u64::from(snapshot.was_live_before(row.get(0)?, at)?);
+        }
+        Ok(unchanged + changed)
+    }
+}
+
+/// What a row of `SELECT` says that its key held at `at`.
+fn entry_at(row: &Row<'_>, key: Key, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Option<Entry>> {
+    let place: Place = row.get(1)?;
+    if place.revision() > at {
+        return snapshot.get_before(&key, place, at);
+    }
+    if !row.get::<_, bool>(2)? {
+        return Ok(None);
+    }
+    let value = Bytes::copy_from_slice(row.get_ref(3)?.as_blob()?);
+    Ok(Some(Entry { key, value, revision: place.revision() }))
+}
+
+/// The first key after `key`.
+fn successor(key: &Key) -> Key {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next.into()
+}

@@ -1,0 +1,151 @@
+//! One moment of the store, in one short read transaction.
+//!
+//! The moment is never newer than the revision file says, so that whatever is read here, every process will agree that it
+//! has happened. Where SQLite is already ahead (a commit is between its last two steps, or its process died there), the
+//! state is read as it was.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::pool::Reader;
+use crate::sqlite::schema::{FIRST_REVISION, Place};
+use crate::{Entry, Error, Key, Revision};
+
+/// A commit that compacts up to itself hides, for the time between its last two steps, the only state that may be shown.
+/// Another process repairs the revision file within a poll, so a second is plenty.
+const OPENS_MAX: usize = 1_000;
+const OPEN_PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Snapshot<'a> {
+    connection: &'a Connection,
+    /// The newest revision that may be shown.
+    pub(super) revision: Revision,
+    /// The newest revision that SQLite shows.
+    pub(super) newest: Revision,
+    /// The oldest revision that can be read.
+    pub(super) compacted: Revision,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn open(reader: &'a Reader) -> Result<Self, Fault> {
+        for _ in 0..OPENS_MAX {
+            let snapshot = Self::open_once(reader)?;
+            if snapshot.revision >= snapshot.compacted {
+                return Ok(snapshot);
+            }
+            drop(snapshot);
+            std::thread::sleep(OPEN_PAUSE);
+        }
+        let reason = "a process stopped in the middle of a compaction; continue or end it".to_owned();
+        Err(Error::Unavailable { reason }.into())
+    }
+
+    fn open_once(reader: &'a Reader) -> Result<Self, Fault> {
+        let Reader { connection, revisions, path, opened } = reader;
+        opened.remember()?;
+        // The file first: a commit is in the database before it is in the file.
+        let shown = revisions.read()?;
+        connection.prepare_cached("BEGIN")?.raw_execute()?;
+        let mut snapshot = Self { connection, revision: shown, newest: shown, compacted: Revision(0) };
+        snapshot.newest = newest(connection)?;
+        snapshot.compacted = compacted(connection)?;
+        if snapshot.newest < shown {
+            let what = format!("it is at revision {}, but revision {shown} was acknowledged", snapshot.newest);
+            return Err(damaged(path, &what).into());
+        }
+        if snapshot.newest > shown {
+            snapshot.revision = revisions.read()?.min(snapshot.newest);
+        }
+        Ok(snapshot)
+    }
+
+    /// The revision to read at, if it can be read.
+    pub(super) fn at(&self, requested: Option<Revision>) -> Result<Revision, Error> {
+        let at = requested.unwrap_or(self.revision);
+        if at > self.revision {
+            return Err(Error::Future { requested: at, current: self.revision });
+        }
+        if at < self.compacted {
+            return Err(Error::Compacted { requested: at, oldest: self.compacted });
+        }
+        Ok(at)
+    }
+
+    pub(super) fn get(&self, key: &Key, at: Revision) -> rusqlite::Result<Option<Entry>> {
+        let Some((place, is_live)) = latest(self.connection, key)? else { return Ok(None) };
+        if place.revision() > at {
+            return self.get_before(key, place, at);
+        }
+        if is_live { entry(self.connection, key, place).map(Some) } else { Ok(None) }
+    }
+
+    /// The entry that a key had at `at`, before its change at `place`.
+    pub(super) fn get_before(&self, key: &Key, place: Place, at: Revision) -> rusqlite::Result<Option<Entry>> {
+        let Some(place) = self.place_before(place, at)? else { return Ok(None) };
+        let mut select = self.connection.prepare_cached("SELECT value FROM log WHERE place = ?1")?;
+        // No row: it was a removal, and compaction has forgotten it.
+        let value = select.query_row([place], |row| Ok(row.get_ref(0)?.as_blob_or_null()?.map(Bytes::copy_from_slice)));
+        let entry = |value| Entry { key: key.clone(), value, revision: place.revision() };
+        Ok(value.optional()?.flatten().map(entry))
+    }
+
+    /// Whether a key was there at `at`, before its change at `place`.
+    pub(super) fn was_live_before(&self, place: Place, at: Revision) -> rusqlite::Result<bool> {
+        let Some(place) = self.place_before(place, at)? else { return Ok(false) };
+        let mut select = self.connection.prepare_cached("SELECT value IS NOT NULL FROM log WHERE place = ?1")?;
+        Ok(select.query_row([place], |row| row.get(0)).optional()?.unwrap_or(false))
+    }
+
+    /// Goes back to the newest change of the same key that is not after `at`.
+    fn place_before(&self, mut place: Place, at: Revision) -> rusqlite::Result<Option<Place>> {
+        let mut select = self.connection.prepare_cached("SELECT previous FROM log WHERE place = ?1")?;
+        while place.revision() > at {
+            match select.query_row([place], |row| row.get(0))? {
+                Some(previous) => place = previous,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(place))
+    }
+
+    pub(super) fn connection(&self) -> &'a Connection {
+        self.connection
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        // Ending a read cannot lose anything; if it fails, the connection's next BEGIN says so.
+        let _ = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.raw_execute());
+    }
+}
+
+/// The revision of the newest change.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Revision> {
+    let mut select = connection.prepare_cached("SELECT max(place) FROM log")?;
+    let place: Option<Place> = select.query_row([], |row| row.get(0))?;
+    Ok(place.map_or(FIRST_REVISION, Place::revision))
+}
+
+/// The oldest revision that can still be read.
+pub(super) fn compacted(connection: &Connection) -> rusqlite::Result<Revision> {
+    let mut select = connection.prepare_cached("SELECT compacted FROM state")?;
+    select.query_row([], |row| row.get(0).map(Revision))
+}
+
+/// Where the newest change of a key is, and whether it is there since.
+pub(super) fn latest(connection: &Connection, key: &Key) -> rusqlite::Result<Option<(Place, bool)>> {
+    let mut select = connection.prepare_cached("SELECT place, live FROM latest WHERE key = ?1")?;
+    select.query_row([&key[..]], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+}
+
+/// What a key that is there holds. Its row is always in the log; that there is none would be damage.
+pub(super) fn entry(connection: &Connection, key: &Key, place: Place) -> rusqlite::Result<Entry> {
+    let mut select = connection.prepare_cached("SELECT value FROM log WHERE place = ?1")?;
+    let value = select.query_row([place], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+    Ok(Entry { key: key.clone(), value, revision: place.revision() })
+}

@@ -1,0 +1,64 @@
+//! The threads of a store: named, watched over, and joined.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tasks::Tasks;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug)]
+pub(super) struct Threads {
+    running: Mutex<Vec<JoinHandle<()>>>,
+    /// Set before the threads are told to end.
+    may_end: CancellationToken,
+    /// Set when one has ended.
+    ended: CancellationToken,
+}
+
+impl Threads {
+    pub(super) fn new() -> Arc<Self> {
+        let (may_end, ended) = (CancellationToken::new(), CancellationToken::new());
+        Arc::new(Self { running: Mutex::default(), may_end, ended })
+    }
+
+    pub(super) fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let ended = self.ended.clone().drop_guard();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _ended = ended;
+            run();
+        })?;
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    /// A thread that ends unasked must not look like a healthy store: the task that watches over them ends, too.
+    pub(super) fn watch_over(&self, tasks: &Tasks) {
+        let (may_end, ended) = (self.may_end.clone(), self.ended.clone());
+        tasks.spawn("sqlite threads", |stop| async move {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = ended.cancelled() => {}
+            }
+            if may_end.is_cancelled() {
+                stop.cancelled().await;
+            }
+        });
+    }
+
+    /// From here on it is no failure that one ends.
+    pub(super) fn may_end(&self) {
+        self.may_end.cancel();
+    }
+
+    /// Waits for all of them. They must have been told to end.
+    pub(super) async fn join(&self) {
+        let threads = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        let join = move || threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        match tokio::task::spawn_blocking(join).await {
+            Ok(0) => {}
+            Ok(panicked) => tracing::error!(panicked, "threads of the store panicked"),
+            Err(error) => tracing::error!(%error, "the threads of the store could not be joined"),
+        }
+    }
+}
