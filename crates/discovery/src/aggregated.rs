@@ -98,3 +98,6 @@ fn digest_of(pieces: &[&[u8]]) -> Etag {
     }
     Etag(context.finish().as_ref().try_into().expect("SHA-512 gives 64 bytes"))
 }
+
+#[cfg(test)]
+mod tests;

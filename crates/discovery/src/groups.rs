@@ -338,3 +338,29 @@ fn serialize_kinds<S: Serializer>(kinds: &[GroupVersionKind], serializer: S) -> 
 fn is_empty(names: &Names) -> bool {
     names.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::document;
+
+    #[test]
+    fn a_document_takes_the_memory_of_equal_things_already_known() {
+        let known = document("a/v1 xs:get ys:get | b/v1 xs:get");
+        let equal = Arc::into_inner(document("a/v1 xs:get ys:get | b/v1 xs:get")).unwrap();
+        assert!(Arc::ptr_eq(&equal.sharing_with(&[known.clone()]), &known));
+
+        let other = Arc::into_inner(document("a/v1 xs:get ys:list zs:get")).unwrap().sharing_with(&[known.clone()]);
+        let [of_other, of_known] = [&other, &known].map(|groups| &groups.version("a", "v1").unwrap().resources);
+        assert!(Arc::ptr_eq(&of_other[0], &of_known[0]));
+        assert_eq!(other, document("a/v1 xs:get ys:list zs:get"));
+        assert_eq!(other.etag(), aggregated::etag_of(&other));
+    }
+
+    #[test]
+    fn things_are_found_by_name() {
+        let groups = document("a/v1 xs:get | a/v2 ys:get");
+        assert_eq!(&*groups.version("a", "v2").unwrap().resources[0].name, "ys");
+        assert!(groups.version("a", "v3").is_none() && groups.group("b").is_none());
+    }
+}

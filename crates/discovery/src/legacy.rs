@@ -15,6 +15,7 @@ pub use convert::{groups_of_api, groups_of_apis};
 
 use crate::document::Document;
 use crate::groups::{Name, Names};
+use crate::parse::Object;
 
 /// `/api`: the versions of the core group, and where to reach the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ pub struct ApiVersions {
     #[serde(deserialize_with = "null_is_empty")]
     pub versions: Names,
     /// The address clients of each network should use.
-    #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "null_is_empty")]
+    #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "objects")]
     pub server_addresses: Vec<ServerAddress>,
 }
 
@@ -45,7 +46,7 @@ pub struct ServerAddress {
 #[serde(default)]
 pub struct ApiGroupList {
     /// The groups in the order of preference.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "objects")]
     pub groups: Vec<ApiGroup>,
 }
 
@@ -57,15 +58,15 @@ pub struct ApiGroup {
     #[serde(deserialize_with = "null_is_empty")]
     pub name: Name,
     /// The versions, the preferred one first.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "objects")]
     pub versions: Vec<ApiGroupVersion>,
     /// The version clients should use.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "object")]
     pub preferred_version: ApiGroupVersion,
     /// The address clients of each network should use; absent on real servers.
     #[serde(
         rename = "serverAddressByClientCIDRs",
-        deserialize_with = "null_is_empty",
+        deserialize_with = "objects",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub server_addresses: Vec<ServerAddress>,
@@ -91,7 +92,7 @@ pub struct ApiResourceList {
     #[serde(deserialize_with = "null_is_empty")]
     pub group_version: Name,
     /// Resources and subresources side by side.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "objects")]
     pub resources: Vec<ApiResource>,
 }
 
@@ -197,6 +198,16 @@ fn document(kind: &str, api_version: ApiVersion, value: &impl Serialize) -> Docu
 /// Go reads `null` as the zero value of any type.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+fn object<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let object: Option<Object<T>> = Option::deserialize(deserializer)?;
+    Ok(object.map(|Object(value)| value).unwrap_or_default())
+}
+
+fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
+    Ok(objects.into_iter().flatten().map(|Object(value)| value).collect())
 }
 
 #[cfg(test)]

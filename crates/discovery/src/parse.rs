@@ -5,12 +5,14 @@
 
 mod aggregated;
 mod legacy;
+mod object;
 mod text;
 
 use serde::Deserialize;
 
 pub use aggregated::parse_aggregated;
 pub use legacy::{parse_api_versions, parse_group, parse_group_list, parse_resource_list};
+pub(crate) use object::Object;
 
 /// The longest document that is read. The largest clusters known, with some ten thousand custom resources, stay under a sixth
 /// of this.
@@ -79,7 +81,7 @@ fn read<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, ParseError> {
     }
     at_most(OBJECTS_MAX, "objects", b'{', bytes)?;
     at_most(ELEMENTS_MAX, "elements", b',', bytes)?;
-    serde_json::from_slice(bytes).map_err(|source| ParseError::Malformed { source })
+    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(|source| ParseError::Malformed { source })
 }
 
 /// Counts a byte that JSON needs once per thing. One inside a string counts too, which only makes the limit stricter.

@@ -50,3 +50,6 @@ fn is_not_refusal(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return true };
     !(name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32))
 }
+
+#[cfg(test)]
+mod tests;

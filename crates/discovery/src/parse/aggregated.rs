@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::GroupVersionKind;
 use serde::{Deserialize, Deserializer};
 
+use super::object::Object;
 use super::text::Text;
 use super::{ParseError, check_kind, read, shorten};
 use crate::aggregated::{Form, KIND};
@@ -36,15 +37,15 @@ struct RawList<'a> {
     #[serde(default, borrow)]
     api_version: Text<'a>,
     #[serde(default, borrow)]
-    items: Option<Vec<RawGroup<'a>>>,
+    items: Option<Vec<Object<RawGroup<'a>>>>,
 }
 
 #[derive(Deserialize)]
 struct RawGroup<'a> {
     #[serde(default, borrow)]
-    metadata: Option<RawMetadata<'a>>,
+    metadata: Option<Object<RawMetadata<'a>>>,
     #[serde(default, borrow)]
-    versions: Option<Vec<RawVersion<'a>>>,
+    versions: Option<Vec<Object<RawVersion<'a>>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -61,7 +62,7 @@ struct RawVersion<'a> {
     #[serde(default, borrow)]
     version: Text<'a>,
     #[serde(default, borrow)]
-    resources: Option<Vec<RawResource<'a>>>,
+    resources: Option<Vec<Object<RawResource<'a>>>>,
     #[serde(default, borrow)]
     freshness: Text<'a>,
 }
@@ -72,7 +73,7 @@ struct RawResource<'a> {
     #[serde(default, borrow)]
     resource: Text<'a>,
     #[serde(default, borrow)]
-    response_kind: Option<RawKind<'a>>,
+    response_kind: Option<Object<RawKind<'a>>>,
     #[serde(default, borrow)]
     scope: Text<'a>,
     #[serde(default, borrow)]
@@ -84,7 +85,7 @@ struct RawResource<'a> {
     #[serde(default, borrow)]
     categories: Option<Vec<Text<'a>>>,
     #[serde(default, borrow)]
-    subresources: Option<Vec<RawSubresource<'a>>>,
+    subresources: Option<Vec<Object<RawSubresource<'a>>>>,
 }
 
 #[derive(Deserialize)]
@@ -93,9 +94,9 @@ struct RawSubresource<'a> {
     #[serde(default, borrow)]
     subresource: Text<'a>,
     #[serde(default, borrow)]
-    response_kind: Option<RawKind<'a>>,
+    response_kind: Option<Object<RawKind<'a>>>,
     #[serde(default, borrow)]
-    accepted_types: Option<Vec<RawKind<'a>>>,
+    accepted_types: Option<Vec<Object<RawKind<'a>>>>,
     #[serde(default, borrow)]
     verbs: Option<Vec<Text<'a>>>,
 }
@@ -124,7 +125,7 @@ struct Reader {
 impl Reader {
     fn group(&mut self, raw: &RawGroup<'_>, at: usize) -> Result<Group, ParseError> {
         let empty = RawMetadata::default();
-        let metadata = raw.metadata.as_ref().unwrap_or(&empty);
+        let metadata = raw.metadata.as_deref().unwrap_or(&empty);
         let name = self.interner.name(&metadata.name);
         let creation_timestamp = metadata.creation_timestamp;
         let mut versions = Vec::with_capacity(raw.versions.as_ref().map_or(0, Vec::len));

@@ -12,6 +12,9 @@ fn check(chains: &[&str], expected: &Expect) {
     let numbers: Vec<Vec<usize>> = chains.iter().map(|chain| chain.bytes().map(number_of).collect()).collect();
     let ordered = order(&numbers, letters.len());
     expected.assert_eq(&ordered.iter().map(|number| char::from(letters[*number])).collect::<String>());
+    for chain in &numbers {
+        assert_eq!(order(&[ordered.clone(), chain.clone()], letters.len()), ordered, "a chain changes the result");
+    }
 }
 
 #[test]
@@ -38,4 +41,23 @@ fn contradictions_stay_where_they_are() {
     check(&["AB", "BC", "CA"], &expect!["ABC"]);
     check(&["ZCBA", "ZABC", "ZBYX"], &expect!["ZABCYX"]);
     check(&["BCDA", "ABCD"], &expect!["ABCD"]);
+}
+
+#[test]
+fn what_follows_a_contradiction_does_not_move_before_it() {
+    check(&["ZYA", "YZ", "AB"], &expect!["YZAB"]);
+    check(&["MXYA", "MYXA", "AC", "B"], &expect!["BMXYAC"]);
+}
+
+#[test]
+fn a_contradiction_stays_in_one_piece() {
+    check(&["RQP", "PQR", "QRP", "AB", "BA", "BC"], &expect!["ABCPQR"]);
+    check(&["SXQR", "SQRX", "RQX", "A"], &expect!["ASQRX"]);
+}
+
+#[test]
+fn long_chains_need_no_stack() {
+    let forwards: Vec<usize> = (0..100_000).collect();
+    let backwards: Vec<usize> = (0..100_000).rev().collect();
+    assert_eq!(order(&[backwards, forwards.clone()], forwards.len()), forwards);
 }
