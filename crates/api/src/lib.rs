@@ -1,7 +1,15 @@
 //! Names and wire types of the Kubernetes API: values that every other crate speaks in.
 //!
 //! Pure: no I/O, no clock, no async. Whatever comes from outside is parsed by a function that returns a typed error naming
-//! the part at fault, and never panics.
+//! the part at fault, never panics, and never recurses with its input.
+//!
+//! In reading order:
+//! - [`names`]: group, version, resource, kind, and which version is preferred; [`validation`]: what a name may look like.
+//! - [`target`]: what a request is about; [`query`]: its parameters; [`selector`]: which objects it selects.
+//! - [`media`]: which encoding and which kind the client wants.
+//! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
+//! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
+//! - [`json`], [`duration`]: JSON and durations as Go writes them.
 
 pub mod duration;
 pub mod field_error;
