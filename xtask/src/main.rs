@@ -1,2 +1,76 @@
-//! (skeleton)
-fn main() {}
+//! The project's automation, as `cargo xtask <command>`.
+//!
+//! It depends on no crate of the project, so that it builds in seconds and can check the others while they are broken.
+//! Each command is a module with its own `--help`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program speaks through its terminal")]
+
+mod args;
+mod bench;
+mod build;
+mod ci;
+mod environment;
+mod licenses;
+mod process;
+mod soak;
+mod table;
+mod test;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask <command> [--help]
+
+  test       run all tests; provides the tools they need
+  ci         format, clippy, docs, tests, tidy, licences, a quick bench
+  soak       the tests in full size: long runs
+  bench      one table of medians and ratios
+  tidy       crate edges, lengths, documents, flags
+  licenses   every dependency's licence against the allowed ones
+  tools      provide etcd, kubectl, Python's client or a browser, and print where they are
+";
+
+/// What a command does with the words behind its name.
+type Main = fn(&[String]) -> Result<()>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<()> {
+    let Some((command, rest)) = words.split_first() else {
+        print!("{HELP}");
+        bail!("no command given");
+    };
+    let (help, main): (&str, Main) = match command.as_str() {
+        "test" => (test::HELP, test::main),
+        "ci" => (ci::HELP, ci::main),
+        "soak" => (soak::HELP, soak::main),
+        "bench" => (bench::HELP, bench::main),
+        "tidy" => (tidy::HELP, tidy::main),
+        "licenses" => (licenses::HELP, licenses::main),
+        "tools" => (tools::HELP, tools::main),
+        "--help" | "-h" | "help" => {
+            print!("{HELP}");
+            return Ok(());
+        }
+        unknown => bail!("unknown command `{unknown}`; `cargo xtask --help` lists them"),
+    };
+    if args::asks_for_help(rest) {
+        print!("{help}");
+        return Ok(());
+    }
+    main(rest)
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask bench`: the benchmarks, beside a real etcd.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::build;
+use crate::process::Job;
+use crate::tools;
+use crate::workspace::Workspace;
+
+pub(crate) const HELP: &str = "\
+cargo xtask bench [--quick] [<filter>…]
+
+Prints one table with medians, each figure also as a ratio to its peer in the same run. --quick only shows that every
+benchmark runs: small sizes, test profile, figures that mean nothing.
+";
+
+/// With an optimised build from nothing.
+const BENCH_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Small sizes; a guard against hanging.
+const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    let workspace = Workspace::open()?;
+    let (quick_flag, filters): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--quick");
+    if !quick_flag.is_empty() {
+        build::everything(&workspace)?;
+        return quick(&workspace, &filters);
+    }
+    let job = workspace.cargo("run", BENCH_LIMIT).args(["--locked", "--release", "--package", "bench", "--"]);
+    with_etcd(&workspace, job)?.args(filters).run()
+}
+
+/// Runs the bench of the test-profile build, which must be there.
+pub(crate) fn quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
+    let job = Job::new(workspace.binary("bench"), QUICK_LIMIT).folder(&workspace.root).arg("--quick");
+    with_etcd(workspace, job)?.args(filters).run()
+}
+
+fn with_etcd(workspace: &Workspace, job: Job) -> Result<Job> {
+    let etcd = tools::provide_etcd(&workspace.tools())?;
+    Ok(job.envs(etcd.iter().map(|tool| (tool.variable, &tool.path))))
+}

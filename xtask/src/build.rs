@@ -1,0 +1,78 @@
+//! The one build that serves the tests, the binaries they start, and the quick bench.
+//!
+//! Binaries and tests are asked for in one command, because cargo unifies features over what one command builds: asked
+//! for alone, the binaries would be built without the features that only tests use, and most libraries a second time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// From nothing, on two slow cores, with the downloads: a guard against hanging, not a budget.
+const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
+
+/// What was built.
+pub(crate) struct Built {
+    /// File name of a test executable → its package. Cargo's output shows the file alone.
+    pub(crate) packages: BTreeMap<String, String>,
+}
+
+/// Builds all binaries and all tests in the test profile.
+pub(crate) fn everything(workspace: &Workspace) -> Result<Built> {
+    let job = workspace.cargo("build", BUILD_LIMIT).args(["--workspace", "--bins", "--tests", "--locked"]);
+    let messages = job.arg("--message-format=json-render-diagnostics").output_with_progress()?;
+    let mut packages = BTreeMap::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line).context("cargo build wrote a message that is not JSON")?;
+        if let Some((file, package)) = test_executable(&message) {
+            packages.insert(file, package);
+        }
+    }
+    Ok(Built { packages })
+}
+
+fn test_executable(message: &Value) -> Option<(String, String)> {
+    if message["profile"]["test"] != Value::Bool(true) {
+        return None;
+    }
+    let file = message["executable"].as_str()?.rsplit('/').next()?.to_owned();
+    Some((file, package_name(message["package_id"].as_str()?)))
+}
+
+/// `path+file:///checkout/crates/api#0.1.0` or, where folder and name differ, `…/folder#name@0.1.0`.
+fn package_name(id: &str) -> String {
+    let (path, rest) = id.rsplit_once('#').unwrap_or((id, ""));
+    match rest.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => path.rsplit('/').next().unwrap_or(path).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_named_by_its_folder_unless_the_id_says_otherwise() {
+        assert_eq!(package_name("path+file:///checkout/crates/api#0.1.0"), "api");
+        assert_eq!(package_name("path+file:///checkout/tools#xtask@0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn only_test_executables_count() {
+        let message = |test: bool| {
+            serde_json::json!({
+                "reason": "compiler-artifact",
+                "package_id": "path+file:///checkout/crates/store#0.1.0",
+                "profile": { "test": test },
+                "executable": "/checkout/target/debug/deps/it-0123",
+            })
+        };
+        assert_eq!(test_executable(&message(true)), Some(("it-0123".to_owned(), "store".to_owned())));
+        assert_eq!(test_executable(&message(false)), None);
+        assert_eq!(test_executable(&serde_json::json!({ "reason": "build-finished", "success": true })), None);
+    }
+}

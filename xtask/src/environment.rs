@@ -1,0 +1,21 @@
+//! The one place where xtask reads its environment.
+
+/// A variable that is set, is text and is not empty.
+pub(crate) fn text(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "xtask is a program; everything else here takes values")]
+    let value = std::env::var(name).ok();
+    value.filter(|value| !value.is_empty())
+}
+
+/// The variables that `cargo run` sets for the program it runs.
+///
+/// They describe xtask; a cargo started by xtask must not see them, or build scripts that watch them would rerun.
+pub(crate) fn set_by_cargo_run() -> Vec<std::ffi::OsString> {
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_str().is_some_and(ours)).collect()
+}
+
+/// The folders of `PATH`, in order.
+pub(crate) fn path_folders() -> Vec<std::path::PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}

@@ -1,0 +1,147 @@
+//! Licence expressions: `MIT OR (Apache-2.0 WITH LLVM-exception AND ISC)`.
+
+use anyhow::{Result, bail};
+
+/// `AND` binds closer than `OR`.
+#[derive(Debug)]
+pub(super) enum Expression {
+    /// With its exception, if it has one: `Apache-2.0 WITH LLVM-exception`.
+    Licence(String),
+    All(Vec<Expression>),
+    Any(Vec<Expression>),
+}
+
+impl Expression {
+    /// Whether these licences are enough to choose from.
+    pub(super) fn is_satisfied_by(&self, allowed: &[&str]) -> bool {
+        match self {
+            // `MPL-2.0+` is that version or a later one, so that version will do.
+            Expression::Licence(name) => allowed.contains(&name.trim_end_matches('+')),
+            Expression::All(parts) => parts.iter().all(|part| part.is_satisfied_by(allowed)),
+            Expression::Any(parts) => parts.iter().any(|part| part.is_satisfied_by(allowed)),
+        }
+    }
+}
+
+/// Reads an expression; a slash, as old manifests have it, means `OR`.
+pub(super) fn parse(text: &str) -> Result<Expression> {
+    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let mut tokens = Tokens { tokens: spaced.split_whitespace().collect(), next: 0, text };
+    let expression = tokens.any(0)?;
+    match tokens.peek() {
+        None => Ok(expression),
+        Some(token) => bail!("the licence expression `{text}` has `{token}` where it should end"),
+    }
+}
+
+/// Expressions of real crates are one or two deep.
+const DEPTH_MAX: usize = 8;
+
+struct Tokens<'a> {
+    tokens: Vec<&'a str>,
+    next: usize,
+    text: &'a str,
+}
+
+impl<'a> Tokens<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.tokens.get(self.next).copied()
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.peek() == Some(token);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Expression> {
+        let mut parts = vec![self.all(depth)?];
+        while self.take("OR") {
+            parts.push(self.all(depth)?);
+        }
+        Ok(Expression::Any(parts))
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Expression> {
+        let mut parts = vec![self.one(depth)?];
+        while self.take("AND") {
+            parts.push(self.one(depth)?);
+        }
+        Ok(Expression::All(parts))
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Expression> {
+        if depth > DEPTH_MAX {
+            bail!("the licence expression `{}` is nested too deep", self.text);
+        }
+        if self.take("(") {
+            let inner = self.any(depth + 1)?;
+            if !self.take(")") {
+                bail!("the licence expression `{}` lacks a closing parenthesis", self.text);
+            }
+            return Ok(inner);
+        }
+        let name = self.name()?;
+        if self.take("WITH") {
+            return Ok(Expression::Licence(format!("{name} WITH {}", self.name()?)));
+        }
+        Ok(Expression::Licence(name.to_owned()))
+    }
+
+    fn name(&mut self) -> Result<&'a str> {
+        let name = self.peek().filter(|token| !["AND", "OR", "WITH", "(", ")"].contains(token));
+        let Some(name) = name else { bail!("the licence expression `{}` lacks a licence", self.text) };
+        self.next += 1;
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: [&str; 3] = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"];
+
+    #[track_caller]
+    fn check(text: &str, expected: bool) {
+        assert_eq!(parse(text).unwrap().is_satisfied_by(&ALLOWED), expected, "{text}");
+    }
+
+    #[test]
+    fn one_of_several_is_enough_where_one_may_choose() {
+        check("MIT", true);
+        check("GPL-3.0", false);
+        check("GPL-3.0 OR MIT", true);
+        check("GPL-3.0/MIT", true);
+        check("Apache-2.0+", true);
+        check("MIT AND GPL-3.0", false);
+    }
+
+    #[test]
+    fn and_binds_closer_than_or() {
+        check("MIT OR MIT AND GPL-3.0", true);
+        check("(MIT OR MIT) AND GPL-3.0", false);
+        check("(MIT OR GPL-3.0) AND Apache-2.0", true);
+        check("GPL-3.0 AND MIT OR GPL-3.0 AND Apache-2.0", false);
+    }
+
+    #[test]
+    fn an_exception_belongs_to_its_licence() {
+        check("Apache-2.0 WITH LLVM-exception OR GPL-3.0", true);
+        check("MIT WITH LLVM-exception", false);
+    }
+
+    #[test]
+    fn what_is_no_expression_says_where() {
+        for (text, expected) in [
+            ("", "the licence expression `` lacks a licence"),
+            ("MIT OR", "the licence expression `MIT OR` lacks a licence"),
+            ("(MIT", "the licence expression `(MIT` lacks a closing parenthesis"),
+            ("MIT GPL", "the licence expression `MIT GPL` has `GPL` where it should end"),
+            ("MIT WITH (", "the licence expression `MIT WITH (` lacks a licence"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), expected);
+        }
+        assert!(parse(&"(".repeat(10_000)).unwrap_err().to_string().ends_with("is nested too deep"));
+    }
+}

@@ -1,0 +1,30 @@
+//! `cargo xtask soak`: the tests in full size.
+//!
+//! In the test profile, so that the build of the tests serves it too: what soaks look for is wrong order and lost state,
+//! not speed.
+
+use anyhow::{Result, bail};
+
+use crate::args::{self, TestArgs};
+use crate::build;
+use crate::test::{self, Size};
+use crate::workspace::Workspace;
+
+pub(crate) const HELP: &str = "\
+cargo xtask soak [<name>] [--without kubectl,python,browser] [-- <cargo test arguments>]
+
+Runs the tests with UNSKEW_SOAK=1: those with long runs (kills, watches, rollouts) take their full size. With a name, only
+the tests that have it in theirs. Takes up to hours.
+";
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    let TestArgs { without, names, mut cargo } = args::parse_test(words)?;
+    match names.as_slice() {
+        [] => (),
+        [name] => cargo.insert(0, name.clone()),
+        [_, second, ..] => bail!("one name at most; what is `{second}`?"),
+    }
+    let workspace = Workspace::open()?;
+    let built = build::everything(&workspace)?;
+    test::run(&workspace, &built, &TestArgs { without, names: Vec::new(), cargo }, Size::Full)
+}

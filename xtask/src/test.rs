@@ -1,0 +1,114 @@
+//! `cargo xtask test`: all tests, with the tools they need.
+//!
+//! What tests may rely on, all as environment variables:
+//! - `UNSKEW_ETCD_OLD`, `UNSKEW_ETCD_NEW`: etcd servers without and with progress requests; always set.
+//! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the tool
+//!   (`tools::NEEDED`) and it was not left out.
+//! - `UNSKEW_WITHOUT`: comma list of the tools left out by `--without`. A test that needs one of them passes with a line
+//!   saying so; if its tool is neither named here nor given, it fails with one clear line.
+//! - `UNSKEW_BIN`: the `unskew` binary of the same build.
+//! - `UNSKEW_SOAK=1`: run in full size (`cargo xtask soak`).
+//! - `UNSKEW_DISCOVERY_DATA`: passed through if the user set it.
+//!
+//! Invariant: nothing is skipped silently; the summary names what was left out, also tests ignored or filtered out.
+
+mod results;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::args::{self, TestArgs};
+use crate::build::{self, Built};
+use crate::environment;
+use crate::table;
+use crate::tools::{self, Optional, Provided};
+use crate::workspace::Workspace;
+use results::Results;
+
+pub(crate) const HELP: &str = "\
+cargo xtask test [--without kubectl,python,browser] [-- <cargo test arguments>]
+
+Runs all tests of the workspace with one test-profile build. etcd, and whatever else some test needs, is taken from PATH
+or unpacked into target/tools. A tool that cannot be had is a failure unless --without names it.
+
+  cargo xtask test                          everything
+  cargo xtask test -- -p store watch        the tests of `store` with `watch` in their name
+  cargo xtask test --without browser        leaves the browser tests out, and says so
+
+Environment: UNSKEW_DISCOVERY_DATA names a folder of recorded discovery documents for the test that reads them;
+UNSKEW_ETCD_OLD, UNSKEW_ETCD_NEW, UNSKEW_KUBECTL, UNSKEW_PYTHON, UNSKEW_CHROMIUM name tools of your own.
+";
+
+/// A guard against a test that hangs; the budget of the step is in `ci`.
+const TEST_LIMIT: Duration = Duration::from_secs(25 * 60);
+
+/// Thousands of kills and tens of thousands of watches take hours.
+const SOAK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// How large the tests are.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Size {
+    Small,
+    Full,
+}
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    let parsed = args::parse_test(words)?;
+    if let Some(name) = parsed.names.first() {
+        bail!("to run the tests with `{name}` in their name: cargo xtask test -- {name}");
+    }
+    let workspace = Workspace::open()?;
+    let built = build::everything(&workspace)?;
+    run(&workspace, &built, &parsed, Size::Small)
+}
+
+/// Provides the tools, runs the tests, prints the summary; an error if any test failed.
+pub(crate) fn run(workspace: &Workspace, built: &Built, args: &TestArgs, size: Size) -> Result<()> {
+    let started = Instant::now();
+    let provided = tools::provide_for_tests(&workspace.tools(), &args.without)?;
+    let mut results = Results::new(&built.packages);
+    let limit = if size == Size::Full { SOAK_LIMIT } else { TEST_LIMIT };
+    let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
+    if !args.cargo.iter().any(|word| word == "-p" || word.starts_with("--package")) {
+        job = job.arg("--workspace");
+    }
+    job = job.args(&args.cargo).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
+    job = job.env("UNSKEW_WITHOUT", names(&args.without)).env("UNSKEW_BIN", workspace.binary("unskew"));
+    job = if size == Size::Full { job.env("UNSKEW_SOAK", "1") } else { job.without_env("UNSKEW_SOAK") };
+    let status = job.lines(&mut |line| {
+        print!("{line}");
+        results.read(line);
+    });
+    results.end();
+    print_summary(&results, &provided, &args.without, started.elapsed());
+    let status = status?;
+    if results.failed() > 0 {
+        bail!("{} tests failed", results.failed());
+    }
+    if !status.success() {
+        bail!("cargo test failed ({status})");
+    }
+    Ok(())
+}
+
+fn names(tools: &[Optional]) -> String {
+    tools.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(",")
+}
+
+fn print_summary(results: &Results<'_>, provided: &[Provided], without: &[Optional], took: Duration) {
+    println!("\nTests\n{}", table::render(&results.rows()));
+    println!("Tools\n{}", table::render(&tools::rows(provided)));
+    let data = environment::text("UNSKEW_DISCOVERY_DATA").unwrap_or_else(|| "not given".to_owned());
+    println!("UNSKEW_DISCOVERY_DATA: {data}");
+    let left_out = names(without);
+    println!("left out: {}", if left_out.is_empty() { "nothing" } else { &left_out });
+    if results.ignored() > 0 {
+        println!("ignored: {} tests", results.ignored());
+    }
+    if results.filtered_out() > 0 {
+        println!("filtered out: {} tests", results.filtered_out());
+    }
+    println!("took {:.1} s", took.as_secs_f64());
+    println!("{} passed, {} failed", results.passed(), results.failed());
+}

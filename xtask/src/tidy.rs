@@ -1,0 +1,133 @@
+//! `cargo xtask tidy`: the rules of the project that a program can check.
+
+mod documents;
+mod edges;
+mod flags;
+mod functions;
+mod lengths;
+mod scan;
+mod style;
+mod words;
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::args;
+use crate::process::Job;
+use crate::workspace::Workspace;
+
+pub(crate) const HELP: &str = "\
+cargo xtask tidy
+
+Checks which crate may use which, the length of files and functions, that every module says what it is for, that documents
+are short, their links lead somewhere and the flags in docs/operating.md are those of the program; and a few small things.
+";
+
+/// A guard against hanging.
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+const GIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A breach of a rule.
+#[derive(Debug, PartialEq)]
+struct Finding {
+    path: String,
+    /// The first line is 1; none if the file as a whole is meant.
+    line: Option<usize>,
+    message: String,
+}
+
+impl Finding {
+    fn at(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line: Some(line), message: message.into() }
+    }
+
+    fn of(path: &str, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line: None, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { path, line, message } = self;
+        match line {
+            Some(line) => write!(f, "{path}:{line}: {message}"),
+            None => write!(f, "{path}: {message}"),
+        }
+    }
+}
+
+/// A text file of the checkout; the path is relative to its root.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    fn is_markdown(&self) -> bool {
+        self.path.ends_with(".md")
+    }
+
+    /// Written by a program, so lengths say nothing about its readers.
+    fn is_generated(&self) -> bool {
+        self.path.split('/').any(|folder| folder == "generated")
+    }
+}
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    args::expect_none("tidy", words)?;
+    let workspace = Workspace::open()?;
+    // For its flags; `ci` has it from the build of the tests.
+    workspace.cargo("build", BUILD_LIMIT).args(["--quiet", "--locked", "--package", "unskew"]).run()?;
+    check(&workspace)
+}
+
+/// Prints every finding; an error if there is one. The `unskew` binary must have been built.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let sources = sources(workspace)?;
+    let mut findings = edges::check(&workspace.metadata)?;
+    for source in &sources {
+        findings.extend(words::check(source));
+        findings.extend(style::check_spaces(source));
+        findings.extend(lengths::check(source));
+        if source.is_rust() {
+            findings.extend(style::check_rust(source));
+            findings.extend(functions::check(source));
+        }
+        if source.is_markdown() {
+            findings.extend(documents::check_links(source, &|path| workspace.root.join(path).exists()));
+        }
+    }
+    let helps = flags::read_help(&workspace.binary("unskew"))?;
+    let operating = sources.iter().find(|source| source.path == flags::DOCUMENT);
+    findings.extend(flags::check(&helps, operating.map(|source| source.text.as_str())));
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("tidy has {} findings", findings.len());
+    }
+    println!("tidy: {} files, nothing to say", sources.len());
+    Ok(())
+}
+
+/// The files of the checkout that are tracked or about to be, if they are text.
+fn sources(workspace: &Workspace) -> Result<Vec<Source>> {
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let names = Job::new("git", GIT_LIMIT).args(list).folder(&workspace.root).output();
+    let names = names.context("tidy checks what git tracks")?;
+    let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    // A file deleted but not yet committed is still listed; one that is not text has no lines to check.
+    let read = |name: &&str| {
+        Some(Source { path: (*name).to_owned(), text: fs::read_to_string(workspace.root.join(name)).ok()? })
+    };
+    Ok(names.iter().filter_map(read).collect())
+}

@@ -1,0 +1,159 @@
+//! The flags of the program and the flags of its manual are the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::Finding;
+use crate::process::Job;
+
+/// Where every flag is described.
+pub(super) const DOCUMENT: &str = "docs/operating.md";
+
+/// Every program has them; they need no description.
+const UNDESCRIBED: [&str; 2] = ["--help", "--version"];
+
+const HELP_LIMIT: Duration = Duration::from_secs(30);
+
+/// Commands within commands; ours have one level.
+const DEPTH_MAX: usize = 3;
+
+/// Command line, such as `unskew serve`, → its flags.
+pub(super) type Helps = BTreeMap<String, BTreeSet<String>>;
+
+/// Asks the program, and each of its commands, for help.
+pub(super) fn read_help(binary: &Path) -> Result<Helps> {
+    let mut helps = Helps::new();
+    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(command) = commands.pop() {
+        if command.len() > DEPTH_MAX {
+            bail!("`unskew {}` is deeper than {DEPTH_MAX} commands", command.join(" "));
+        }
+        let text = Job::new(binary, HELP_LIMIT).args(&command).arg("--help").output();
+        let text = text.context("tidy compares the flags of `unskew --help` with the manual")?;
+        commands.extend(subcommands(&text).map(|name| [command.as_slice(), &[name.to_owned()]].concat()));
+        helps.insert(["unskew".to_owned()].into_iter().chain(command).collect::<Vec<_>>().join(" "), flags(&text));
+    }
+    Ok(helps)
+}
+
+/// Every flag of the program is in the manual; every flag in the manual's tables is the program's.
+pub(super) fn check(helps: &Helps, manual: Option<&str>) -> Vec<Finding> {
+    let manual = manual.unwrap_or_default();
+    let mentioned = words(manual);
+    let mut findings = Vec::new();
+    for (command, flags) in helps {
+        let missing = flags.iter().filter(|flag| !mentioned.contains(*flag) && !UNDESCRIBED.contains(&flag.as_str()));
+        findings.extend(
+            missing.map(|flag| Finding::of(DOCUMENT, format!("`{flag}` of `{command} --help` is not described"))),
+        );
+    }
+    for (number, line) in manual.lines().enumerate() {
+        let Some(cell) = line.trim_start().strip_prefix('|').and_then(|rest| rest.split('|').next()) else { continue };
+        let unknown = words(cell).into_iter().filter(|flag| !helps.values().any(|flags| flags.contains(flag)));
+        findings.extend(
+            unknown.map(|flag| Finding::at(DOCUMENT, number + 1, format!("no command of unskew has `{flag}`"))),
+        );
+    }
+    findings
+}
+
+/// The names under `Commands:`; `help` only repeats the others.
+fn subcommands(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A name is indented by two; a description that goes on in the next line by more.
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help")
+}
+
+/// `-p, --port <PORT>` and `      --data-dir <DIR>`: flags that start a line, not those that a description mentions.
+fn flags(help: &str) -> BTreeSet<String> {
+    let starts = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    starts.flat_map(|line| words(line.split("  ").next().unwrap_or(line))).collect()
+}
+
+/// Every `--flag` in the text.
+fn words(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (start, _) in text.match_indices("--") {
+        let joined = text[..start].ends_with(|before: char| before == '-' || before.is_alphanumeric());
+        let name: String = text[start + 2..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        if !joined && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            found.insert(format!("--{}", name.trim_end_matches('-')));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    const HELP: &str = "\
+Several API servers answer as one
+
+Usage: unskew [OPTIONS] <COMMAND>
+
+Commands:
+  serve    Serves the API
+           and more of it
+  gateway  Stands before servers
+  help     Print this message
+
+Options:
+  -v, --verbose          Says more; see --quiet
+      --data-dir <DIR>   Where the state is
+                         [default: --here]
+      --etcd-servers[=<URL>...]
+          Beside --nothing
+  -h, --help             Print help
+";
+
+    #[test]
+    fn commands_and_flags_are_read_from_help() {
+        assert_eq!(subcommands(HELP).collect::<Vec<_>>(), ["serve", "gateway"]);
+        let flags: Vec<String> = flags(HELP).into_iter().collect();
+        assert_eq!(flags, ["--data-dir", "--etcd-servers", "--help", "--verbose"]);
+    }
+
+    fn helps() -> Helps {
+        let flags = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Helps::from([
+            ("unskew".to_owned(), flags(&["--help", "--verbose"])),
+            ("unskew serve".to_owned(), flags(&["--help", "--port"])),
+        ])
+    }
+
+    #[track_caller]
+    fn check_manual(manual: Option<&str>, expected: &Expect) {
+        let found: Vec<String> = check(&helps(), manual).iter().map(Finding::to_string).collect();
+        expected.assert_eq(&found.join("\n"));
+    }
+
+    #[test]
+    fn a_flag_that_the_manual_lacks_is_found() {
+        check_manual(Some("| `--verbose` | says more |\n\nBelow `--port` there is nothing.\n"), &expect![""]);
+        check_manual(
+            Some("| `--verbose` | |\n`--port-range`\n"),
+            &expect!["docs/operating.md: `--port` of `unskew serve --help` is not described"],
+        );
+        check_manual(
+            None,
+            &expect![[r#"
+                docs/operating.md: `--verbose` of `unskew --help` is not described
+                docs/operating.md: `--port` of `unskew serve --help` is not described"#]],
+        );
+    }
+
+    #[test]
+    fn a_flag_that_only_the_manual_has_is_found() {
+        check_manual(
+            Some("--verbose --port\n\n| Flag | Meaning |\n|---|---|\n| `--gone <X>` | see `--other` |\n"),
+            &expect!["docs/operating.md:5: no command of unskew has `--gone`"],
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! How long files are.
+
+use super::{Finding, Source};
+
+/// A Rust file beyond this has more than one duty.
+const RUST_LINES_MAX: usize = 500;
+
+/// A newcomer reads these two whole, so they must be short.
+const DOCUMENT_LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
+
+pub(super) fn check(source: &Source) -> Option<Finding> {
+    let document = DOCUMENT_LINES_MAX.iter().find(|(path, _)| *path == source.path);
+    let limit = match document {
+        Some((_, limit)) => *limit,
+        None if source.is_rust() && !source.is_generated() => RUST_LINES_MAX,
+        None => return None,
+    };
+    let lines = source.text.lines().count();
+    (lines > limit).then(|| Finding::of(&source.path, format!("{lines} lines; {limit} is the limit")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_lines(path: &str, lines: usize, expected: Option<&str>) {
+        let found = check(&Source { path: path.to_owned(), text: "x\n".repeat(lines) });
+        assert_eq!(found.map(|finding| finding.message).as_deref(), expected);
+    }
+
+    #[test]
+    fn limits_are_inclusive() {
+        check_lines("a.rs", 500, None);
+        check_lines("a.rs", 501, Some("501 lines; 500 is the limit"));
+        check_lines("README.md", 120, None);
+        check_lines("README.md", 121, Some("121 lines; 120 is the limit"));
+        check_lines("ARCHITECTURE.md", 251, Some("251 lines; 250 is the limit"));
+    }
+
+    #[test]
+    fn other_documents_and_generated_code_have_no_limit() {
+        check_lines("docs/kep-map.md", 900, None);
+        check_lines("crates/x/README.md", 900, None);
+        check_lines("crates/x/src/generated/a.rs", 9000, None);
+    }
+}

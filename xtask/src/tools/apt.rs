@@ -1,0 +1,156 @@
+//! Packages from the machine's archives, without root: a private apt that downloads, and `dpkg-deb` that unpacks.
+//!
+//! Invariants: the machine's package lists, cache and locks are neither written nor needed; of its configuration only how
+//! to reach the network is taken over, because its hooks would run things; a signature that does not verify is an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::sources::Entry;
+use crate::process::Job;
+
+/// Package lists are some 10 MB for a suite, a browser 100 MB.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// What works on local files only.
+const LOCAL_LIMIT: Duration = Duration::from_secs(120);
+
+/// The settings by which a machine's owner says how archives are reached.
+const NETWORK_SETTINGS: [&str; 5] =
+    ["Acquire::http::", "Acquire::https::", "Acquire::ForceIPv", "Acquire::Check-Valid-Until", "Acquire::proxy"];
+
+/// An apt with its own archives, lists and cache.
+pub(crate) struct Apt {
+    configuration: PathBuf,
+}
+
+impl Apt {
+    /// Writes its configuration into the folder and fetches the lists of the archives.
+    pub(crate) fn with_archives(folder: &Path, archives: &[Entry]) -> Result<Apt> {
+        if crate::process::find_on_path("apt-get").is_none() || crate::process::find_on_path("dpkg-deb").is_none() {
+            bail!("`apt-get` and `dpkg-deb` are not on PATH, so no package can be unpacked");
+        }
+        for name in ["sources", "nothing", "state/lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        let stanzas: Vec<String> = archives.iter().map(Entry::stanza).collect();
+        fs::write(folder.join("sources/private.sources"), stanzas.join("\n"))?;
+        let settings = Job::new("apt-config", LOCAL_LIMIT).arg("dump").output()?;
+        let configuration = folder.join("apt.conf");
+        fs::write(&configuration, configure(folder, &settings))?;
+        let apt = Apt { configuration };
+        apt.get(DOWNLOAD_LIMIT).args(["--quiet", "update"]).output()?;
+        Ok(apt)
+    }
+
+    /// The newest version of a package that the archives have, whatever is installed.
+    pub(crate) fn newest(&self, package: &str) -> Result<Option<String>> {
+        let table = self.job("apt-cache", LOCAL_LIMIT).args(["madison", package]).output()?;
+        Ok(table.lines().next().and_then(|line| Some(line.split('|').nth(1)?.trim().to_owned())))
+    }
+
+    /// Downloads packages, given as `name` or `name=version`.
+    pub(crate) fn download(&self, packages: &[String], scratch: &Path) -> Result<Vec<PathBuf>> {
+        let folder = scratch.join("packages");
+        fs::create_dir_all(&folder)?;
+        self.get(DOWNLOAD_LIMIT).args(["--quiet", "download"]).args(packages).folder(&folder).output()?;
+        let mut files: Vec<PathBuf> = fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// These packages and all they need that the machine has not installed, as `name` or `name=version`.
+    pub(crate) fn with_missing(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let job = self.get(LOCAL_LIMIT).args(["--simulate", "--no-install-recommends", "install"]).args(packages);
+        let mut missing = parse_simulation(&job.output()?);
+        for package in packages {
+            // One that is installed, yet was not found where it is looked for.
+            if !missing.iter().any(|known| known.split('=').next() == Some(package)) {
+                missing.push((*package).to_owned());
+            }
+        }
+        Ok(missing)
+    }
+
+    fn get(&self, limit: Duration) -> Job {
+        self.job("apt-get", limit)
+    }
+
+    fn job(&self, program: &str, limit: Duration) -> Job {
+        Job::new(program, limit).env("APT_CONFIG", &self.configuration).env("LC_ALL", "C.UTF-8")
+    }
+}
+
+/// The whole configuration: it is read before the machine's, and points apt away from that.
+fn configure(folder: &Path, machine_settings: &str) -> String {
+    let network = |line: &&str| NETWORK_SETTINGS.iter().any(|prefix| line.starts_with(prefix));
+    let network: Vec<&str> = machine_settings.lines().filter(network).collect();
+    let folder = folder.display();
+    format!(
+        "{}\n\
+         Dir::Etc::main \"/dev/null\";\n\
+         Dir::Etc::parts \"{folder}/nothing\";\n\
+         Dir::Etc::sourcelist \"/dev/null\";\n\
+         Dir::Etc::sourceparts \"{folder}/sources\";\n\
+         Dir::State \"{folder}/state\";\n\
+         Dir::State::status \"/var/lib/dpkg/status\";\n\
+         Dir::Cache \"{folder}/cache\";\n\
+         Acquire::Languages \"none\";\n\
+         Acquire::Retries \"3\";\n\
+         APT::Update::Error-Mode \"any\";\n\
+         APT::Sandbox::User \"root\";\n\
+         Debug::NoLocking \"true\";\n",
+        network.join("\n")
+    )
+}
+
+/// `Inst libfoo [1.0] (1.2-3 Debian:12.14/stable [amd64])`
+fn parse_simulation(text: &str) -> Vec<String> {
+    let installed = |line: &str| {
+        let rest = line.strip_prefix("Inst ")?;
+        let name = rest.split(' ').next()?;
+        let version = rest.split_once('(')?.1.split(' ').next()?;
+        Some(format!("{name}={version}"))
+    };
+    text.lines().filter_map(installed).collect()
+}
+
+/// Unpacks package files into one folder; none of their scripts is run.
+pub(crate) fn extract(files: &[PathBuf], into: &Path) -> Result<()> {
+    for file in files {
+        Job::new("dpkg-deb", LOCAL_LIMIT).arg("--extract").arg(file).arg(into).output()?;
+    }
+    Ok(())
+}
+
+/// The machine's architecture, as packages spell it.
+pub(crate) fn architecture() -> Result<String> {
+    let output = Job::new("dpkg", LOCAL_LIMIT).arg("--print-architecture").output()?;
+    Ok(output.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn of_the_machines_settings_only_the_network_is_kept() {
+        let settings = "APT::Update::Post-Invoke \"\";\nAPT::Update::Post-Invoke:: \"rm -rf /\";\n\
+                        Acquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::Languages:: \"en\";\n";
+        let configuration = configure(Path::new("/f"), settings);
+        assert!(configuration.starts_with("Acquire::http::Proxy \"http://proxy.example:3128\";\nDir::Etc::main"));
+        assert!(!configuration.contains("Post-Invoke"));
+    }
+
+    #[test]
+    fn a_simulation_lists_what_is_missing() {
+        let text = "NOTE: This is only a simulation!\nInst libogg0 (1.3.5-3 Debian:12.14/stable [amd64])\n\
+                    Inst libnss3 [2:3.87] (2:3.87.1-1 Debian:12.14/stable [amd64])\nConf libogg0 (1.3.5-3 x [amd64])\n";
+        expect!["libogg0=1.3.5-3 libnss3=2:3.87.1-1"].assert_eq(&parse_simulation(text).join(" "));
+    }
+}

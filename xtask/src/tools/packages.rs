@@ -1,0 +1,72 @@
+//! Tools made of the distribution's own packages, with every library they need and the machine lacks.
+//!
+//! They are not pinned: their releases receive security updates, and a pin would name a file that is soon gone. apt checks
+//! the archive's signature.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::apt::{self, Apt};
+use super::shelf::{Label, Shelf, Shelved};
+use super::sources::Machine;
+
+/// What was found among unpacked packages.
+pub(crate) struct Inspected {
+    /// Relative to the folder they were unpacked into.
+    pub(crate) executable: String,
+    pub(crate) version: String,
+}
+
+/// Finds the tool on the shelf, or unpacks the packages and what they need. `inspect` says what came of it.
+pub(crate) fn unpack(
+    shelf: &Shelf,
+    name: &str,
+    packages: &[&str],
+    inspect: &dyn Fn(&Path) -> Result<Inspected>,
+) -> Result<Shelved> {
+    let recipe = packages.join(" ");
+    if let Some(shelved) = shelf.find(name, &recipe) {
+        return Ok(shelved);
+    }
+    let machine = Machine::read()?;
+    println!("unpacking {recipe} from {} {} …", machine.family.name(), machine.codename);
+    let stage = shelf.stage(name)?;
+    let apt = Apt::with_archives(&stage.scratch().join("apt"), &machine.own()?)?;
+    let files = apt.download(&apt.with_missing(packages)?, &stage.scratch())?;
+    apt::extract(&files, &stage.tool())?;
+    let Inspected { executable, version } = inspect(&stage.tool())?;
+    let origin = format!("{} {}, the archive's signature verified", machine.family.name(), machine.codename);
+    stage.finish(Label { recipe: &recipe, executable: &executable, version, origin })
+}
+
+/// Folders with shared libraries among unpacked packages, relative to where they were unpacked.
+///
+/// A program from there needs them in `LD_LIBRARY_PATH`: its packages expect to lie in `/`.
+pub(crate) fn library_folders(root: &Path) -> Result<Vec<String>> {
+    /// Deeper than any library of a package lies.
+    const DEPTH_MAX: usize = 6;
+    let mut found = Vec::new();
+    let mut folders = vec![(root.join("usr/lib"), 0), (root.join("lib"), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let mut has_library = false;
+        for entry in entries {
+            let entry = entry?;
+            // Not followed through links: packages link folders of the machine that are not there.
+            if entry.file_type()?.is_dir() && depth < DEPTH_MAX {
+                folders.push((entry.path(), depth + 1));
+            }
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            has_library |= name.ends_with(".so") || name.contains(".so.");
+        }
+        if has_library {
+            let relative = folder.strip_prefix(root).context("a folder below the root is not below it")?;
+            found.push(relative.display().to_string());
+        }
+    }
+    found.sort();
+    Ok(found)
+}

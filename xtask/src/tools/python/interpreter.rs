@@ -1,0 +1,92 @@
+//! A Python that can run pip: the machine's own, or one filled up from the distribution's packages.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{self, Job};
+use crate::tools::packages::{self, Inspected};
+use crate::tools::shelf::Shelf;
+use crate::tools::version::Version;
+
+/// What the Kubernetes client asks for.
+const VERSION_MIN: Version = Version(3, 10, 0);
+
+/// Some 20 MB of wheels.
+const PIP_LIMIT: Duration = Duration::from_secs(10 * 60);
+const LOCAL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Where the distribution keeps pip for virtual environments.
+const WHEELS: &str = "usr/share/python-wheels";
+
+pub(crate) struct Interpreter {
+    program: PathBuf,
+    /// Folders of its shared libraries, if they are not the machine's.
+    libraries: Vec<PathBuf>,
+    /// pip, if the interpreter has none.
+    pip: Option<PathBuf>,
+    pub(crate) origin: String,
+}
+
+impl Interpreter {
+    /// The one on `PATH` if there is one, else the distribution's, unpacked.
+    pub(crate) fn find(shelf: &Shelf) -> Result<Interpreter> {
+        if process::find_on_path("python3").is_none() {
+            return Interpreter::unpack(shelf);
+        }
+        let show = "import sys; print(sys.version.split()[0]); print(sys.executable)";
+        let shown = Job::new("python3", LOCAL_LIMIT).args(["-c", show]).output()?;
+        let (version, program) = shown.trim().split_once('\n').context("python3 names no version and place")?;
+        if Version::find(version).is_none_or(|version| version < VERSION_MIN) {
+            bail!("the Kubernetes client needs Python {VERSION_MIN} or newer; python3 on PATH is {version}");
+        }
+        let origin = format!("Python {version} on PATH");
+        let mut python = Interpreter { program: program.into(), libraries: Vec::new(), pip: None, origin };
+        if python.job(LOCAL_LIMIT).args(["-m", "pip", "--version"]).output().is_err() {
+            python.pip = Some(packages::unpack(shelf, "pip", &["python3-pip-whl"], &pip_wheel)?.executable);
+        }
+        Ok(python)
+    }
+
+    fn unpack(shelf: &Shelf) -> Result<Interpreter> {
+        let inspect = |root: &Path| {
+            pip_wheel(root)?;
+            Ok(Inspected { executable: "usr/bin/python3".to_owned(), version: "of the distribution".to_owned() })
+        };
+        let base = packages::unpack(shelf, "python-base", &["python3", "python3-pip-whl"], &inspect)?;
+        let libraries = packages::library_folders(&base.folder)?;
+        let libraries = libraries.iter().map(|folder| base.folder.join(folder)).collect();
+        let pip = Some(base.folder.join(pip_wheel(&base.folder)?.executable));
+        Ok(Interpreter { program: base.executable, libraries, pip, origin: base.origin })
+    }
+
+    pub(crate) fn job(&self, limit: Duration) -> Job {
+        let job = Job::new(&self.program, limit);
+        if self.libraries.is_empty() { job } else { job.env("LD_LIBRARY_PATH", self.library_path()) }
+    }
+
+    /// Runs a command of pip on a requirements file; every file it takes must have a hash listed there.
+    pub(crate) fn pip(&self, command: &[&str], requirements: &Path) -> Result<()> {
+        let mut job = self.job(PIP_LIMIT).args(["-m", "pip"]).args(command);
+        if let Some(pip) = &self.pip {
+            job = job.env("PYTHONPATH", pip);
+        }
+        job = job.args(["--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
+        job.arg("--requirement").arg(requirements).output().map(drop)
+    }
+
+    /// For `LD_LIBRARY_PATH`; empty if the machine has all it needs.
+    pub(crate) fn library_path(&self) -> String {
+        self.libraries.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":")
+    }
+}
+
+fn pip_wheel(root: &Path) -> Result<Inspected> {
+    let folder = root.join(WHEELS);
+    let files = std::fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let name = names.into_iter().find(|name| name.starts_with("pip-")).context("the package has no pip in it")?;
+    let version = name.split('-').nth(1).unwrap_or_default().to_owned();
+    Ok(Inspected { executable: format!("{WHEELS}/{name}"), version })
+}
