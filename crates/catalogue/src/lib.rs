@@ -1,4 +1,12 @@
 //! Built-in kinds × Kubernetes releases: what a server of a given release serves, stores and understands.
+//!
+//! Data and lookups, nothing else: no I/O, no clock, no async. [`kinds`] is the table of kinds, [`gates`] that of feature gates;
+//! [`Gates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`Surface`] is what is left, for one server;
+//! [`diff()`] compares two releases.
+//!
+//! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`].
+
+pub mod diff;
 mod flag;
 pub mod gates;
 pub mod kind;
@@ -7,7 +15,11 @@ pub mod release;
 pub mod runtime_config;
 pub mod surface;
 pub mod verbs;
+
+pub use diff::{Diff, diff};
 pub use gates::{Gates, GatesError};
+pub use kind::{Group, Kind, KindVersion, ResponseKind, Scope, Subresource};
+pub use kinds::{looks_built_in, may_be_built_in};
 pub use release::{Release, ReleaseError};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use surface::{Persisted, Served, Surface};

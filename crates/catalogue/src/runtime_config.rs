@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::GroupVersion;
+use api::{GroupVersion, GroupVersionResource};
 
 use crate::flag::parse_bool;
 use crate::kind::{KindVersion, Stability};
@@ -19,8 +19,10 @@ pub struct RuntimeConfig {
     stable: Option<bool>,
     beta: Option<bool>,
     alpha: Option<bool>,
-    versions: BTreeMap<(Box<str>, Box<str>), bool>,
-    resources: BTreeMap<(Box<str>, Box<str>, Box<str>), bool>,
+    /// Each key once; people name a handful.
+    versions: Vec<(GroupVersion, bool)>,
+    /// Each key once.
+    resources: Vec<(GroupVersionResource, bool)>,
 }
 
 /// A `--runtime-config` that a kube-apiserver would refuse, in its words.
@@ -96,8 +98,10 @@ impl RuntimeConfig {
             Stability::Beta => self.beta,
             Stability::Stable => self.stable,
         };
-        let of_version = self.versions.get(&(group.into(), name.into())).copied();
-        let of_resource = self.resources.get(&(group.into(), name.into(), resource.into())).copied();
+        let key = GroupVersion { group, version: name };
+        let of_version = self.versions.iter().find(|(named, _)| named.borrowed() == key).map(|(_, value)| *value);
+        let key = key.with_resource(resource);
+        let of_resource = self.resources.iter().find(|(named, _)| named.borrowed() == key).map(|(_, value)| *value);
         of_resource.or(of_version).or(level).or(self.all).unwrap_or(by_default)
     }
 
@@ -122,14 +126,14 @@ impl RuntimeConfig {
                 .ok_or_else(|| RuntimeConfigError::InvalidValue { key: key.into(), value: value.into() })?,
         };
         match resource {
-            None => self.versions.insert((group.into(), version.into()), value),
+            None => self.versions.push((GroupVersion { group, version }.owned(), value)),
             Some(resource) if resource.to_lowercase() == resource => {
-                self.resources.insert((group.into(), version.into(), resource.into()), value)
+                self.resources.push((GroupVersionResource { group, version, resource }.owned(), value));
             }
             Some(resource) => {
                 return Err(RuntimeConfigError::UpperCase { key: key.into(), resource: resource.into() });
             }
-        };
+        }
         Ok(())
     }
 }

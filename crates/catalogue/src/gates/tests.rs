@@ -7,7 +7,7 @@ use crate::release::Release::*;
 
 /// The named gates after the flag, or the refusal.
 #[track_caller]
-fn check(release: Release, flag: &str, names: &[&str], expected: Expect) {
+fn check(release: Release, flag: &str, names: &[&str], expected: &Expect) {
     let text = match Gates::parse(release, flag) {
         Ok(gates) => names.iter().map(|name| format!("{name}={}", gates.enabled(name))).collect::<Vec<_>>().join(" "),
         Err(error) => error.to_string(),
@@ -40,11 +40,11 @@ fn a_flag_sets_gates_and_the_last_word_counts() {
         R36,
         " WatchList = false , WatchListClient=0",
         &["WatchList", "WatchListClient"],
-        expect![[r#"WatchList=false WatchListClient=false"#]],
+        &expect![[r#"WatchList=false WatchListClient=false"#]],
     );
-    check(R36, "WatchList=false,,WatchList=T", &["WatchList"], expect!["WatchList=true"]);
-    check(R36, "kube:WatchList=false", &["WatchList"], expect!["WatchList=false"]);
-    check(R36, "", &["WatchList", "NoSuchGate"], expect!["WatchList=true NoSuchGate=false"]);
+    check(R36, "WatchList=false,,WatchList=T", &["WatchList"], &expect!["WatchList=true"]);
+    check(R36, "kube:WatchList=false", &["WatchList"], &expect!["WatchList=false"]);
+    check(R36, "", &["WatchList", "NoSuchGate"], &expect!["WatchList=true NoSuchGate=false"]);
 }
 
 #[test]
@@ -54,25 +54,25 @@ fn the_gates_for_all_yield_to_gates_by_name_wherever_they_stand() {
         R36,
         "AllAlpha=true",
         names,
-        expect!["StorageVersionAPI=true APIServingWithRoutine=true StorageVersionMigrator=false WatchList=true"],
+        &expect!["StorageVersionAPI=true APIServingWithRoutine=true StorageVersionMigrator=false WatchList=true"],
     );
     check(
         R36,
         "AllAlpha=false",
         names,
-        expect!["StorageVersionAPI=false APIServingWithRoutine=false StorageVersionMigrator=false WatchList=true"],
+        &expect!["StorageVersionAPI=false APIServingWithRoutine=false StorageVersionMigrator=false WatchList=true"],
     );
     check(
         R36,
         "AllBeta=true",
         names,
-        expect!["StorageVersionAPI=true APIServingWithRoutine=false StorageVersionMigrator=true WatchList=true"],
+        &expect!["StorageVersionAPI=true APIServingWithRoutine=false StorageVersionMigrator=true WatchList=true"],
     );
     check(
         R36,
         "APIServingWithRoutine=false,WatchList=true,StorageVersionAPI=false,AllAlpha=true,AllBeta=true",
         names,
-        expect!["StorageVersionAPI=false APIServingWithRoutine=false StorageVersionMigrator=true WatchList=true"],
+        &expect!["StorageVersionAPI=false APIServingWithRoutine=false StorageVersionMigrator=true WatchList=true"],
     );
 }
 
@@ -86,46 +86,46 @@ fn everything_on_is_accepted_by_every_release() {
 
 #[test]
 fn refusals_are_those_of_kube_apiserver() {
-    check(R36, "NoSuchGate=true", &[], expect!["unrecognized feature gate: NoSuchGate"]);
-    check(R33, "GenericWorkload=true", &[], expect!["unrecognized feature gate: GenericWorkload"]);
+    check(R36, "NoSuchGate=true", &[], &expect!["unrecognized feature gate: NoSuchGate"]);
+    check(R33, "GenericWorkload=true", &[], &expect!["unrecognized feature gate: GenericWorkload"]);
     check(
         R37,
         "AggregatedDiscoveryEndpoint=true",
         &[],
-        expect!["unrecognized feature gate: AggregatedDiscoveryEndpoint"],
+        &expect!["unrecognized feature gate: AggregatedDiscoveryEndpoint"],
     );
-    check(R36, "WatchList", &[], expect!["missing bool value for WatchList"]);
+    check(R36, "WatchList", &[], &expect!["missing bool value for WatchList"]);
     check(
         R36,
         "WatchList=yes",
         &[],
-        expect![[r#"invalid value of WatchList=yes, err: strconv.ParseBool: parsing "yes": invalid syntax"#]],
+        &expect![[r#"invalid value of WatchList=yes, err: strconv.ParseBool: parsing "yes": invalid syntax"#]],
     );
-    check(R36, "wardle:WatchList=true", &[], expect!["component not registered: wardle"]);
+    check(R36, "wardle:WatchList=true", &[], &expect!["component not registered: wardle"]);
     check(
         R36,
         "WatchList=true,kube:WatchList=true",
         &[],
-        expect!["set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"],
+        &expect!["set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"],
     );
 }
 
 #[test]
 fn a_locked_gate_can_only_be_set_to_what_it_is() {
     let gate = "AggregatedDiscoveryRemoveBetaType";
-    check(R34, &format!("{gate}=false"), &[gate], expect!["AggregatedDiscoveryRemoveBetaType=false"]);
-    check(R35, &format!("{gate}=true"), &[gate], expect!["AggregatedDiscoveryRemoveBetaType=true"]);
+    check(R34, &format!("{gate}=false"), &[gate], &expect!["AggregatedDiscoveryRemoveBetaType=false"]);
+    check(R35, &format!("{gate}=true"), &[gate], &expect!["AggregatedDiscoveryRemoveBetaType=true"]);
     check(
         R35,
         &format!("{gate}=false"),
         &[gate],
-        expect!["cannot set feature gate AggregatedDiscoveryRemoveBetaType to false, feature is locked to true"],
+        &expect!["cannot set feature gate AggregatedDiscoveryRemoveBetaType to false, feature is locked to true"],
     );
     check(
         R36,
         &format!("{gate}=false,MultiCIDRServiceAllocator=false"),
         &[],
-        expect![
+        &expect![
             "[cannot set feature gate AggregatedDiscoveryRemoveBetaType to false, feature is locked to true, cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true]"
         ],
     );
@@ -137,7 +137,7 @@ fn a_gate_needs_the_gates_it_depends_on() {
         R36,
         "APIServerIdentity=false,StorageVersionAPI=false",
         &[],
-        expect![
+        &expect![
             "UnknownVersionInteroperabilityProxy is enabled, but depends on features that are disabled: [APIServerIdentity]"
         ],
     );
@@ -145,7 +145,7 @@ fn a_gate_needs_the_gates_it_depends_on() {
         R31,
         "APIServerIdentity=false",
         &[],
-        expect![
+        &expect![
             "[StorageVersionAPI is enabled, but depends on features that are disabled: [APIServerIdentity], UnknownVersionInteroperabilityProxy is enabled, but depends on features that are disabled: [APIServerIdentity]]"
         ],
     );
@@ -153,7 +153,7 @@ fn a_gate_needs_the_gates_it_depends_on() {
         R37,
         "CompositePodGroup=true",
         &[],
-        expect![
+        &expect![
             "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]"
         ],
     );
@@ -162,13 +162,13 @@ fn a_gate_needs_the_gates_it_depends_on() {
         R34,
         "ClusterTrustBundleProjection=true",
         &["ClusterTrustBundleProjection"],
-        expect!["ClusterTrustBundleProjection=true"],
+        &expect!["ClusterTrustBundleProjection=true"],
     );
     check(
         R35,
         "ClusterTrustBundleProjection=true",
         &[],
-        expect![
+        &expect![
             "ClusterTrustBundleProjection is enabled, but depends on features that are disabled: [ClusterTrustBundle]"
         ],
     );

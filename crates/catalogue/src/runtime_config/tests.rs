@@ -7,7 +7,7 @@ use crate::surface::Surface;
 
 /// Which of the named resources are served after the flag, or the refusal.
 #[track_caller]
-fn check(release: Release, flag: &str, resources: &[&str], expected: Expect) {
+fn check(release: Release, flag: &str, resources: &[&str], expected: &Expect) {
     let text = match RuntimeConfig::parse(release, flag) {
         Ok(config) => {
             let surface = Surface::new(&Gates::parse(release, "StorageVersionAPI=false").unwrap(), &config);
@@ -32,7 +32,7 @@ const SOME: &[&str] = &[
 
 #[test]
 fn stable_versions_are_on_by_default_and_others_are_not() {
-    check(R36, "", SOME, expect!["/v1/pods apps/v1/deployments"]);
+    check(R36, "", SOME, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
@@ -41,18 +41,18 @@ fn levels_turn_on_what_has_come_that_far() {
         R36,
         "api/beta=true",
         SOME,
-        expect![
+        &expect![
             "/v1/pods apps/v1/deployments networking.k8s.io/v1beta1/ipaddresses networking.k8s.io/v1beta1/servicecidrs"
         ],
     );
-    check(R36, "api/alpha=true,api/ga=false", SOME, expect!["coordination.k8s.io/v1alpha2/leasecandidates"]);
+    check(R36, "api/alpha=true,api/ga=false", SOME, &expect!["coordination.k8s.io/v1alpha2/leasecandidates"]);
     check(
         R36,
         "api/all=true,api/beta=false",
         SOME,
-        expect!["/v1/pods apps/v1/deployments coordination.k8s.io/v1alpha2/leasecandidates"],
+        &expect!["/v1/pods apps/v1/deployments coordination.k8s.io/v1alpha2/leasecandidates"],
     );
-    check(R36, "api/all=false,api/ga=true", SOME, expect!["/v1/pods apps/v1/deployments"]);
+    check(R36, "api/all=false,api/ga=true", SOME, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn the_narrower_key_wins_wherever_it_stands() {
         R36,
         "networking.k8s.io/v1beta1/ipaddresses=false,networking.k8s.io/v1beta1,api/beta=false",
         SOME,
-        expect!["/v1/pods apps/v1/deployments networking.k8s.io/v1beta1/servicecidrs"],
+        &expect!["/v1/pods apps/v1/deployments networking.k8s.io/v1beta1/servicecidrs"],
     );
-    check(R36, "api/all=false,/v1/pods=true", SOME, expect!["/v1/pods"]);
-    check(R36, "api/all=false,/v1=true,/v1/pods=0", SOME, expect![""]);
-    check(R36, " apps/v1 = false ,apps/v1=true", SOME, expect!["/v1/pods apps/v1/deployments"]);
+    check(R36, "api/all=false,/v1/pods=true", SOME, &expect!["/v1/pods"]);
+    check(R36, "api/all=false,/v1=true,/v1/pods=0", SOME, &expect![""]);
+    check(R36, " apps/v1 = false ,apps/v1=true", SOME, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
@@ -74,52 +74,52 @@ fn versions_that_are_known_and_not_served_may_be_named() {
         R36,
         "apps/v1beta1=true,extensions/v1beta1=true,apiextensions.k8s.io/v1beta1=true",
         SOME,
-        expect!["/v1/pods apps/v1/deployments"],
+        &expect!["/v1/pods apps/v1/deployments"],
     );
 }
 
 #[test]
 fn betas_from_before_they_were_off_by_default_go_by_their_level() {
     let flows = &["flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"];
-    check(R31, "", flows, expect!["flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"]);
-    check(R31, "api/beta=false", flows, expect![""]);
-    check(R32, "api/beta=true", flows, expect![""]);
+    check(R31, "", flows, &expect!["flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"]);
+    check(R31, "api/beta=false", flows, &expect![""]);
+    check(R32, "api/beta=true", flows, &expect![""]);
 }
 
 #[test]
 fn refusals_are_those_of_kube_apiserver() {
-    check(R36, "api/all=false", &[], expect!["invalid runtime-config with only api/all=false"]);
-    check(R36, "api/all", &[], expect!["invalid value api/all="]);
-    check(R36, "api/beta=1", &[], expect!["invalid value api/beta=1"]);
-    check(R36, "v1=true", &[], expect!["runtime-config invalid key v1"]);
-    check(R36, "a/b/c/d=true", &[], expect!["runtime-config invalid key a/b/c/d"]);
+    check(R36, "api/all=false", &[], &expect!["invalid runtime-config with only api/all=false"]);
+    check(R36, "api/all", &[], &expect!["invalid value api/all="]);
+    check(R36, "api/beta=1", &[], &expect!["invalid value api/beta=1"]);
+    check(R36, "v1=true", &[], &expect!["runtime-config invalid key v1"]);
+    check(R36, "a/b/c/d=true", &[], &expect!["runtime-config invalid key a/b/c/d"]);
     check(
         R36,
         "b.example/v1=true,a.example/v2/things=true,apps/v1=true",
         &[],
-        expect!["unknown api groups a.example/v2,b.example/v1"],
+        &expect!["unknown api groups a.example/v2,b.example/v1"],
     );
     // Help still speaks of it, but no server takes it any more.
-    check(R36, "api/legacy=true", &[], expect!["unknown api groups api/legacy"]);
-    check(R36, "lifecycle.k8s.io/v1alpha1=true", &[], expect!["unknown api groups lifecycle.k8s.io/v1alpha1"]);
+    check(R36, "api/legacy=true", &[], &expect!["unknown api groups api/legacy"]);
+    check(R36, "lifecycle.k8s.io/v1alpha1=true", &[], &expect!["unknown api groups lifecycle.k8s.io/v1alpha1"]);
     check(
         R33,
         "resource.k8s.io/v1=true",
         &[],
-        expect!["group version resource.k8s.io/v1 that has not been registered"],
+        &expect!["group version resource.k8s.io/v1 that has not been registered"],
     );
-    check(R36, "/v2=true", &[], expect!["group version v2 that has not been registered"]);
+    check(R36, "/v2=true", &[], &expect!["group version v2 that has not been registered"]);
     check(
         R36,
         "apps/v1=yes",
         &[],
-        expect![[r#"invalid value of apps/v1: yes, err: strconv.ParseBool: parsing "yes": invalid syntax"#]],
+        &expect![[r#"invalid value of apps/v1: yes, err: strconv.ParseBool: parsing "yes": invalid syntax"#]],
     );
     check(
         R36,
         "apps/v1/Deployments=true",
         &[],
-        expect![[
+        &expect![[
             r#"invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not "Deployments""#
         ]],
     );

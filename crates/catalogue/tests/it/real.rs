@@ -8,10 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use catalogue::{Gates, Release, RuntimeConfig, Surface};
+use discovery::Document;
 use discovery::aggregated::{self, Form};
 use discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions};
 use discovery::parse::parse_api_versions;
-use discovery::{Document, Group};
 use serde_json::Value;
 
 /// How the documents of `discovery/` were made. In 1.31 the beta gates were left as they were, which changes no document.
@@ -88,14 +88,10 @@ fn document_of(surface: &Surface, name: &str, real: &[u8]) -> Option<Document> {
         }
         ["api", version] => Some(surface.resource_list("", version)?.to_document()),
         ["apis"] => Some(ApiGroupList::from_groups(&groups).to_document()),
-        ["apis", group] => Some(group_of(groups.group(group)?)?.to_document()),
+        ["apis", group] => Some(ApiGroup::from_group(groups.group(group)?)?.to_document()),
         ["apis", group, version] => Some(surface.resource_list(group, version)?.to_document()),
         _ => panic!("{name} is no document of discovery"),
     }
-}
-
-fn group_of(group: &Group) -> Option<ApiGroup> {
-    ApiGroup::from_group(group)
 }
 
 /// The folders of all releases, none if no folder was given.
