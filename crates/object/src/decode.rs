@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 use crate::access::{metadata_mut, metadata_text};
 use crate::refusal::Refusal;
 
+pub(crate) use metadata_types::go_name;
+
 /// How deep a body may nest. Reading stops at 127 levels, and what we add ourselves (the managed fields of an object lie
 /// three levels deeper than the fields) must fit as well.
 pub const DEPTH_MAX: usize = 100;
@@ -60,10 +62,13 @@ pub fn object(
     let Value::Object(mut object) = value else {
         return Err(unrecognized(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
-            metadata_types::go_name(&value)
+            go_name(&value)
         )));
     };
-    match_kind(&mut object, expected, &unrecognized)?;
+    match_kind(&mut object, expected).map_err(|mismatch| match mismatch {
+        Mismatch::Unrecognized(reason) => unrecognized(reason),
+        Mismatch::Other(message) => Refusal::BadRequest(message),
+    })?;
     check_types(&mut object, expected)?;
     Ok(Decoded { value: object, duplicates })
 }
@@ -84,6 +89,18 @@ pub fn check_types(object: &mut Map<String, Value>, expected: GroupVersionKind<&
             expected.kind, expected.version, expected.kind
         ))
     })
+}
+
+/// Drops fields that are null, at any depth, as typed decoding does. List items stay, since they have a place.
+pub fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Refuses a namespace other than the request's; sets it when absent, removes it from a cluster-scoped object.
@@ -121,31 +138,28 @@ pub fn match_name(object: &Map<String, Value>, name: &str) -> Result<(), Refusal
     Ok(())
 }
 
-fn match_kind(
-    object: &mut Map<String, Value>,
-    expected: GroupVersionKind<&str>,
-    unrecognized: &dyn Fn(String) -> Refusal,
-) -> Result<(), Refusal> {
+/// Refuses another kind or version; fills them in when absent.
+pub(crate) fn match_kind(object: &mut Map<String, Value>, expected: GroupVersionKind<&str>) -> Result<(), Mismatch> {
     let text = |field: &str| match object.get(field) {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text.as_str()),
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
-            Err(unrecognized(format!(
+            Err(Mismatch::Unrecognized(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of \
                  type string",
-                metadata_types::go_name(other)
+                go_name(other)
             )))
         }
     };
     let wanted = GroupVersion { group: expected.group, version: expected.version };
-    let own = GroupVersion::parse(text("apiVersion")?).map_err(|error| unrecognized(error.to_string()))?;
+    let own = GroupVersion::parse(text("apiVersion")?).map_err(|error| Mismatch::Unrecognized(error.to_string()))?;
     let own = if own.version.is_empty() && (own.group.is_empty() || own.group == wanted.group) { wanted } else { own };
     let kind = match text("kind")? {
         "" => expected.kind,
         kind => kind,
     };
     if kind != expected.kind {
-        return Err(Refusal::BadRequest(format!(
+        return Err(Mismatch::Other(format!(
             "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {:?}",
             own.version,
             expected.kind,
@@ -153,13 +167,24 @@ fn match_kind(
         )));
     }
     if own != wanted {
-        return Err(Refusal::BadRequest(format!(
+        return Err(Mismatch::Other(format!(
             "the API version in the data ({own}) does not match the expected API version ({wanted})"
         )));
     }
     object.insert("kind".to_owned(), expected.kind.into());
     object.insert("apiVersion".to_owned(), wanted.to_string().into());
     Ok(())
+}
+
+/// Why an object is not of the kind it should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mismatch {
+    /// It does not say its kind in a way that can be read; the message is a part of a sentence.
+    #[error("{0}")]
+    Unrecognized(String),
+    /// It says another one.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// The start of a body for an error message: as it is when it looks like JSON, else in hexadecimal.

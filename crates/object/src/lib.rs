@@ -8,6 +8,7 @@ mod access;
 pub mod decode;
 pub mod delete;
 pub mod metadata;
+pub mod patch;
 pub mod refusal;
 pub mod rules;
 pub mod stored;

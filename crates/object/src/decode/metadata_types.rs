@@ -129,7 +129,7 @@ fn mismatch(value: &Value, path: &str, expected: &str) -> String {
 }
 
 /// What Go's decoder calls a value.
-pub(super) fn go_name(value: &Value) -> &'static str {
+pub(crate) fn go_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

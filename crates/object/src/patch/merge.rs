@@ -1,0 +1,44 @@
+//! Merge patch (RFC 7396): what is said replaces, null removes, objects merge.
+
+use serde_json::{Map, Value};
+
+use crate::decode::Decoded;
+use crate::refusal::Refusal;
+
+/// A merge patch of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergePatch(pub Map<String, Value>);
+
+impl MergePatch {
+    /// Reads a patch.
+    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Refusal> {
+        let Decoded { value, duplicates } = super::read_object(body)?;
+        Ok(Decoded { value: Self(value), duplicates })
+    }
+
+    /// Merges the patch into a copy of the object.
+    pub fn apply(&self, object: &Map<String, Value>) -> Value {
+        let mut merged = object.clone();
+        merge(&mut merged, &self.0);
+        Value::Object(merged)
+    }
+}
+
+fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (name, value) in patch {
+        match (into.get_mut(name), value) {
+            (_, Value::Null) => {
+                into.remove(name);
+            }
+            (Some(Value::Object(fields)), Value::Object(patch)) => merge(fields, patch),
+            (_, Value::Object(patch)) => {
+                let mut fields = Map::new();
+                merge(&mut fields, patch);
+                into.insert(name.clone(), Value::Object(fields));
+            }
+            (_, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                into.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
