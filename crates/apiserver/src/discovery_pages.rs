@@ -1,0 +1,120 @@
+//! The pages that say what this server serves: `/api`, `/apis` and what is below, in every form.
+
+use std::collections::HashMap;
+
+use ::discovery::aggregated::{self, Form};
+use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
+use ::discovery::{Document, respond};
+use api::Status;
+use api::media::{
+    AggregatedVersion, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, is_pretty, negotiate_discovery,
+};
+use catalogue::{Release, Surface};
+use edge::{Body, Response};
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+
+/// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
+const LAST_WITH_V2BETA1: Release = Release::R32;
+
+/// Every discovery document of this server, finished.
+#[derive(Debug)]
+pub(crate) struct DiscoveryPages {
+    aggregated: HashMap<&'static str, Aggregated>,
+    /// By path without slashes around it.
+    legacy: HashMap<String, Document>,
+    oldest: AggregatedVersion,
+}
+
+#[derive(Debug)]
+struct Aggregated {
+    v2: Document,
+    v2beta1: Document,
+    protobuf: Document,
+}
+
+impl DiscoveryPages {
+    pub(crate) fn new(surface: &Surface, address: &str) -> Self {
+        let (core, apis) = (surface.groups_core(), surface.groups_apis());
+        let aggregate = |groups| Aggregated {
+            v2: aggregated::json(groups, Form::V2),
+            v2beta1: aggregated::json(groups, Form::V2Beta1),
+            protobuf: aggregated::protobuf(groups, Form::V2),
+        };
+        let aggregated = HashMap::from([("api", aggregate(&core)), ("apis", aggregate(&apis))]);
+        let is_old = surface.release() <= LAST_WITH_V2BETA1;
+        Self {
+            aggregated,
+            legacy: legacy_documents(surface, address),
+            oldest: if is_old { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 },
+        }
+    }
+
+    /// Answers if the path is one of these pages.
+    pub(crate) fn serve(&self, path: &str, query: &str, headers: &HeaderMap) -> Option<Result<Response, Status>> {
+        let key = path.trim_matches('/');
+        let legacy = self.legacy.get(key)?;
+        // With a slash at its end `/apis` has the legacy form only, as everything below it.
+        let aggregated = if path.ends_with('/') { None } else { self.aggregated.get(key) };
+        Some(self.choose(legacy, aggregated, headers).map(|(document, pretty)| {
+            let agent = text(headers, USER_AGENT);
+            let answer = if pretty || is_pretty(query, agent) {
+                respond(&document.indented(), headers)
+            } else {
+                respond(document, headers)
+            };
+            answer.map(Body::from)
+        }))
+    }
+
+    fn choose<'a>(
+        &self,
+        legacy: &'a Document,
+        aggregated: Option<&'a Aggregated>,
+        headers: &HeaderMap,
+    ) -> Result<(&'a Document, bool), Status> {
+        let aggregated_encodings = if aggregated.is_some() { Encodings::ALL } else { Encodings::NONE };
+        let offer = DiscoveryOffer { aggregated: aggregated_encodings, legacy: Encodings::ALL, oldest: self.oldest };
+        let form = negotiate_discovery(text(headers, ACCEPT), offer)?;
+        Ok(match (form, aggregated) {
+            (DiscoveryForm::Aggregated { version: AggregatedVersion::V2Beta1, pretty, .. }, Some(documents)) => {
+                (&documents.v2beta1, pretty)
+            }
+            (DiscoveryForm::Aggregated { encoding: Encoding::Protobuf, .. }, Some(documents)) => {
+                (&documents.protobuf, false)
+            }
+            (DiscoveryForm::Aggregated { pretty, .. }, Some(documents)) => (&documents.v2, pretty),
+            (DiscoveryForm::Aggregated { pretty, .. } | DiscoveryForm::Legacy { pretty, .. }, _) => (legacy, pretty),
+        })
+    }
+}
+
+fn legacy_documents(surface: &Surface, address: &str) -> HashMap<String, Document> {
+    let mut documents = HashMap::new();
+    let apis = surface.groups_apis();
+    let mut api = ApiVersions::from_groups(&surface.groups_core());
+    api.server_addresses = vec![ServerAddress { client_cidr: "0.0.0.0/0".into(), server_address: address.into() }];
+    documents.insert("api".to_owned(), api.to_document());
+    documents.insert("apis".to_owned(), ApiGroupList::from_groups(&apis).to_document());
+    for group in apis.items() {
+        if let Some(legacy) = ApiGroup::from_group(group) {
+            documents.insert(format!("apis/{}", group.name), legacy.to_document());
+        }
+    }
+    for served in surface.served() {
+        let name = served.name();
+        let path = match name.group {
+            "" => format!("api/{}", name.version),
+            group => format!("apis/{group}/{}", name.version),
+        };
+        documents.entry(path).or_insert_with(|| {
+            let list = surface.resource_list(name.group, name.version);
+            list.expect("a version with a served resource has a list").to_document()
+        });
+    }
+    documents
+}
+
+fn text(headers: &HeaderMap, name: http::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

@@ -1,0 +1,206 @@
+//! The API server that this process is: what is asked for *here* is answered here.
+//!
+//! [`ApiServer`] resolves a request to a resource of the catalogue and hands it to the handler of its verb, in [`rest`];
+//! `/api`, `/apis` and `/version` are finished pages. Handlers are generic over JSON: what is special about a kind stands in
+//! `kinds.rs` and nowhere else.
+
+mod admission;
+mod discovery_pages;
+mod faults;
+mod forms;
+mod kinds;
+mod options;
+pub mod rest;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use access::User;
+use api::{GroupResource, GroupVersionResource, Status, Target};
+use bytes::Bytes;
+use catalogue::{Served, Surface};
+use edge::{Body, Call, Error, Local, Request, Response};
+use futures_util::future::BoxFuture;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use object::KindRules;
+use registry::{Form, Registry, Shelf};
+use store::Key;
+use tasks::Tasks;
+
+use crate::discovery_pages::DiscoveryPages;
+
+/// What a request may weigh; etcd takes no more either.
+pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// The resources of one release over one registry.
+pub struct ApiServer {
+    registry: Registry,
+    surface: Arc<Surface>,
+    positions: HashMap<GroupVersionResource<&'static str>, usize>,
+    bindings: Vec<Binding>,
+    pages: DiscoveryPages,
+    version: Bytes,
+    watch_seconds_min: u64,
+    streams: Tasks,
+}
+
+/// A resource of the catalogue and where its objects lie.
+#[derive(Debug)]
+struct Binding {
+    /// The position among the surface's served resources.
+    served: usize,
+    shelf: Arc<Shelf>,
+    rules: KindRules,
+}
+
+/// A resource that a request was resolved to.
+#[derive(Clone, Copy, Debug)]
+struct Resource<'a> {
+    served: &'a Served,
+    shelf: &'a Arc<Shelf>,
+    rules: &'a KindRules,
+    /// What a stream keeps to find the resource again after the request is over.
+    served_position: usize,
+}
+
+/// What the server is told beside its registry.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What it calls itself on `/version`: `v1.36.0+unskew.0.1.0`.
+    pub git_version: String,
+    /// Where clients reach it, as legacy discovery says.
+    pub address: String,
+    /// `--min-request-timeout`: a watch that does not say lasts this long, up to twice.
+    pub watch_seconds_min: u64,
+}
+
+/// The shelves that the objects of a surface need, below a storage prefix.
+pub fn shelves(surface: &Surface, prefix: &str) -> Vec<(Key, Form)> {
+    let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
+    surface.persisted().iter().map(|persisted| (key(persisted.key_prefix), Form::Objects)).collect()
+}
+
+impl ApiServer {
+    /// A server for a surface, whose [`shelves`] below `prefix` the registry's cache keeps.
+    ///
+    /// Watches run in `streams`: stopping those ends every watch and lets connections finish.
+    pub fn new(registry: Registry, surface: Arc<Surface>, prefix: &str, config: &Config, streams: Tasks) -> Self {
+        let mut positions = HashMap::new();
+        let mut bindings = Vec::new();
+        for (position, served) in surface.served().iter().enumerate() {
+            let Some(persisted) = &served.persisted else { continue };
+            let key = format!("{prefix}/{}/", persisted.key_prefix);
+            let Some(shelf) = registry.cache().shelf(key.as_bytes()) else { continue };
+            positions.insert(served.name(), bindings.len());
+            bindings.push(Binding { served: position, shelf: shelf.clone(), rules: kinds::rules_of(served) });
+        }
+        let pages = DiscoveryPages::new(&surface, &config.address);
+        let version = version_page(&surface, &config.git_version);
+        Self {
+            registry,
+            surface,
+            positions,
+            bindings,
+            pages,
+            version,
+            watch_seconds_min: config.watch_seconds_min,
+            streams,
+        }
+    }
+
+    async fn answer(&self, call: Call<'_, User>, request: Request) -> Result<Response, Status> {
+        match call.target {
+            Target::NonResource(page) => {
+                let query = request.uri().query().unwrap_or_default();
+                if page.path == "/version" || page.path == "/version/" {
+                    return Ok(json(self.version.clone()));
+                }
+                self.pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
+            }
+            Target::Resource(target) => match self.resolve(target.group_version_resource()) {
+                Some(resource) => rest::serve(self, resource, target, &call.caller, request).await,
+                None => Err(self.unknown(target)),
+            },
+        }
+    }
+
+    fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Resource<'_>> {
+        let position = *self.positions.get(&name)?;
+        let Binding { served: served_position, shelf, rules } = &self.bindings[position];
+        let served = &self.surface.served()[*served_position];
+        Some(Resource { served, shelf, rules, served_position: *served_position })
+    }
+
+    /// Runs one client's stream until it ends or the server stops.
+    fn spawn(&self, stream: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.streams.stopping();
+        self.streams.spawn_once("watch", async move {
+            stop.run_until_cancelled(stream).await;
+        });
+    }
+
+    /// Why there is no handler: it is listed and not built, or it is not there.
+    fn unknown(&self, target: &api::target::Resource<'_>) -> Status {
+        let name = target.group_version_resource();
+        match self.surface.get(name.group, name.version, name.resource) {
+            Some(_) => not_built(target.group_resource(), target.verb.as_str()),
+            None => Status::path_not_found(),
+        }
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("release", &self.surface.release()).finish_non_exhaustive()
+    }
+}
+
+impl Local<User> for ApiServer {
+    fn serve<'a>(&'a self, call: Call<'a, User>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
+        Box::pin(async move { self.answer(call, request).await.map_err(Error::from) })
+    }
+}
+
+/// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.
+fn not_built(resource: GroupResource<&str>, verb: &str) -> Status {
+    Status {
+        message: format!("{verb} of {resource} is not built in this server, and no other server has it"),
+        reason: api::status::Reason::MethodNotAllowed,
+        code: 501,
+        ..Status::default()
+    }
+}
+
+fn version_page(surface: &Surface, git_version: &str) -> Bytes {
+    let minor = surface.release().minor();
+    let page = serde_json::json!({
+        "major": "1",
+        "minor": minor.to_string(),
+        "emulationMajor": "1",
+        "emulationMinor": minor.to_string(),
+        "gitVersion": git_version,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    });
+    api::json::indent(&api::json::to_go_json(&page)).into()
+}
+
+fn page_not_found() -> Response {
+    let mut response = Response::new(Body::from(Bytes::from_static(b"404 page not found\n")));
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn json(bytes: Bytes) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,160 @@
+//! The verbs of a resource.
+
+mod delete;
+mod get;
+mod list;
+// mod patch;
+mod selection;
+mod watch;
+mod write;
+
+use access::User;
+use api::media::Encoding;
+use api::target::Resource as Asked;
+use api::{Status, Verb};
+use bytes::Bytes;
+use edge::body::{ReadBodyError, read_whole};
+use edge::{Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use object::decode;
+use store::Key;
+
+use crate::faults::About;
+use crate::{ApiServer, BODY_BYTES_MAX, Resource, not_built};
+
+/// What a handler works on.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    server: &'a ApiServer,
+    resource: Resource<'a>,
+    asked: &'a Asked<'a>,
+    /// Who asks; audit and managed fields want to know.
+    _caller: &'a User,
+}
+
+/// Answers a request for a resource that this server has.
+pub(crate) async fn serve(
+    server: &ApiServer,
+    resource: Resource<'_>,
+    asked: &Asked<'_>,
+    caller: &User,
+    request: Request,
+) -> Result<Response, Status> {
+    let context = Context { server, resource, asked, _caller: caller };
+    context.refuse_what_is_not_offered()?;
+    match asked.verb {
+        Verb::Get => get::get(context, &request).await,
+        Verb::List => list::list(context, &request).await,
+        Verb::Watch => watch::watch(context, &request).await,
+        Verb::Create => write::create(context, request).await,
+        Verb::Update => write::update(context, request).await,
+        Verb::Patch => Err(not_built(asked.group_resource(), "patch")),
+        Verb::Delete => delete::delete(context, request).await,
+        Verb::DeleteCollection => delete::delete_collection(context, request).await,
+        Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Verbs and subresources that the release does not have, or that are not built.
+    fn refuse_what_is_not_offered(&self) -> Result<(), Status> {
+        let verb = self.asked.verb.as_str();
+        let kind = self.resource.served.kind;
+        match &*self.asked.subresource {
+            "" if !kind.built => Err(not_built(self.asked.group_resource(), verb)),
+            "" if !kind.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
+            "" => Ok(()),
+            subresource => match self.resource.served.subresource(subresource) {
+                None => Err(Status::path_not_found()),
+                Some(offered) if !offered.built => Err(not_built(self.asked.group_resource(), verb)),
+                Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
+                Some(_) if subresource == "status" => Ok(()),
+                Some(_) => Err(not_built(self.asked.group_resource(), verb)),
+            },
+        }
+    }
+
+    fn method_not_allowed(&self) -> Status {
+        Status::method_not_supported(self.asked.group_resource(), self.asked.verb.as_str())
+    }
+
+    fn about<'n>(&'n self, name: &'n str) -> About<'n> {
+        About { resource: self.asked.group_resource(), kind: self.resource.served.kind.name, name }
+    }
+
+    /// Whether the request is about the status alone.
+    fn is_status(&self) -> bool {
+        self.asked.subresource == "status"
+    }
+
+    /// The namespace of objects; empty for cluster-scoped resources, whose own name a path to a namespace repeats there.
+    fn namespace(&self) -> &'a str {
+        match self.resource.served.kind.scope {
+            catalogue::kind::Scope::Namespaced => &self.asked.namespace,
+            catalogue::kind::Scope::Cluster => "",
+        }
+    }
+
+    /// Where an object of the request's namespace lies.
+    fn key_of(&self, name: &str) -> Key {
+        let mut key = self.within().to_vec();
+        key.extend_from_slice(name.as_bytes());
+        key.into()
+    }
+
+    /// What the keys of all objects begin with that the request can be about.
+    fn within(&self) -> Key {
+        let prefix = self.resource.shelf.prefix();
+        match self.namespace() {
+            "" => prefix.clone(),
+            namespace => [prefix.as_ref(), namespace.as_bytes(), b"/"].concat().into(),
+        }
+    }
+
+    /// A name from a path becomes part of a key, so it must not be able to lead out of its place.
+    fn refuse_odd_names(&self) -> Result<(), Status> {
+        for part in [&*self.asked.name, self.namespace()] {
+            if part.contains(['/', '%', '\0']) || matches!(part, "." | "..") {
+                return Err(Status::not_found(self.asked.group_resource(), &self.asked.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a body that must be whole before anything is done with it.
+async fn read_body(request: Request) -> Result<Bytes, Status> {
+    match read_whole(request.into_body(), BODY_BYTES_MAX).await {
+        Ok(bytes) => Ok(bytes),
+        Err(ReadBodyError::TooLarge { limit }) => Err(Status::request_entity_too_large(format!("limit is {limit}"))),
+        Err(ReadBodyError::Broken(error)) => Err(Status::bad_request(format!("the request body ended early: {error}"))),
+    }
+}
+
+/// How a body is written. Protobuf comes later: clients that offer it are told, and send JSON.
+fn body_encoding(request: &Request) -> Result<decode::Encoding, Status> {
+    match Encoding::of_body(content_type(request)) {
+        Some(Encoding::Json) => Ok(decode::Encoding::Json),
+        Some(Encoding::Yaml) => Ok(decode::Encoding::Yaml),
+        Some(Encoding::Protobuf) | None => {
+            Err(Status::unsupported_media_type(&["application/json", "application/yaml"]))
+        }
+    }
+}
+
+fn header<'a>(request: &'a Request, name: &http::HeaderName) -> &'a str {
+    request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn accept(request: &Request) -> &str {
+    header(request, &ACCEPT)
+}
+
+fn content_type(request: &Request) -> &str {
+    header(request, &CONTENT_TYPE)
+}
+
+/// Now, as metadata writes it.
+fn now() -> api::time::Time {
+    jiff::Timestamp::now().into()
+}

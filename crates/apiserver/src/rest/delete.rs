@@ -1,0 +1,134 @@
+//! Delete: at once, or marked and waited for.
+
+use api::{Status, query};
+use bytes::Bytes;
+use edge::{Request, Response};
+use http::StatusCode;
+use object::delete::{self, DeleteOptions, Deletion};
+use object::{Refusal, Stored};
+use registry::read::Freshness;
+use registry::{Decision, Item, Span, Written};
+use store::Key;
+
+use super::selection::Selection;
+use super::{Context, body_encoding, now, read_body};
+use crate::options::ListOptions;
+use crate::{faults, forms, json};
+
+pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Response, Status> {
+    context.refuse_odd_names()?;
+    let options = delete_options(context, request).await?;
+    let name = &*context.asked.name;
+    match delete_one(context, context.key_of(name), name, &options).await? {
+        Deleted::Gone(last) if context.answers_with_object() => Ok(context.respond(StatusCode::OK, &last)),
+        Deleted::Gone(last) => {
+            let status = Status::deleted(context.asked.group_resource(), name, &last.uid);
+            Ok(json(status.to_json().into()))
+        }
+        Deleted::Waiting(stored) => Ok(context.respond(StatusCode::OK, &stored)),
+    }
+}
+
+pub(super) async fn delete_collection(context: Context<'_>, request: Request) -> Result<Response, Status> {
+    context.refuse_odd_names()?;
+    let list = ListOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = delete_options(context, request).await?;
+    let selection = Selection::new(list.labels, list.fields)?;
+    let span =
+        Span { within: context.within(), start: Key::new(), limit: None, wants: &|stored| selection.selects(stored) };
+    let listing = context.server.registry.list(context.resource.shelf, &span, Freshness::Latest).await;
+    let listing = listing.map_err(faults::unread)?;
+    let kind = context.resource.served.response_kind();
+    let api_version = api::GroupVersion { group: kind.group, version: kind.version };
+    let mut page = format!(
+        r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
+        kind.kind, listing.revision
+    )
+    .into_bytes();
+    let mut is_first = true;
+    for cached in &listing.items {
+        let Item::Object(stored) = &cached.item else { continue };
+        match delete_one(context, cached.key.clone(), &stored.name, &options).await {
+            Ok(Deleted::Gone(_) | Deleted::Waiting(_)) => {}
+            // Somebody else was quicker, which is what was asked for.
+            Err(status) if status.http_code() == 404 => continue,
+            Err(status) => return Err(status),
+        }
+        if !is_first {
+            page.push(b',');
+        }
+        is_first = false;
+        page.extend_from_slice(&forms::body_of(stored, context.resource.served));
+    }
+    page.extend_from_slice(b"]}\n");
+    Ok(json(Bytes::from(page)))
+}
+
+enum Deleted {
+    Gone(Stored),
+    Waiting(Stored),
+}
+
+async fn delete_one(context: Context<'_>, key: Key, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
+    let not_found = || Status::not_found(context.asked.group_resource(), name);
+    let refuse = |refusal: Refusal| context.refused(refusal, name);
+    let mut before: Option<Stored> = None;
+    let mut is_dry_removal = false;
+    let decide = |current: Option<&Stored>| {
+        let current = current.ok_or_else(not_found)?;
+        before = Some(current.clone());
+        let object = forms::object_of(current, context.resource.served);
+        let deletion = delete::decide(&object, options, context.resource.rules, now()).map_err(refuse)?;
+        let decision = match deletion {
+            Deletion::Remove(_) => Decision::Delete,
+            Deletion::Pending => Decision::Keep,
+            Deletion::Mark(marked) if marked == object => Decision::Keep,
+            Deletion::Mark(marked) => Decision::Put {
+                value: forms::storage_bytes(marked, context.encoding()),
+                ttl: context.resource.rules.ttl,
+            },
+        };
+        is_dry_removal = options.is_dry_run && decision == Decision::Delete;
+        Ok(if options.is_dry_run { Decision::Keep } else { decision })
+    };
+    let resource = context.storage_resource();
+    let written = context.server.registry.write(resource, context.resource.shelf, &key, decide).await;
+    let written = written.map_err(faults::unwritten)?;
+    let before = before.ok_or_else(not_found)?;
+    Ok(match written {
+        Written::Deleted(revision) => Deleted::Gone(before.at_revision(revision.0)),
+        Written::Put(stored) => Deleted::Waiting(stored),
+        Written::Kept if is_dry_removal => Deleted::Gone(before),
+        Written::Kept => Deleted::Waiting(before),
+    })
+}
+
+impl Context<'_> {
+    /// Most kinds answer a deletion with a Status, a few with the object.
+    fn answers_with_object(&self) -> bool {
+        matches!(
+            (self.resource.served.group.name, self.resource.served.kind.plural),
+            (
+                "",
+                "pods"
+                    | "services"
+                    | "serviceaccounts"
+                    | "persistentvolumes"
+                    | "persistentvolumeclaims"
+                    | "podtemplates"
+                    | "replicationcontrollers"
+                    | "resourcequotas"
+            )
+        )
+    }
+}
+
+/// Options come in the body or, if that is empty, in the query.
+async fn delete_options(context: Context<'_>, request: Request) -> Result<DeleteOptions, Status> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let encoding = body_encoding(&request)?;
+    let body = read_body(request).await?;
+    let pairs: Vec<_> = query::pairs(&query).collect();
+    let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
+    DeleteOptions::read(&body, encoding, pairs).map_err(|refusal| context.refused(refusal, &context.asked.name))
+}

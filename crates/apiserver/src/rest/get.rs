@@ -1,0 +1,33 @@
+//! Get: a lookup, and the bytes that are there.
+
+use api::Status;
+use api::media::{Offer, negotiate};
+use edge::{Request, Response};
+use registry::Item;
+use registry::read::Freshness;
+
+use super::{Context, accept};
+use crate::options::ListOptions;
+use crate::{faults, forms, json};
+
+pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Response, Status> {
+    negotiate(accept(request), Offer::JSON)?;
+    context.refuse_odd_names()?;
+    let freshness = match request.uri().query() {
+        None => Freshness::Latest,
+        Some(query) => match ListOptions::parse(query)?.list_freshness() {
+            // A get has no exact match: the object as it is, and at least that new.
+            Freshness::Exactly(revision) => Freshness::AtLeast(revision),
+            other => other,
+        },
+    };
+    let name = &*context.asked.name;
+    let key = context.key_of(name);
+    let found = context.server.registry.get(context.resource.shelf, &key, freshness).await.map_err(faults::unread)?;
+    match found.as_deref().map(|cached| &cached.item) {
+        Some(Item::Object(stored)) => Ok(json(forms::body_of(stored, context.resource.served))),
+        Some(Item::Raw(_) | Item::Undecodable(_)) | None => {
+            Err(Status::not_found(context.asked.group_resource(), name))
+        }
+    }
+}

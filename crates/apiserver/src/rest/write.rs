@@ -1,0 +1,217 @@
+//! Create and update: decode, prepare, validate, persist.
+
+use api::{GroupVersionKind, Status};
+use bytes::Bytes;
+use edge::{Request, Response};
+use http::StatusCode;
+use object::metadata::Stamp;
+use object::{Refusal, Stored, decode, delete, metadata, validate};
+use registry::{Decision, Written};
+
+use super::{Context, body_encoding, now, read_body};
+use crate::forms::{self, Object};
+use crate::options::WriteOptions;
+use crate::{faults, json};
+
+/// A generated name that is taken is made anew so often, as kube-apiserver does.
+const NAME_TRIES: usize = 8;
+
+pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
+    let options = WriteOptions::parse(request.uri().query().unwrap_or_default())?;
+    let mut object = decode_body(context, request).await?;
+    decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, ""))?;
+    context.admit_into_namespace().await?;
+    let is_generated = text(&object, "name").is_empty() && !text(&object, "generateName").is_empty();
+    for _ in 0..if is_generated { NAME_TRIES } else { 1 } {
+        match context.create_once(object.clone(), &options).await {
+            Err(Taken { name }) if is_generated => {
+                tracing::debug!(name, "a generated name is taken; trying another");
+            }
+            Err(Taken { name }) => return Err(Status::already_exists(context.asked.group_resource(), &name)),
+            Ok(Err(status)) => return Err(status),
+            Ok(Ok(stored)) => return Ok(context.respond(StatusCode::CREATED, &stored)),
+        }
+    }
+    Err(Status::generate_name_conflict(context.asked.group_resource(), text(&object, "generateName"), 1))
+}
+
+pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Response, Status> {
+    context.refuse_odd_names()?;
+    let options = WriteOptions::parse(request.uri().query().unwrap_or_default())?;
+    let mut object = decode_body(context, request).await?;
+    let name = &*context.asked.name;
+    decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
+    decode::match_name(&object, name).map_err(|refusal| context.refused(refusal, name))?;
+    context
+        .replace(&options, |current| match current {
+            Some(_) => Ok(object.clone()),
+            None if context.resource.rules.create_on_update && !context.is_status() => Ok(object.clone()),
+            None => Err(Status::not_found(context.asked.group_resource(), name)),
+        })
+        .await
+}
+
+/// The name is taken.
+struct Taken {
+    name: String,
+}
+
+impl Context<'_> {
+    /// Puts what `next` makes of the object that is there, in the version of the request.
+    pub(super) async fn replace(
+        self,
+        options: &WriteOptions,
+        mut next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+    ) -> Result<Response, Status> {
+        let name = &*self.asked.name;
+        let key = self.key_of(name);
+        let mut dry = None;
+        let mut shown = None;
+        let mut is_new = false;
+        let decide = |current: Option<&Stored>| {
+            let old = current.map(|stored| forms::object_of(stored, self.resource.served));
+            let new = next(old.as_ref())?;
+            is_new = old.is_none();
+            let decision = match &old {
+                None => Decision::Put { value: self.new_object(new)?, ttl: self.resource.rules.ttl },
+                Some(old) => self.next_state(old, new)?,
+            };
+            shown = current.cloned();
+            if options.dry_run {
+                dry = Some(decision);
+                return Ok(Decision::Keep);
+            }
+            Ok(decision)
+        };
+        let resource = self.storage_resource();
+        let written = self.server.registry.write(resource, self.resource.shelf, &key, decide).await;
+        let written = written.map_err(faults::unwritten)?;
+        let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        let stored = match (written, dry) {
+            (Written::Put(stored), _) => stored,
+            (_, Some(Decision::Put { value, .. })) => {
+                let revision = shown.as_ref().map_or(0, |stored| stored.revision);
+                Stored::from_storage(&value, revision).expect("we encoded it ourselves")
+            }
+            // The last finalizer went, or nothing changed: the object as it was.
+            (Written::Deleted(_) | Written::Kept, _) => {
+                shown.ok_or_else(|| Status::not_found(self.asked.group_resource(), name))?
+            }
+        };
+        Ok(self.respond(code, &stored))
+    }
+
+    async fn create_once(self, object: Object, options: &WriteOptions) -> Result<Result<Stored, Status>, Taken> {
+        let mut object = object;
+        if let Err(refusal) = prepare(&mut object, self) {
+            let name = text(&object, "name").to_owned();
+            return Ok(Err(self.refused(refusal, &name)));
+        }
+        let name = text(&object, "name").to_owned();
+        let key = self.key_of(&name);
+        let value = forms::storage_bytes(object, self.encoding());
+        let mut is_taken = false;
+        let decide = |current: Option<&Stored>| {
+            if current.is_some() {
+                is_taken = true;
+                return Err(Status::default());
+            }
+            is_taken = false;
+            if options.dry_run {
+                return Ok(Decision::Keep);
+            }
+            Ok(Decision::Put { value: value.clone(), ttl: self.resource.rules.ttl })
+        };
+        let written = self.server.registry.write(self.storage_resource(), self.resource.shelf, &key, decide).await;
+        match written {
+            Ok(Written::Put(stored)) => Ok(Ok(stored)),
+            Ok(Written::Kept | Written::Deleted(_)) => {
+                Ok(Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves")))
+            }
+            Err(_) if is_taken => Err(Taken { name }),
+            Err(error) => Ok(Err(faults::unwritten(error))),
+        }
+    }
+
+    /// What becomes of an object whose next state is wanted to be `new`.
+    fn next_state(self, old: &Object, mut new: Object) -> Result<Decision, Status> {
+        let name = &*self.asked.name;
+        let rules = self.resource.rules;
+        let prepared = if self.is_status() {
+            metadata::prepare_status_update(old, &mut new, rules)
+        } else {
+            metadata::prepare_update(old, &mut new, rules)
+        };
+        prepared
+            .and_then(|()| Refusal::invalid_unless_empty(validate::metadata_update(old, &new, rules)))
+            .map_err(|refusal| self.refused(refusal, name))?;
+        if delete::is_removed_by_update(old, &new) {
+            return Ok(Decision::Delete);
+        }
+        if metadata::is_no_op(old, &new) {
+            return Ok(Decision::Keep);
+        }
+        Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
+    }
+
+    fn new_object(self, mut object: Object) -> Result<Bytes, Status> {
+        prepare(&mut object, self).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
+        Ok(forms::storage_bytes(object, self.encoding()))
+    }
+
+    /// Nothing is created in a namespace that is not there, or that is about to go.
+    async fn admit_into_namespace(self) -> Result<(), Status> {
+        match self.namespace() {
+            "" => Ok(()),
+            namespace => self.server.admit_into(namespace, self.about("")).await,
+        }
+    }
+
+    pub(super) fn refused(self, refusal: Refusal, name: &str) -> Status {
+        faults::refused(refusal, self.about(name))
+    }
+
+    pub(super) fn respond(self, code: StatusCode, stored: &Stored) -> Response {
+        let mut response = json(forms::body_of(stored, self.resource.served));
+        *response.status_mut() = code;
+        response
+    }
+
+    pub(super) fn encoding(self) -> GroupVersionKind<&'static str> {
+        self.resource.served.persisted.as_ref().expect("a bound resource is persisted").encoding
+    }
+
+    /// The resource as storage versions name it.
+    pub(super) fn storage_resource(self) -> api::GroupResource<&'static str> {
+        let persisted = self.resource.served.persisted.as_ref().expect("a bound resource is persisted");
+        api::GroupResource { group: persisted.encoding.group, resource: persisted.resource }
+    }
+}
+
+fn prepare(object: &mut Object, context: Context<'_>) -> Result<(), Refusal> {
+    let rules = context.resource.rules;
+    let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
+    metadata::prepare_create(object, rules, &stamp)?;
+    Refusal::invalid_unless_empty(validate::metadata(object, rules))
+}
+
+async fn decode_body(context: Context<'_>, request: Request) -> Result<Object, Status> {
+    let encoding = body_encoding(&request)?;
+    let body = read_body(request).await?;
+    let decoded = decode::object(&body, encoding, context.resource.served.response_kind());
+    Ok(decoded.map_err(|refusal| context.refused(refusal, ""))?.value)
+}
+
+fn text<'a>(object: &'a Object, field: &str) -> &'a str {
+    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(|value| value.as_str()).unwrap_or_default()
+}
+
+/// A random uid.
+pub(crate) fn new_uid() -> String {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has random numbers");
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

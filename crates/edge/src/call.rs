@@ -1,0 +1,51 @@
+//! What travels with a request, and the two values that make a pipeline a server or a gateway.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use api::Target;
+use futures_util::future::BoxFuture;
+use rustls::pki_types::CertificateDer;
+use tokio::time::Instant;
+
+use crate::{Error, Request, Response};
+
+/// What is known of a connection, once for all its requests.
+#[derive(Debug)]
+pub struct Connection {
+    /// Who is at the other end.
+    pub peer: SocketAddr,
+    /// The certificates that the client showed, its own first; it holds that one's key, and nothing else is known of them.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// What the gate remembers of this connection, so that a certificate is judged once and not per request.
+    pub memory: std::sync::OnceLock<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+/// One request after it was let in.
+pub struct Call<'a, Caller> {
+    /// What it asks for.
+    pub target: &'a Target<'a>,
+    /// Who asks.
+    pub caller: Caller,
+    /// When it must be over, unless it is long-running.
+    pub deadline: Instant,
+}
+
+/// Who may come in, and what for.
+pub trait Gate: fmt::Debug + Send + Sync + 'static {
+    /// Somebody who was identified.
+    type Caller: Clone + Send + Sync + 'static;
+
+    /// Who is asking. Removes from the request whatever only the gate may read: credentials and claims of identity.
+    fn identify(&self, connection: &Connection, request: &mut Request) -> Result<Self::Caller, Error>;
+
+    /// Whether they may.
+    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>) -> Result<(), Error>;
+}
+
+/// What this process itself can serve.
+pub trait Local<Caller>: fmt::Debug + Send + Sync + 'static {
+    /// Answers a request that was let in and is to be served here.
+    fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>>;
+}

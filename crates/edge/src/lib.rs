@@ -1,0 +1,25 @@
+//! The rim of the program: connections in, responses out.
+//!
+//! [`listener`] accepts connections, [`pipeline`] takes each request through its stages in one function, [`respond`] is the
+//! only place where a failure becomes a response. What *here* means is a [`Local`], and who may do what is a [`Gate`]: a
+//! server and a gateway differ in these two values alone.
+//!
+//! Reading order: [`pipeline`], [`call`], [`respond`], [`body`], [`health`], [`metrics`], [`listener`].
+
+pub mod body;
+pub mod call;
+pub mod health;
+pub mod listener;
+pub mod metrics;
+pub mod pipeline;
+pub mod respond;
+
+pub use body::Body;
+pub use call::{Call, Connection, Gate, Local};
+pub use pipeline::Pipeline;
+pub use respond::Error;
+
+/// A response on its way out.
+pub type Response = http::Response<Body>;
+/// A request as it came in.
+pub type Request = http::Request<hyper::body::Incoming>;

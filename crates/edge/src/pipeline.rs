@@ -1,0 +1,174 @@
+//! The life of a request, in one function.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use api::{Target, Verb};
+use futures_util::FutureExt as _;
+use http::header::{CACHE_CONTROL, HeaderValue};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::call::{Call, Connection, Gate, Local};
+use crate::health::{self, Health};
+use crate::metrics::Metrics;
+use crate::respond::{Error, respond};
+use crate::{Request, Response};
+
+/// What every request goes through.
+#[derive(Debug)]
+pub struct Pipeline<G, L> {
+    gate: G,
+    local: L,
+    health: Health,
+    metrics: Metrics,
+    seats: Seats,
+    request_timeout: Duration,
+}
+
+/// How much the pipeline takes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// `--max-requests-inflight`: reads under way at once; 0 for no limit.
+    pub reads: usize,
+    /// `--max-mutating-requests-inflight`: writes under way at once; 0 for no limit.
+    pub writes: usize,
+    /// `--request-timeout`: for requests that do not ask for less.
+    pub request_timeout: Duration,
+}
+
+impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
+    /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
+    pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
+        let request_timeout = limits.request_timeout;
+        Self { gate, local, health, metrics, seats: Seats::new(limits), request_timeout }
+    }
+
+    /// Answers a request, whatever happens.
+    pub async fn answer(&self, connection: &Connection, request: Request) -> Response {
+        let uri = request.uri().clone();
+        let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let method = request.method().clone();
+        let started = Instant::now();
+        let target = match Target::parse(method.as_str(), line) {
+            Ok(target) => target,
+            Err(error) => return respond(Error::Malformed(error.to_string())),
+        };
+        let serving = AssertUnwindSafe(self.serve(connection, &target, request, started)).catch_unwind();
+        let mut response = match serving.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                tracing::debug!(%uri, %error, "a request was refused");
+                respond(error)
+            }
+            Err(_) => {
+                tracing::error!(%uri, "a request handler panicked");
+                respond(Error::Panicked)
+            }
+        };
+        self.count(&target, &response, started);
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        response
+    }
+
+    /// One request, from its parsed line to its response. The order of these lines is the contract.
+    async fn serve(
+        &self,
+        connection: &Connection,
+        target: &Target<'_>,
+        mut request: Request,
+        started: Instant,
+    ) -> Result<Response, Error> {
+        let caller = self.gate.identify(connection, &mut request)?;
+        self.gate.authorize(&caller, target)?;
+        if let Some(page) = self.page(&request) {
+            return Ok(page);
+        }
+        let _seat = self.seats.take(target)?;
+        let deadline = started + self.timeout_of(target);
+        let serving = self.local.serve(Call { target, caller, deadline }, request);
+        if target.is_long_running() {
+            return serving.await;
+        }
+        tokio::time::timeout_at(deadline, serving).await.map_err(|_| Error::TimedOut)?
+    }
+
+    /// The pages that are the pipeline's own.
+    fn page(&self, request: &Request) -> Option<Response> {
+        let uri = request.uri();
+        if uri.path() == "/metrics" {
+            return Some(health::text(http::StatusCode::OK, self.metrics.page()));
+        }
+        self.health.serve(uri.path(), uri.query())
+    }
+
+    /// A request may ask for less time than it would get, never for more.
+    fn timeout_of(&self, target: &Target<'_>) -> Duration {
+        let query = target.raw().split_once('?').map_or("", |(_, query)| query);
+        let asked = api::query::first(query, "timeout").and_then(|text| api::duration::parse(&text).ok());
+        asked.filter(|asked| !asked.is_zero()).map_or(self.request_timeout, |asked| asked.min(self.request_timeout))
+    }
+
+    fn count(&self, target: &Target<'_>, response: &Response, started: Instant) {
+        let Target::Resource(resource) = target else { return };
+        let code = response.status();
+        let labels = [
+            verb_label(resource.verb),
+            &resource.group,
+            &resource.version,
+            &resource.resource,
+            &resource.subresource,
+            code.as_str(),
+        ];
+        self.metrics.requests.with_label_values(&labels).inc();
+        if !target.is_long_running() {
+            self.metrics.durations.with_label_values(&labels[..5]).observe(started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// How kube-apiserver's metrics name a verb.
+fn verb_label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Proxy => "PROXY",
+        Verb::Unknown => "other",
+    }
+}
+
+/// Whether it can change something.
+fn is_mutating(target: &Target<'_>) -> bool {
+    match target {
+        Target::NonResource(_) => false,
+        Target::Resource(resource) => !matches!(resource.verb, Verb::Get | Verb::List | Verb::Watch),
+    }
+}
+
+/// Bounds what is under way. Long-running requests hold no seat: a watch would hold it for an hour.
+#[derive(Debug)]
+struct Seats {
+    reads: Semaphore,
+    writes: Semaphore,
+}
+
+impl Seats {
+    fn new(limits: Limits) -> Self {
+        let seats = |limit: usize| Semaphore::new(if limit == 0 { Semaphore::MAX_PERMITS } else { limit });
+        Self { reads: seats(limits.reads), writes: seats(limits.writes) }
+    }
+
+    fn take(&self, target: &Target<'_>) -> Result<Option<SemaphorePermit<'_>>, Error> {
+        if target.is_long_running() {
+            return Ok(None);
+        }
+        let seats = if is_mutating(target) { &self.writes } else { &self.reads };
+        seats.try_acquire().map(Some).map_err(|_| Error::Overloaded)
+    }
+}
