@@ -7,6 +7,7 @@ pub mod attributes;
 pub mod authorize;
 mod quote;
 pub mod rbac;
+pub mod tokens;
 pub mod user;
 mod wire;
 

@@ -1,0 +1,60 @@
+//! JSON web tokens in their compact form: header, payload and signature in base64url, joined by dots.
+
+use aws_lc_rs::error::Unspecified;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::key::SigningKey;
+use crate::wire::{null_is_default, read};
+
+/// A token taken apart, not yet verified: nothing in it may be believed.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    /// The algorithm it claims to be signed with.
+    pub(super) algorithm: String,
+    /// The id of the key it claims to be signed with; may be empty.
+    pub(super) key_id: String,
+    /// The claims, as JSON.
+    pub(super) payload: Vec<u8>,
+    /// What the signature is over.
+    pub(super) signed: &'a [u8],
+    pub(super) signature: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    #[serde(default, deserialize_with = "null_is_default")]
+    alg: String,
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    kid: String,
+}
+
+#[derive(Deserialize)]
+struct CriticalHeader {
+    #[serde(default)]
+    crit: Option<serde_json::Value>,
+}
+
+/// Takes a token apart. `None` if it is no signed token.
+pub(super) fn parse(token: &str) -> Option<Parts<'_>> {
+    let (message, signature) = token.rsplit_once('.')?;
+    let (header, payload) = message.split_once('.')?;
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+    let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
+    // An extension that must be understood is one we do not understand.
+    if read::<CriticalHeader>(&header).ok()?.crit.is_some() {
+        return None;
+    }
+    let Header { alg, kid } = read(&header).ok()?;
+    Some(Parts { algorithm: alg, key_id: kid, payload, signed: message.as_bytes(), signature })
+}
+
+/// Signs claims. Fields are sorted, as Kubernetes' are.
+pub(super) fn sign(key: &SigningKey, claims: &serde_json::Value) -> Result<String, Unspecified> {
+    let header = Header { alg: key.public().algorithm().name().to_owned(), kid: key.public().id().to_owned() };
+    let encode = |json: &[u8]| URL_SAFE_NO_PAD.encode(json);
+    let message = format!("{}.{}", encode(&api::json::to_go_json(&header)), encode(&api::json::to_go_json(claims)));
+    let signature = key.sign(message.as_bytes())?;
+    Ok(format!("{message}.{}", encode(&signature)))
+}

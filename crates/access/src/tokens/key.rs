@@ -1,0 +1,236 @@
+//! The keys that sign and verify tokens: RSA and the three NIST curves, as kube-apiserver takes them.
+
+use std::fmt;
+
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair, ParsedPublicKey, RsaKeyPair};
+use aws_lc_rs::{digest, error::Unspecified};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+
+use super::pem::{self, BIT_STRING, INTEGER, SEQUENCE};
+
+/// How a key signs; each key has exactly one way, whatever a token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// ECDSA on P-256.
+    Es256,
+    /// ECDSA on P-384.
+    Es384,
+    /// ECDSA on P-521.
+    Es512,
+    /// RSA with PKCS #1 v1.5.
+    Rs256,
+}
+
+/// A private key.
+pub struct SigningKey {
+    pair: Pair,
+    public: VerifyingKey,
+}
+
+/// A public key with the id that tokens name it by.
+#[derive(Clone)]
+pub struct VerifyingKey {
+    algorithm: Algorithm,
+    id: String,
+    jwk: Jwk,
+    key: ParsedPublicKey,
+}
+
+/// A public key as `/openid/v1/jwks` shows it, in Kubernetes' order of fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Jwk {
+    #[serde(rename = "use")]
+    usage: &'static str,
+    kty: &'static str,
+    kid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crv: Option<&'static str>,
+    alg: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    y: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e: Option<String>,
+}
+
+/// A key file cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// There is no key in it that tokens are signed with.
+    #[error("no RSA or ECDSA private key in PEM was found")]
+    NoPrivateKey,
+    /// There is no key in it that tokens are verified with.
+    #[error("no RSA or ECDSA key in PEM was found")]
+    NoKey,
+    /// A key is there, and it is of a kind or size that tokens are not signed with.
+    #[error("the {label} is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521")]
+    Unsupported {
+        /// The label of its PEM block.
+        label: String,
+    },
+}
+
+enum Pair {
+    Ecdsa(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
+}
+
+const CURVES: [(Algorithm, &EcdsaSigningAlgorithm); 3] = [
+    (Algorithm::Es256, &signature::ECDSA_P256_SHA256_FIXED_SIGNING),
+    (Algorithm::Es384, &signature::ECDSA_P384_SHA384_FIXED_SIGNING),
+    (Algorithm::Es512, &signature::ECDSA_P521_SHA512_FIXED_SIGNING),
+];
+
+impl SigningKey {
+    /// Reads the first private key of a PEM file: PKCS #8, PKCS #1 or SEC 1.
+    pub fn from_pem(text: &str) -> Result<Self, KeyError> {
+        let is_private = |block: &pem::Block| block.label.ends_with("PRIVATE KEY");
+        let block = pem::blocks(text).into_iter().find(is_private).ok_or(KeyError::NoPrivateKey)?;
+        Self::from_der(&block.der).ok_or(KeyError::Unsupported { label: block.label })
+    }
+
+    fn from_der(der: &[u8]) -> Option<Self> {
+        if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
+            let public =
+                VerifyingKey::from_spki(AsDer::<PublicKeyX509Der<'_>>::as_der(pair.public_key()).ok()?.as_ref())?;
+            return Some(Self { pair: Pair::Rsa(pair), public });
+        }
+        CURVES.iter().find_map(|(_, curve)| {
+            let pair = EcdsaKeyPair::from_private_key_der(curve, der).ok()?;
+            let public =
+                VerifyingKey::from_spki(AsDer::<PublicKeyX509Der<'_>>::as_der(pair.public_key()).ok()?.as_ref())?;
+            Some(Self { pair: Pair::Ecdsa(pair), public })
+        })
+    }
+
+    /// The public half.
+    pub fn public(&self) -> &VerifyingKey {
+        &self.public
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
+        let random = SystemRandom::new();
+        match &self.pair {
+            Pair::Ecdsa(pair) => Ok(pair.sign(&random, message)?.as_ref().to_vec()),
+            Pair::Rsa(pair) => {
+                let mut signed = vec![0; pair.public_modulus_len()];
+                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signed)?;
+                Ok(signed)
+            }
+        }
+    }
+}
+
+impl VerifyingKey {
+    /// Reads every key of a PEM file; of private keys the public half.
+    pub fn all_from_pem(text: &str) -> Result<Vec<Self>, KeyError> {
+        let mut keys = Vec::new();
+        for block in pem::blocks(text) {
+            let key = match block.label.as_str() {
+                "PUBLIC KEY" => Self::from_spki(&block.der),
+                label if label.ends_with("PRIVATE KEY") => SigningKey::from_der(&block.der).map(|key| key.public),
+                _ => continue,
+            };
+            keys.push(key.ok_or(KeyError::Unsupported { label: block.label })?);
+        }
+        if keys.is_empty() { Err(KeyError::NoKey) } else { Ok(keys) }
+    }
+
+    /// The key's id: the digest of its public half, as Kubernetes makes it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// How the key signs.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The key as relying parties read it.
+    pub fn jwk(&self) -> &Jwk {
+        &self.jwk
+    }
+
+    pub(super) fn verify(&self, message: &[u8], signed: &[u8]) -> bool {
+        self.key.verify_sig(message, signed).is_ok()
+    }
+
+    fn from_spki(spki: &[u8]) -> Option<Self> {
+        let algorithms: [(Algorithm, &'static dyn signature::VerificationAlgorithm); 4] = [
+            (Algorithm::Es256, &signature::ECDSA_P256_SHA256_FIXED),
+            (Algorithm::Es384, &signature::ECDSA_P384_SHA384_FIXED),
+            (Algorithm::Es512, &signature::ECDSA_P521_SHA512_FIXED),
+            (Algorithm::Rs256, &signature::RSA_PKCS1_2048_8192_SHA256),
+        ];
+        let (algorithm, key) = algorithms
+            .into_iter()
+            .find_map(|(algorithm, verification)| Some((algorithm, ParsedPublicKey::new(verification, spki).ok()?)))?;
+        let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, spki));
+        let jwk = Jwk::new(algorithm, id.clone(), spki)?;
+        Some(Self { algorithm, id, jwk, key })
+    }
+}
+
+impl Jwk {
+    fn new(algorithm: Algorithm, kid: String, spki: &[u8]) -> Option<Self> {
+        let (body, _) = pem::value(spki, SEQUENCE)?;
+        let (_, key) = pem::value(body, SEQUENCE)?;
+        let (bits, _) = pem::value(key, BIT_STRING)?;
+        // The first byte of a BIT STRING counts unused bits; keys have none.
+        let key = bits.get(1..)?;
+        let alg = algorithm.name();
+        let jwk = Self { usage: "sig", kty: "RSA", kid, crv: None, alg, x: None, y: None, n: None, e: None };
+        let encode = |bytes: &[u8]| Some(URL_SAFE_NO_PAD.encode(bytes));
+        if algorithm == Algorithm::Rs256 {
+            let (numbers, _) = pem::value(key, SEQUENCE)?;
+            let (n, rest) = pem::value(numbers, INTEGER)?;
+            let (e, _) = pem::value(rest, INTEGER)?;
+            let unsigned = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
+            return Some(Self { n: unsigned(n), e: unsigned(e), ..jwk });
+        }
+        // An uncompressed point: 4, then both coordinates.
+        let (x, y) = key.strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
+        Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
+    }
+}
+
+impl Algorithm {
+    /// As in the header of a token.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
+            Self::Rs256 => "RS256",
+        }
+    }
+
+    fn curve(self) -> Option<&'static str> {
+        match self {
+            Self::Es256 => Some("P-256"),
+            Self::Es384 => Some("P-384"),
+            Self::Es512 => Some("P-521"),
+            Self::Rs256 => None,
+        }
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey").field("public", &self.public).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyingKey").field("algorithm", &self.algorithm).field("id", &self.id).finish_non_exhaustive()
+    }
+}

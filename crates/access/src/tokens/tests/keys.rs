@@ -1,0 +1,64 @@
+use aws_lc_rs::encoding::EcPrivateKeyRfc5915Der;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P256K1_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+    ECDSA_P521_SHA512_FIXED_SIGNING,
+};
+
+use super::*;
+
+#[test]
+fn every_kind_of_key_signs_what_it_verifies() {
+    for (text, algorithm) in [
+        (ecdsa_pem(&ECDSA_P256_SHA256_FIXED_SIGNING), Algorithm::Es256),
+        (ecdsa_pem(&ECDSA_P384_SHA384_FIXED_SIGNING), Algorithm::Es384),
+        (ecdsa_pem(&ECDSA_P521_SHA512_FIXED_SIGNING), Algorithm::Es512),
+        (rsa_pem().to_owned(), Algorithm::Rs256),
+    ] {
+        let key = SigningKey::from_pem(&text).unwrap();
+        assert_eq!(key.public().algorithm(), algorithm);
+        let public = VerifyingKey::all_from_pem(&text).unwrap().remove(0);
+        assert_eq!(public.id(), key.public().id());
+        let signed = key.sign(b"message").unwrap();
+        assert!(public.verify(b"message", &signed));
+        assert!(!public.verify(b"massage", &signed));
+        assert!(!public.verify(b"message", &signed[1..]));
+    }
+}
+
+#[test]
+fn the_older_forms_of_private_keys_are_read() {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+    let sec1 = AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key()).unwrap();
+    // openssl puts the parameters of the curve before the key.
+    let text = format!("{}{}", pem("EC PARAMETERS", &[6, 1, 0]), pem("EC PRIVATE KEY", sec1.as_ref()));
+    assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Es384);
+
+    // PKCS #1 is what PKCS #8 wraps: version, algorithm, and the key in an OCTET STRING.
+    let pkcs8 = super::super::pem::blocks(rsa_pem()).remove(0).der;
+    let at = pkcs8.windows(2).enumerate().filter(|(_, tag)| *tag == [0x30, 0x82]).nth(1).unwrap().0;
+    let text = pem("RSA PRIVATE KEY", &pkcs8[at..]);
+    assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Rs256);
+}
+
+#[test]
+fn other_keys_are_refused_by_name() {
+    let other = ecdsa_pem(&ECDSA_P256K1_SHA256_FIXED_SIGNING);
+    let words = "the PRIVATE KEY is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521";
+    assert_eq!(SigningKey::from_pem(&other).unwrap_err().to_string(), words);
+    assert_eq!(VerifyingKey::all_from_pem(&other).unwrap_err().to_string(), words);
+    let junk = pem("PUBLIC KEY", b"junk");
+    assert_eq!(
+        VerifyingKey::all_from_pem(&junk).unwrap_err().to_string(),
+        "the PUBLIC KEY is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521"
+    );
+    for text in ["", "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n"] {
+        assert_eq!(SigningKey::from_pem(text).unwrap_err(), KeyError::NoPrivateKey);
+        assert_eq!(VerifyingKey::all_from_pem(text).unwrap_err(), KeyError::NoKey);
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let shown = format!("{:?}", key());
+    assert!(shown.starts_with("SigningKey { public: VerifyingKey { algorithm: Es256, id: "), "{shown}");
+}
