@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::json::to_go_json;
+use api::media::{AggregatedVersion, Encoding};
 use aws_lc_rs::digest;
 use serde::Serialize;
 
@@ -13,54 +14,27 @@ use crate::protobuf;
 /// The kind of an aggregated document.
 pub const KIND: &str = "APIGroupDiscoveryList";
 
-/// The version of the aggregated form. Both carry the same fields and the same ETag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// `apidiscovery.k8s.io/v2`.
-    V2,
-    /// `apidiscovery.k8s.io/v2beta1`, which servers refuse from 1.33 on; whether to offer it is the caller's choice.
-    V2Beta1,
-}
-
-impl Form {
-    /// The `apiVersion` of documents in this form.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Self::V2 => "apidiscovery.k8s.io/v2",
-            Self::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
-        }
-    }
-
-    const fn json_content_type(self) -> &'static str {
-        match self {
-            Self::V2 => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            Self::V2Beta1 => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        }
-    }
-
-    const fn protobuf_content_type(self) -> &'static str {
-        match self {
-            Self::V2 => "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            Self::V2Beta1 => {
-                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-            }
-        }
+/// The `apiVersion` of documents in each version of the form. All carry the same fields and the same ETag.
+pub const fn api_version(version: AggregatedVersion) -> &'static str {
+    match version {
+        AggregatedVersion::V2 => "apidiscovery.k8s.io/v2",
+        AggregatedVersion::V2Beta1 => "apidiscovery.k8s.io/v2beta1",
     }
 }
 
-/// The finished JSON document.
-pub fn json(groups: &Groups, form: Form) -> Document {
-    let list = List { kind: KIND, api_version: form.api_version(), metadata: Empty {}, items: groups.items() };
+/// The finished JSON document. Whether clients are offered v2beta1, which servers refuse from 1.33 on, is the caller's choice.
+pub fn json(groups: &Groups, version: AggregatedVersion) -> Document {
+    let list = List { kind: KIND, api_version: api_version(version), metadata: Empty {}, items: groups.items() };
     let mut body = to_go_json(&list);
     let etag = groups.etag_or(|| etag_of_body(&body));
     body.push(b'\n');
-    Document::new(body, form.json_content_type()).with_etag(etag)
+    Document::new(body, version.media_type(Encoding::Json)).with_etag(etag)
 }
 
 /// The finished protobuf document, with the ETag of the JSON one.
-pub fn protobuf(groups: &Groups, form: Form) -> Document {
-    let body = protobuf::envelope(form.api_version(), KIND, &protobuf::list(groups));
-    Document::new(body, form.protobuf_content_type()).with_etag(groups.etag())
+pub fn protobuf(groups: &Groups, version: AggregatedVersion) -> Document {
+    let body = protobuf::envelope(api_version(version), KIND, &protobuf::list(groups));
+    Document::new(body, version.media_type(Encoding::Protobuf)).with_etag(groups.etag())
 }
 
 /// Go's struct order. The ETag covers what follows `apiVersion`, so the kind and the version come first.

@@ -33,7 +33,7 @@ impl Document {
     /// A finished legacy document, which has no ETag.
     pub(crate) fn new(identity: Vec<u8>, content_type: &'static str) -> Self {
         let gzip = compress(&identity);
-        Self { identity: identity.into(), gzip, content_type: HeaderValue::from_static(content_type), etag: None }
+        Self { identity: kept(identity), gzip, content_type: HeaderValue::from_static(content_type), etag: None }
     }
 
     /// The same document with an ETag.
@@ -47,7 +47,7 @@ impl Document {
     pub fn indented(&self) -> Self {
         let identity = api::json::indent(self.identity.trim_ascii_end());
         let gzip = compress(&identity);
-        Self { identity: identity.into(), gzip, content_type: self.content_type.clone(), etag: self.etag.clone() }
+        Self { identity: kept(identity), gzip, content_type: self.content_type.clone(), etag: self.etag.clone() }
     }
 }
 
@@ -58,5 +58,11 @@ fn compress(identity: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(identity.len() / 8), GZIP_LEVEL);
     encoder.write_all(identity).expect("writing to memory cannot fail");
     let gzip = encoder.finish().expect("writing to memory cannot fail");
-    (gzip.len() < identity.len()).then(|| gzip.into())
+    (gzip.len() < identity.len()).then(|| kept(gzip))
+}
+
+/// Bytes that are kept for long, without the room they grew in.
+fn kept(mut bytes: Vec<u8>) -> Bytes {
+    bytes.shrink_to_fit();
+    bytes.into()
 }

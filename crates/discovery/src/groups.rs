@@ -348,9 +348,10 @@ mod tests {
     fn a_document_takes_the_memory_of_equal_things_already_known() {
         let known = document("a/v1 xs:get ys:get | b/v1 xs:get");
         let equal = Arc::into_inner(document("a/v1 xs:get ys:get | b/v1 xs:get")).unwrap();
-        assert!(Arc::ptr_eq(&equal.sharing_with(&[known.clone()]), &known));
+        assert!(Arc::ptr_eq(&equal.sharing_with(std::slice::from_ref(&known)), &known));
 
-        let other = Arc::into_inner(document("a/v1 xs:get ys:list zs:get")).unwrap().sharing_with(&[known.clone()]);
+        let other =
+            Arc::into_inner(document("a/v1 xs:get ys:list zs:get")).unwrap().sharing_with(std::slice::from_ref(&known));
         let [of_other, of_known] = [&other, &known].map(|groups| &groups.version("a", "v1").unwrap().resources);
         assert!(Arc::ptr_eq(&of_other[0], &of_known[0]));
         assert_eq!(other, document("a/v1 xs:get ys:list zs:get"));

@@ -1,7 +1,7 @@
 //! Discovery documents: what a server serves, as values and as the bytes clients are given.
 //!
-//! A document is read ([`parse`]) or built from parts ([`build`]) into [`Groups`]; several are merged into one ([`merge`]);
-//! the result is encoded once into a finished [`Document`] ([`aggregated`], [`legacy`]), and [`respond`] picks the bytes for
+//! A document is read ([`mod@parse`]) or built from parts ([`build()`]) into [`Groups`]; several are merged into one ([`merge()`]);
+//! the result is encoded once into a finished [`Document`] ([`aggregated`], [`legacy`]), and [`respond()`] picks the bytes for
 //! one request.
 //!
 //! Pure: no I/O, no clock, no async. Who is a member, and whether it is live, comes in as a value. The same set of inputs gives

@@ -53,12 +53,12 @@ fn keys_stand_in_gos_order_and_empty_ones_are_left_out() {
     expect![[r#"
         {"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"widgets","responseKind":{"group":"g","version":"v1","kind":"Widget\u003cT\u003e\u0026U"},"scope":"Namespaced","singularResource":"widget","verbs":["get","list"],"shortNames":["w"],"categories":["all"],"subresources":[{"subresource":"turn","acceptedTypes":[{"group":"g","version":"v1","kind":"Turn"}],"verbs":[]}]},{"resource":"bare","scope":"Cluster","singularResource":"","verbs":null}],"freshness":"Current"}]},{"metadata":{"name":"h","creationTimestamp":null},"versions":[{"version":"v1"}]},{"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Stale"}]},{"metadata":{}}]}
     "#]]
-    .assert_eq(std::str::from_utf8(&json(&full(), Form::V2).identity).unwrap());
+    .assert_eq(std::str::from_utf8(&json(&full(), AggregatedVersion::V2).identity).unwrap());
 }
 
 #[test]
 fn an_empty_document_has_an_empty_list() {
-    let empty = json(&Groups::new(Vec::new()), Form::V2);
+    let empty = json(&Groups::new(Vec::new()), AggregatedVersion::V2);
     expect![[r#"
         {"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}
     "#]]
@@ -71,10 +71,10 @@ fn an_empty_document_has_an_empty_list() {
 fn both_versions_and_both_encodings_have_one_etag_and_their_own_type() {
     let groups = full();
     let documents = [
-        json(&groups, Form::V2),
-        json(&groups, Form::V2Beta1),
-        protobuf(&groups, Form::V2),
-        protobuf(&groups, Form::V2Beta1),
+        json(&groups, AggregatedVersion::V2),
+        json(&groups, AggregatedVersion::V2Beta1),
+        protobuf(&groups, AggregatedVersion::V2),
+        protobuf(&groups, AggregatedVersion::V2Beta1),
     ];
     let types: Vec<_> = documents.iter().map(|document| document.content_type.to_str().unwrap()).collect();
     expect![[r#"
@@ -96,7 +96,7 @@ fn both_versions_and_both_encodings_have_one_etag_and_their_own_type() {
 fn the_etag_is_the_same_whether_taken_alone_or_while_encoding() {
     let hashed = full();
     let unhashed = Groups::without_etag(hashed.items().to_vec());
-    assert_eq!(json(&unhashed, Form::V2Beta1).etag, json(&hashed, Form::V2).etag);
+    assert_eq!(json(&unhashed, AggregatedVersion::V2Beta1).etag, json(&hashed, AggregatedVersion::V2).etag);
     assert_eq!(unhashed.etag(), etag_of(&hashed));
 }
 
@@ -113,7 +113,7 @@ fn equal_content_has_an_equal_etag_and_a_change_another() {
 
 #[test]
 fn people_get_it_indented_with_the_same_etag() {
-    let document = json(&document("v1 pods:get"), Form::V2);
+    let document = json(&document("v1 pods:get"), AggregatedVersion::V2);
     let indented = document.indented();
     assert_eq!((&indented.etag, &indented.content_type), (&document.etag, &document.content_type));
     expect![[r#"

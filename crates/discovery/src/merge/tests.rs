@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use api::media::AggregatedVersion;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::aggregated::{self, Form};
+use crate::aggregated;
 use crate::groups::{CreationTimestamp, Freshness, Group, Resource};
 use crate::testing::{document, notation, resource};
 
@@ -257,7 +258,7 @@ fn every_server_writes_the_same_bytes() {
     let seen_by_a = inputs(&["z/v1 xs:get | a/v1 ys:get", "z/v1 xs:list | b/v1 ys:get"]);
     let mut seen_by_b = seen_by_a.clone();
     seen_by_b.reverse();
-    let bytes_of = |inputs: &[Input]| aggregated::json(&merge(inputs).groups, Form::V2).identity;
+    let bytes_of = |inputs: &[Input]| aggregated::json(&merge(inputs).groups, AggregatedVersion::V2).identity;
     assert_eq!(bytes_of(&seen_by_a), bytes_of(&seen_by_b));
 }
 

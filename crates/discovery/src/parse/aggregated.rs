@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use api::GroupVersionKind;
+use api::media::AggregatedVersion;
 use serde::{Deserialize, Deserializer};
 
 use super::object::Object;
 use super::text::Text;
 use super::{ParseError, check_kind, read, shorten};
-use crate::aggregated::{Form, KIND};
+use crate::aggregated::{KIND, api_version};
 use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Names, Resource, Scope, Subresource, Version};
 use crate::intern::Interner;
 
@@ -19,8 +20,11 @@ use crate::intern::Interner;
 pub fn parse_aggregated(bytes: &[u8]) -> Result<Groups, ParseError> {
     let list: RawList<'_> = read(bytes)?;
     check_kind(KIND, &list.kind)?;
-    if ![Form::V2, Form::V2Beta1].map(Form::api_version).contains(&&*list.api_version) {
-        return Err(ParseError::Kind { expected: Form::V2.api_version(), found: shorten(&list.api_version) });
+    if ![AggregatedVersion::V2, AggregatedVersion::V2Beta1].map(api_version).contains(&&*list.api_version) {
+        return Err(ParseError::Kind {
+            expected: api_version(AggregatedVersion::V2),
+            found: shorten(&list.api_version),
+        });
     }
     let mut reader = Reader { interner: Interner::default() };
     let items = list.items.unwrap_or_default();

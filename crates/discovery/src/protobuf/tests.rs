@@ -19,7 +19,7 @@ fn varint(bytes: &[u8]) -> (usize, &[u8]) {
     (value, &bytes[end + 1..])
 }
 
-fn field<'a>(bytes: &'a [u8], number: u8) -> Vec<&'a [u8]> {
+fn field(bytes: &[u8], number: u8) -> Vec<&[u8]> {
     fields(bytes).into_iter().filter(|(found, _)| *found == number).map(|(_, content)| content).collect()
 }
 

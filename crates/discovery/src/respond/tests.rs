@@ -1,21 +1,22 @@
 use std::io::Read;
 
+use api::media::AggregatedVersion;
 use expect_test::{Expect, expect};
 use flate2::read::GzDecoder;
 
 use super::*;
-use crate::aggregated::{self, Form};
+use crate::aggregated;
 use crate::document::GZIP_THRESHOLD;
 use crate::legacy::ApiGroupList;
 use crate::testing::document;
 
 fn small() -> Document {
-    aggregated::json(&document("apps/v1 ds:get"), Form::V2)
+    aggregated::json(&document("apps/v1 ds:get"), AggregatedVersion::V2)
 }
 
 fn large() -> Document {
     let resources: String = (0..2000).map(|number| format!(" resource{number}s:get,list")).collect();
-    let document = aggregated::json(&document(&format!("apps/v1{resources}")), Form::V2);
+    let document = aggregated::json(&document(&format!("apps/v1{resources}")), AggregatedVersion::V2);
     assert!(document.identity.len() > GZIP_THRESHOLD);
     document
 }
@@ -117,7 +118,7 @@ fn a_tag_is_compared_as_it_stands() {
     let document = small();
     let etag = document.etag.clone().unwrap();
     let etag = etag.to_str().unwrap();
-    let other = aggregated::json(&document_with_more(), Form::V2).etag.unwrap();
+    let other = aggregated::json(&document_with_more(), AggregatedVersion::V2).etag.unwrap();
     for tag in
         [&format!("W/{etag}"), &format!("{etag}, \"x\""), "*", "", etag.trim_matches('"'), other.to_str().unwrap()]
     {

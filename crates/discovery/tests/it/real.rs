@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use discovery::aggregated::{self, Form};
+use api::media::AggregatedVersion;
+use discovery::aggregated;
 use discovery::legacy::{self, ApiGroup, ApiGroupList, ApiResourceList};
 use discovery::parse::{parse_aggregated, parse_api_versions, parse_group, parse_group_list, parse_resource_list};
 use discovery::{Document, Groups, Input, Standing, merge};
@@ -34,7 +35,7 @@ fn bytes_and_etag_are_those_of_the_live_server() {
         let etag = fs::read_to_string(path.with_extension("etag")).unwrap();
         let groups = parse_aggregated(&sent).unwrap();
         assert_eq!(groups.etag().to_string(), etag.trim(), "{}", path.display());
-        let document = aggregated::json(&groups, Form::V2);
+        let document = aggregated::json(&groups, AggregatedVersion::V2);
         assert!(document.identity == sent, "{} is written otherwise", path.display());
         assert_eq!(document.etag.unwrap(), etag.trim(), "{}", path.display());
     }
@@ -118,8 +119,8 @@ fn check_resource_list(groups: &Groups, path: &Path) {
 fn rewrite(path: &Path, bytes: &[u8]) -> Document {
     let name = path.file_stem().unwrap().to_str().unwrap();
     match name {
-        "aggregated_v2" => aggregated::json(&parse_aggregated(bytes).unwrap(), Form::V2),
-        "aggregated_v2beta1" => aggregated::json(&parse_aggregated(bytes).unwrap(), Form::V2Beta1),
+        "aggregated_v2" => aggregated::json(&parse_aggregated(bytes).unwrap(), AggregatedVersion::V2),
+        "aggregated_v2beta1" => aggregated::json(&parse_aggregated(bytes).unwrap(), AggregatedVersion::V2Beta1),
         "api" => parse_api_versions(bytes).unwrap().to_document(),
         "apis" => parse_group_list(bytes).unwrap().to_document(),
         _ if is_resource_list(path) => parse_resource_list(bytes).unwrap().to_document(),
