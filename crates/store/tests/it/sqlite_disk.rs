@@ -1,0 +1,125 @@
+//! The disk of `disk.c`: what it is made of, and what happens when its power is lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::sqlite_process::{Process, Role};
+
+/// Disks write in pieces of this size; a piece is never torn.
+const SECTOR: usize = 512;
+
+/// A folder on a disk that can be made to fail.
+pub(crate) struct Disk {
+    /// The database and everything beside it.
+    folder: TempDir,
+    /// What is on the platter.
+    durable: TempDir,
+    /// The faults that there are.
+    faults: TempDir,
+}
+
+/// What becomes of a write that was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsynced {
+    /// It is lost.
+    Lost,
+    /// Some of its sectors are written, others are not.
+    Torn,
+}
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        let folder = || TempDir::new().expect("a temporary folder");
+        Self { folder: folder(), durable: folder(), faults: folder() }
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder().join("state.db")
+    }
+
+    /// Everything that is there now is on the platter.
+    pub(crate) fn settle(&self) {
+        for file in files(&self.folder()) {
+            fs::copy(&file, self.durable.path().join(name(&file))).expect("it can be copied");
+        }
+    }
+
+    /// Runs a child whose files are on this disk.
+    pub(crate) fn start(&self, function: &str, role: &Role) -> Process {
+        let variables = [
+            ("DISK_FOLDER", self.folder()),
+            ("DISK_DURABLE", self.durable.path().to_owned()),
+            ("DISK_FAULTS", self.faults.path().to_owned()),
+            ("LD_PRELOAD", library().to_owned()),
+        ];
+        Process::start(function, role, &variables)
+    }
+
+    pub(crate) fn break_with(&self, fault: &str) {
+        fs::write(self.faults.path().join(fault), "").expect("a fault can be named");
+    }
+
+    pub(crate) fn repair(&self, fault: &str) {
+        fs::remove_file(self.faults.path().join(fault)).expect("it was broken");
+    }
+
+    /// What a new start finds: no process, nothing of what was only in memory.
+    pub(crate) fn lose_power(&self, unsynced: Unsynced) {
+        for file in files(&self.folder()) {
+            let is_shared_memory = name(&file).ends_with("-shm");
+            let durable = fs::read(self.durable.path().join(name(&file))).ok().filter(|_| !is_shared_memory);
+            match durable {
+                Some(durable) => fs::write(&file, after_loss(&fs::read(&file).expect("it is there"), durable, unsynced)),
+                None => fs::remove_file(&file),
+            }
+            .expect("the files are ours");
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.path().canonicalize().expect("it is there")
+    }
+}
+
+/// What is on the platter of a file that held `written` in memory.
+fn after_loss(written: &[u8], mut durable: Vec<u8>, unsynced: Unsynced) -> Vec<u8> {
+    if unsynced == Unsynced::Lost {
+        return durable;
+    }
+    durable.resize(written.len().max(durable.len()), 0);
+    for (old, new) in durable.chunks_mut(SECTOR).zip(written.chunks(SECTOR)) {
+        if fastrand::bool() {
+            old[..new.len()].copy_from_slice(new);
+        }
+    }
+    durable
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+fn name(file: &Path) -> &str {
+    file.file_name().and_then(|name| name.to_str()).expect("a name of ours")
+}
+
+/// `disk.c`, compiled once with the C compiler that every Rust toolchain links with.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let fresh = folder.join(format!("disk-{}.so", std::process::id()));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/disk.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-fPIC", "-shared", "-pthread", "-o"]).arg(&fresh).arg(source).arg("-ldl");
+        assert!(compiler.status().expect("cc runs").success(), "disk.c compiles");
+        let library = folder.join("disk.so");
+        fs::rename(fresh, &library).expect("one folder");
+        library
+    })
+}
