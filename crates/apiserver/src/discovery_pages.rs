@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ::discovery::aggregated::{self, Form};
+use ::discovery::aggregated;
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
 use ::discovery::{Document, respond};
 use api::Status;
@@ -37,9 +37,9 @@ impl DiscoveryPages {
     pub(crate) fn new(surface: &Surface, address: &str) -> Self {
         let (core, apis) = (surface.groups_core(), surface.groups_apis());
         let aggregate = |groups| Aggregated {
-            v2: aggregated::json(groups, Form::V2),
-            v2beta1: aggregated::json(groups, Form::V2Beta1),
-            protobuf: aggregated::protobuf(groups, Form::V2),
+            v2: aggregated::json(groups, AggregatedVersion::V2),
+            v2beta1: aggregated::json(groups, AggregatedVersion::V2Beta1),
+            protobuf: aggregated::protobuf(groups, AggregatedVersion::V2),
         };
         let aggregated = HashMap::from([("api", aggregate(&core)), ("apis", aggregate(&apis))]);
         let is_old = surface.release() <= LAST_WITH_V2BETA1;

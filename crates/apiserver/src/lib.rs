@@ -5,11 +5,14 @@
 //! `kinds.rs` and nowhere else.
 
 mod admission;
+pub mod bootstrap;
 mod discovery_pages;
 mod faults;
 mod forms;
+pub mod gate;
 mod kinds;
 mod options;
+pub mod policy;
 pub mod rest;
 
 use std::collections::HashMap;

@@ -3,10 +3,12 @@
 mod delete;
 mod get;
 mod list;
-// mod patch;
+mod patch;
 mod selection;
 mod watch;
 mod write;
+
+pub(crate) use write::new_uid;
 
 use access::User;
 use api::media::Encoding;
@@ -48,7 +50,7 @@ pub(crate) async fn serve(
         Verb::Watch => watch::watch(context, &request).await,
         Verb::Create => write::create(context, request).await,
         Verb::Update => write::update(context, request).await,
-        Verb::Patch => Err(not_built(asked.group_resource(), "patch")),
+        Verb::Patch => patch::patch(context, request).await,
         Verb::Delete => delete::delete(context, request).await,
         Verb::DeleteCollection => delete::delete_collection(context, request).await,
         Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
@@ -155,6 +157,6 @@ fn content_type(request: &Request) -> &str {
 }
 
 /// Now, as metadata writes it.
-fn now() -> api::time::Time {
+pub(crate) fn now() -> api::time::Time {
     jiff::Timestamp::now().into()
 }

@@ -1,8 +1,9 @@
 //! What travels with a request, and the two values that make a pipeline a server or a gateway.
 
+use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use api::Target;
 use futures_util::future::BoxFuture;
@@ -19,7 +20,7 @@ pub struct Connection {
     /// The certificates that the client showed, its own first; it holds that one's key, and nothing else is known of them.
     pub certificates: Vec<CertificateDer<'static>>,
     /// What the gate remembers of this connection, so that a certificate is judged once and not per request.
-    pub memory: std::sync::OnceLock<Arc<dyn std::any::Any + Send + Sync>>,
+    pub memory: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// One request after it was let in.
@@ -48,4 +49,10 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
 pub trait Local<Caller>: fmt::Debug + Send + Sync + 'static {
     /// Answers a request that was let in and is to be served here.
     fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>>;
+}
+
+impl<Caller: Send + 'static, L: Local<Caller>> Local<Caller> for Arc<L> {
+    fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
+        self.as_ref().serve(call, request)
+    }
 }

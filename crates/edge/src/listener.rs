@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -107,5 +107,5 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
 fn connection_of(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Connection {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    Connection { peer, certificates, memory: OnceLock::new() }
+    Connection { peer, certificates, memory: Mutex::default() }
 }

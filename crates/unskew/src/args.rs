@@ -9,6 +9,11 @@ use clap::{Parser, Subcommand};
 pub(crate) enum Command {
     /// Print the version.
     Version,
+    /// Run an API server; its flags are read as kube-apiserver reads them.
+    Serve {
+        /// Everything after `serve`.
+        args: Vec<String>,
+    },
     /// A job of the design that this build does not have yet.
     Planned {
         /// Its name on the command line.
@@ -21,7 +26,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     let typed = Typed::try_parse_from(args)?;
     Ok(match typed.job {
         Job::Version => Command::Version,
-        Job::Serve(_) => Command::Planned { job: "serve" },
+        Job::Serve(typed) => {
+            Command::Serve { args: typed.rest.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect() }
+        }
         Job::Up(_) => Command::Planned { job: "up" },
         Job::Gateway(_) => Command::Planned { job: "gateway" },
     })
@@ -52,19 +59,21 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 64 wrong usage, 69 not available."
 enum Job {
     /// Print the version
     Version,
-    /// Run a Kubernetes API server on SQLite or etcd (not built yet)
-    Serve(Ignored),
+    /// Run a Kubernetes API server on SQLite or etcd
+    Serve(Untouched),
     /// Run a mixed-version control plane on this machine (not built yet)
-    Up(Ignored),
+    Up(Untouched),
     /// Run the mixed-version proxy in front of stock kube-apiservers (not built yet)
-    Gateway(Ignored),
+    Gateway(Untouched),
 }
 
-/// Flags of a job that is not built: taken without a look, so that the answer is "not built" and not "unknown flag".
+/// Flags that are not clap's to read: a server's have pflag's rules, and those of a job that is not built get the answer
+/// "not built" and not "unknown flag".
 #[derive(Debug, clap::Args)]
-struct Ignored {
+#[command(disable_help_flag = true)]
+struct Untouched {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    _rest: Vec<OsString>,
+    rest: Vec<OsString>,
 }
 
 #[cfg(test)]
@@ -91,7 +100,7 @@ mod tests {
     #[test]
     fn a_planned_job_is_recognized_with_whatever_flags() {
         check("unskew up --servers 1.33,1.36", &expect![[r#"Planned { job: "up" }"#]]);
-        check("unskew serve --secure-port=0", &expect![[r#"Planned { job: "serve" }"#]]);
+        check("unskew serve --secure-port=0 --help", &expect![[r#"Serve { args: ["--secure-port=0", "--help"] }"#]]);
     }
 
     #[test]

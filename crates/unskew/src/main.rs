@@ -4,19 +4,23 @@
 //! 69 the service cannot be had.
 
 mod args;
+mod flags;
+mod kubeconfig;
+mod logging;
+mod serve;
 
 use std::process::ExitCode;
 
 use crate::args::Command;
 
 /// Wrong usage: an unknown flag, a value that does not parse.
-const EXIT_USAGE: u8 = 64;
+pub(crate) const EXIT_USAGE: u8 = 64;
 /// What was asked for cannot be had here and now.
-const EXIT_UNAVAILABLE: u8 = 69;
+pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
 
 fn main() -> ExitCode {
     match args::parse(std::env::args_os()) {
-        Ok(command) => run(&command),
+        Ok(command) => run(command),
         Err(error) => {
             // clap sends help to stdout and errors to stderr by itself; a closed pipe is no failure of ours.
             let _ = error.print();
@@ -25,8 +29,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> ExitCode {
+fn run(command: Command) -> ExitCode {
     match command {
+        Command::Serve { args } => serve::main(args),
         Command::Version => {
             say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
@@ -38,7 +43,8 @@ fn run(command: &Command) -> ExitCode {
     }
 }
 
-fn say(to: &mut dyn std::io::Write, line: &str) {
+/// One line, or several, for the user.
+pub(crate) fn say(to: &mut dyn std::io::Write, line: &str) {
     let _ = writeln!(to, "{line}");
     let _ = to.flush();
 }

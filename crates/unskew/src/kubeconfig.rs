@@ -1,0 +1,33 @@
+//! The file that tells kubectl where a server is and who its user is.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::json;
+use transport::pki::Pair;
+
+/// Writes a kubeconfig that names files and holds no key itself, readable by its owner alone.
+pub(crate) fn write(file: &Path, server: SocketAddr, authority: &Path, user: &Pair) -> anyhow::Result<()> {
+    let absolute = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "unskew", "cluster": {
+            "server": format!("https://{server}"),
+            "certificate-authority": absolute(authority)?,
+        }}],
+        "users": [{"name": "admin", "user": {
+            "client-certificate": absolute(&user.certificate)?,
+            "client-key": absolute(&user.key)?,
+        }}],
+        "contexts": [{"name": "unskew", "context": {"cluster": "unskew", "user": "admin"}}],
+        "current-context": "unskew",
+    });
+    let describe = || format!("cannot write {}", file.display());
+    let mut open = std::fs::OpenOptions::new();
+    let mut written = open.write(true).create(true).truncate(true).mode(0o600).open(file).with_context(describe)?;
+    writeln!(written, "{config:#}").with_context(describe)
+}

@@ -1,0 +1,138 @@
+//! What was typed, checked and typed in the other sense.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::Authorizer;
+use catalogue::{Gates, Release, RuntimeConfig, Surface};
+
+use crate::flags::{FlagError, Values};
+
+/// Everything that `unskew serve` needs to know before it binds a port.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) bind: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) advertise: Option<IpAddr>,
+    pub(crate) serving: Option<(PathBuf, PathBuf)>,
+    pub(crate) cert_dir: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) storage: Storage,
+    pub(crate) prefix: String,
+    pub(crate) compaction_interval: Duration,
+    pub(crate) anonymous: bool,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) surface: Surface,
+    pub(crate) request_timeout: Duration,
+    pub(crate) watch_seconds_min: u64,
+    pub(crate) shutdown_delay: Duration,
+    pub(crate) reads_max: usize,
+    pub(crate) writes_max: usize,
+    pub(crate) logging: Logging,
+    /// Given, and without a meaning here.
+    pub(crate) without_meaning: Vec<&'static str>,
+}
+
+/// Where objects are kept.
+#[derive(Debug)]
+pub(crate) enum Storage {
+    Sqlite(PathBuf),
+    Etcd { servers: Vec<String>, ca: Option<PathBuf>, certificate: Option<(PathBuf, PathBuf)> },
+}
+
+/// How the log looks and how much is in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logging {
+    pub(crate) json: bool,
+    pub(crate) verbosity: u8,
+}
+
+impl Config {
+    pub(crate) fn from_flags(flags: &Values) -> Result<Self, FlagError> {
+        let path = |name: &str| flags.given(name).map(PathBuf::from);
+        let number = |name: &str| flags.parsed(name, str::parse::<usize>);
+        let duration = |name: &str| flags.parsed(name, api::duration::parse);
+        flags.parsed("storage-media-type", only_json)?;
+        let release = match flags.given("emulated-version") {
+            None => Release::NEWEST,
+            Some(_) => flags.parsed("emulated-version", str::parse)?,
+        };
+        let gates = flags.parsed("feature-gates", |_| Gates::parse(release, &flags.list("feature-gates").join(",")))?;
+        let runtime = flags
+            .parsed("runtime-config", |_| RuntimeConfig::parse(release, &flags.list("runtime-config").join(",")))?;
+        Ok(Self {
+            bind: flags.parsed("bind-address", str::parse)?,
+            port: flags.parsed("secure-port", str::parse)?,
+            advertise: match flags.given("advertise-address") {
+                None => None,
+                Some(_) => Some(flags.parsed("advertise-address", str::parse)?),
+            },
+            serving: pair(flags, "tls-cert-file", "tls-private-key-file")?,
+            cert_dir: PathBuf::from(flags.text("cert-dir")),
+            client_ca: path("client-ca-file"),
+            storage: storage(flags)?,
+            prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
+            compaction_interval: duration("etcd-compaction-interval")?,
+            anonymous: flags.is("anonymous-auth"),
+            authorizer: flags
+                .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
+            surface: Surface::new(&gates, &runtime),
+            request_timeout: duration("request-timeout")?,
+            watch_seconds_min: flags.parsed("min-request-timeout", str::parse)?,
+            shutdown_delay: duration("shutdown-delay-duration")?,
+            reads_max: number("max-requests-inflight")?,
+            writes_max: number("max-mutating-requests-inflight")?,
+            logging: Logging {
+                json: flags.parsed("logging-format", logging_format)?,
+                verbosity: flags.parsed("v", str::parse)?,
+            },
+            without_meaning: flags.without_meaning(),
+        })
+    }
+}
+
+fn storage(flags: &Values) -> Result<Storage, FlagError> {
+    let servers = flags.list("etcd-servers");
+    if servers.is_empty() {
+        return Ok(Storage::Sqlite(PathBuf::from(flags.text("sqlite-file"))));
+    }
+    Ok(Storage::Etcd {
+        servers,
+        ca: flags.given("etcd-cafile").map(PathBuf::from),
+        certificate: pair(flags, "etcd-certfile", "etcd-keyfile")?,
+    })
+}
+
+/// Two files that go together, or neither.
+fn pair(flags: &Values, certificate: &'static str, key: &'static str) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
+    match (flags.given(certificate), flags.given(key)) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some((certificate.into(), key.into()))),
+        (Some(_), None) => Err(FlagError::Invalid {
+            flag: key,
+            value: String::new(),
+            reason: format!("it must be given together with --{certificate}"),
+        }),
+        (None, Some(_)) => Err(FlagError::Invalid {
+            flag: certificate,
+            value: String::new(),
+            reason: format!("it must be given together with --{key}"),
+        }),
+    }
+}
+
+fn only_json(media_type: &str) -> Result<(), &'static str> {
+    match media_type {
+        "application/json" => Ok(()),
+        _ => Err("only application/json is built"),
+    }
+}
+
+fn logging_format(format: &str) -> Result<bool, &'static str> {
+    match format {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err("allowed values: text, json"),
+    }
+}
