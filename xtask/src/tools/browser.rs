@@ -52,7 +52,8 @@ fn inspect(root: &Path) -> Result<Inspected> {
     let libraries = folders.iter().map(|folder| format!("$here/{folder}")).collect::<Vec<_>>().join(":");
     let variables = [("LD_LIBRARY_PATH", libraries.as_str()), ("FONTCONFIG_FILE", "$here/fonts.conf")];
     let file = root.join("chromium");
-    script::write(&file, &variables, PROGRAM)?;
+    // In a container shared memory is often too small, or nobody else's to write.
+    script::write(&file, &variables, &[PROGRAM, "--disable-dev-shm-usage"])?;
     let page = Job::new(&file, CHECK_LIMIT).args(["--no-sandbox", "--dump-dom", "data:text/html,<p>rendered</p>"]);
     let page = page.output()?;
     if !page.contains("<p>rendered</p>") {

@@ -52,7 +52,7 @@ fn make(shelf: &Shelf, recipe: &str) -> Result<Shelved> {
     let environment = stage.tool().join("venv");
     python.job(CHECK_LIMIT).args(["-m", "venv", "--without-pip"]).arg(&environment).output()?;
     // An environment is moved safely: it refers to the interpreter's place, not to its own.
-    script::write(&stage.tool().join(NAME), &[("LD_LIBRARY_PATH", &python.library_path())], "venv/bin/python")?;
+    script::write(&stage.tool().join(NAME), &[("LD_LIBRARY_PATH", &python.library_path())], &["venv/bin/python"])?;
     let show = |code: &str| Job::new(stage.tool().join(NAME), CHECK_LIMIT).args(["-c", code]).output();
     let packages = show("import sysconfig; print(sysconfig.get_path('purelib'))")?;
     let requirements = stage.scratch().join("python-client.txt");
