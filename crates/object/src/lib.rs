@@ -8,10 +8,12 @@ mod access;
 pub mod decode;
 pub mod delete;
 pub mod metadata;
+pub mod partial;
 pub mod patch;
 pub mod refusal;
 pub mod rules;
 pub mod stored;
+pub mod table;
 pub mod validate;
 
 pub use refusal::{Refusal, Subject};

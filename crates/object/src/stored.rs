@@ -4,6 +4,8 @@
 //! read, the revision is spliced into the bytes once; a get, a list item and a watch event then share them, and nothing is
 //! parsed again.
 
+mod readable;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use readable::Readable;
 
 /// An object with its resourceVersion, ready to be sent, and what selection needs to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +59,12 @@ impl Stored {
     pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, Undecodable> {
         let value = value.trim_ascii_end();
         refuse_other_encodings(value)?;
+        let Readable = parse_object(value)?;
         let envelope: Envelope<'_> = parse_object(value)?;
         let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
         let metadata: Metadata<'_> = parse_object(metadata_text.as_bytes())?;
         let body = match envelope.metadata {
-            Some(raw) if metadata.resource_version.is_none() => splice(value, raw.get(), revision),
+            Some(raw) if !metadata.has_resource_version => splice(value, raw.get(), revision),
             _ => rewrite(value, revision)?,
         };
         Ok(Self {
@@ -115,12 +120,17 @@ struct Metadata<'a> {
     uid: Cow<'a, str>,
     #[serde(default, deserialize_with = "null_is_empty")]
     labels: BTreeMap<String, String>,
-    #[serde(rename = "resourceVersion", default)]
-    resource_version: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "resourceVersion", default, deserialize_with = "is_there")]
+    has_resource_version: bool,
 }
 
 fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Called only if the field is there, be it null.
+fn is_there<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(from).map(|_| true)
 }
 
 fn refuse_other_encodings(value: &[u8]) -> Result<(), Undecodable> {
@@ -209,6 +219,29 @@ mod tests {
         check("[]", &expect!["error: it is no JSON object: it does not begin with a brace"]);
         check("{\"metadata\":[]}", &expect!["error: it is no JSON object: it does not begin with a brace"]);
         check(&"[".repeat(100_000), &expect!["error: it is no JSON object: it does not begin with a brace"]);
+    }
+
+    /// Whoever reads an object may ask for its value, also for the parts that its head does not need.
+    #[test]
+    fn what_could_not_be_read_later_is_refused_now() {
+        let in_spec = |text: &str| format!(r#"{{"metadata":{{}},"spec":{text}}}"#);
+        check(
+            &in_spec(r#""\ud800""#),
+            &expect!["error: it is no JSON object: unexpected end of hex escape at line 1 column 30"],
+        );
+        check(&in_spec("1e400"), &expect!["error: it is no JSON object: number out of range at line 1 column 27"]);
+        check(
+            &in_spec(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))),
+            &expect!["error: it is no JSON object: recursion limit exceeded at line 1 column 149"],
+        );
+        let not_text = Stored::from_storage(b"{\"metadata\":{},\"spec\":\"\xff\"}", 7);
+        expect!["it is no JSON object: invalid unicode code point at line 1 column 24"]
+            .assert_eq(&not_text.unwrap_err().to_string());
+    }
+
+    #[test]
+    fn a_stored_resource_version_of_null_is_replaced() {
+        check(r#"{"metadata":{"resourceVersion":null}}"#, &expect![[r#"{"metadata":{"resourceVersion":"7"}}"#]]);
     }
 
     #[test]
