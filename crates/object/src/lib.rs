@@ -12,6 +12,7 @@ pub mod partial;
 pub mod patch;
 pub mod refusal;
 pub mod rules;
+pub mod selectable;
 pub mod stored;
 pub mod table;
 pub mod validate;
