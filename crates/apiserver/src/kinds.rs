@@ -1,10 +1,17 @@
-//! What is special about a kind, each in one line: everything that the catalogue's shape does not already say.
+//! What is special about a kind: everything that the catalogue's shape does not already say, each in one small place.
+
+mod fixed_data;
+mod namespace;
 
 use std::time::Duration;
 
+use api::Status;
 use catalogue::Served;
-use object::KindRules;
+use object::delete::Deletion;
 use object::rules::{Dependents, Generation, Grace, NameRule, Scope, StatusPart};
+use object::{KindRules, Refusal};
+
+use crate::forms::Object;
 
 /// How long events are kept; kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
@@ -90,4 +97,64 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
         },
         ttl: is_event.then_some(EVENT_TTL),
     }
+}
+
+/// Gives a new object what its kind always has, and refuses what it must not have.
+pub(crate) fn complete(served: &Served, object: &mut Object) -> Result<(), Refusal> {
+    match name_of(served) {
+        ("", "namespaces") => namespace::complete(object),
+        ("", "secrets") => {
+            fixed_data::complete_secret(object);
+            fixed_data::check(None, object)?;
+        }
+        ("", "configmaps") => fixed_data::check(None, object)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Keeps what an update of this kind may not change, and refuses what it must not.
+pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<(), Refusal> {
+    match name_of(served) {
+        ("", "namespaces") => namespace::keep(old, new),
+        ("", "secrets") => {
+            fixed_data::complete_secret(new);
+            fixed_data::check(Some(old), new)
+        }
+        ("", "configmaps") => fixed_data::check(Some(old), new),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to delete what must stay.
+pub(crate) fn refuse_deletion(served: &Served, name: &str) -> Result<(), Status> {
+    match name_of(served) {
+        ("", "namespaces") => namespace::refuse_protected(name),
+        _ => Ok(()),
+    }
+}
+
+/// Changes the decision to remove an object that its kind keeps for a while.
+pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: api::time::Time) -> Deletion {
+    match (name_of(served), deletion) {
+        (("", "namespaces"), Deletion::Remove(last)) => namespace::terminate(&last, object, now),
+        (_, deletion) => deletion,
+    }
+}
+
+/// The write to a subresource that only this kind has; `None` if it is not one of them.
+pub(crate) fn write_subresource(served: &Served, subresource: &str, old: &Object, new: &Object) -> Option<Object> {
+    match (name_of(served), subresource) {
+        (("", "namespaces"), "finalize") => Some(namespace::finalize(old, new)),
+        _ => None,
+    }
+}
+
+/// Whether a write has removed the last thing that held an object.
+pub(crate) fn is_finished(served: &Served, object: &Object) -> bool {
+    name_of(served) == ("", "namespaces") && namespace::is_finished(object)
+}
+
+fn name_of(served: &Served) -> (&'static str, &'static str) {
+    (served.group.name, served.kind.plural)
 }

@@ -14,6 +14,7 @@ mod kinds;
 mod options;
 pub mod policy;
 pub mod rest;
+mod shape;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -70,7 +70,7 @@ impl<'a> Context<'a> {
                 None => Err(Status::path_not_found()),
                 Some(offered) if !offered.built => Err(not_built(self.asked.group_resource(), verb)),
                 Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-                Some(_) if subresource == "status" => Ok(()),
+                Some(_) if matches!(subresource, "status" | "finalize") => Ok(()),
                 Some(_) => Err(not_built(self.asked.group_resource(), verb)),
             },
         }
@@ -82,11 +82,6 @@ impl<'a> Context<'a> {
 
     fn about<'n>(&'n self, name: &'n str) -> About<'n> {
         About { resource: self.asked.group_resource(), kind: self.resource.served.kind.name, name }
-    }
-
-    /// Whether the request is about the status alone.
-    fn is_status(&self) -> bool {
-        self.asked.subresource == "status"
     }
 
     /// The namespace of objects; empty for cluster-scoped resources, whose own name a path to a namespace repeats there.

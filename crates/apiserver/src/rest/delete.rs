@@ -13,7 +13,7 @@ use store::Key;
 use super::selection::Selection;
 use super::{Context, body_encoding, now, read_body};
 use crate::options::ListOptions;
-use crate::{faults, forms, json};
+use crate::{faults, forms, json, kinds};
 
 pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
@@ -72,13 +72,16 @@ enum Deleted {
 async fn delete_one(context: Context<'_>, key: Key, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
     let not_found = || Status::not_found(context.asked.group_resource(), name);
     let refuse = |refusal: Refusal| context.refused(refusal, name);
+    kinds::refuse_deletion(context.resource.served, name)?;
     let mut before: Option<Stored> = None;
     let mut is_dry_removal = false;
     let decide = |current: Option<&Stored>| {
         let current = current.ok_or_else(not_found)?;
         before = Some(current.clone());
         let object = forms::object_of(current, context.resource.served);
-        let deletion = delete::decide(&object, options, context.resource.rules, now()).map_err(refuse)?;
+        let now = now();
+        let deletion = delete::decide(&object, options, context.resource.rules, now).map_err(refuse)?;
+        let deletion = kinds::delay(context.resource.served, &object, deletion, now);
         let decision = match deletion {
             Deletion::Remove(_) => Decision::Delete,
             Deletion::Pending => Decision::Keep,

@@ -1,17 +1,18 @@
 //! Get: a lookup, and the bytes that are there.
 
 use api::Status;
-use api::media::{Offer, negotiate};
 use edge::{Request, Response};
+use object::table::Headings;
 use registry::Item;
 use registry::read::Freshness;
 
 use super::{Context, accept};
 use crate::options::ListOptions;
-use crate::{faults, forms, json};
+use crate::shape::Shape;
+use crate::{faults, json};
 
 pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Response, Status> {
-    negotiate(accept(request), Offer::JSON)?;
+    let shape = Shape::negotiate(accept(request), request.uri().query().unwrap_or_default())?;
     context.refuse_odd_names()?;
     let freshness = match request.uri().query() {
         None => Freshness::Latest,
@@ -25,7 +26,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Respo
     let key = context.key_of(name);
     let found = context.server.registry.get(context.resource.shelf, &key, freshness).await.map_err(faults::unread)?;
     match found.as_deref().map(|cached| &cached.item) {
-        Some(Item::Object(stored)) => Ok(json(forms::body_of(stored, context.resource.served))),
+        Some(Item::Object(stored)) => Ok(json(shape.body_of(stored, context.resource.served, Headings::Shown))),
         Some(Item::Raw(_) | Item::Undecodable(_)) | None => {
             Err(Status::not_found(context.asked.group_resource(), name))
         }

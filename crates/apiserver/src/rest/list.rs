@@ -1,23 +1,25 @@
 //! List: one consistent state, page by page.
 
 use api::Status;
-use api::media::{Offer, negotiate};
+use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use registry::read::Freshness;
 use registry::{Item, Listing, ReadError, Span};
-use store::{Key, Revision};
+use store::Key;
 
 use super::selection::Selection;
 use super::{Context, accept};
 use crate::options::{ContinueToken, ListOptions};
-use crate::{faults, forms};
+use crate::shape::Shape;
+use crate::{faults, forms, json};
 
 pub(super) async fn list(context: Context<'_>, request: &Request) -> Result<Response, Status> {
-    negotiate(accept(request), Offer::JSON)?;
+    let query = request.uri().query().unwrap_or_default();
+    let shape = Shape::negotiate(accept(request), query)?;
     context.refuse_odd_names()?;
-    let options = ListOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = ListOptions::parse(query)?;
     let token = options.token.as_deref().map(ContinueToken::decode).transpose()?;
     let freshness = match &token {
         Some(token) => token.revision().map_or(Freshness::Latest, Freshness::Exactly),
@@ -34,7 +36,8 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Result<Resp
     };
     let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
     let listing = listing.map_err(|error| page_fault(error, token.as_ref()))?;
-    Ok(respond(context, &listing, &within, selection.is_everything()))
+    let metadata = list_metadata(&listing, &within, selection.is_everything());
+    Ok(respond(context, &listing, &metadata, shape))
 }
 
 /// A page whose state is forgotten: the client may start over, or go on in the present with the token that comes along.
@@ -55,17 +58,25 @@ fn page_fault(error: ReadError, token: Option<&ContinueToken>) -> Status {
     }
 }
 
-fn respond(context: Context<'_>, listing: &Listing, within: &Key, counts: bool) -> Response {
+fn respond(context: Context<'_>, listing: &Listing, metadata: &ListMeta, shape: Shape) -> Response {
+    let served = context.resource.served;
+    let stored = || {
+        listing.items.iter().filter_map(|cached| match &cached.item {
+            Item::Object(stored) => Some(stored),
+            Item::Raw(_) | Item::Undecodable(_) => None,
+        })
+    };
+    if shape != Shape::Whole {
+        let objects: Vec<_> = stored().map(|stored| forms::object_of(stored, served)).collect();
+        return json(shape.list(&objects, metadata, served).expect("whole objects are answered below"));
+    }
     let mut parts = Vec::with_capacity(listing.items.len() * 2 + 2);
-    parts.push(head(context, listing, within, counts));
-    let mut is_first = true;
-    for cached in &listing.items {
-        let Item::Object(stored) = &cached.item else { continue };
-        if !is_first {
+    parts.push(head(context, metadata));
+    for (at, stored) in stored().enumerate() {
+        if at > 0 {
             parts.push(Bytes::from_static(b","));
         }
-        is_first = false;
-        parts.push(forms::body_of(stored, context.resource.served));
+        parts.push(forms::body_of(stored, served));
     }
     parts.push(Bytes::from_static(b"]}\n"));
     let mut response = Response::new(Body::parts(parts));
@@ -74,22 +85,20 @@ fn respond(context: Context<'_>, listing: &Listing, within: &Key, counts: bool) 
 }
 
 /// Everything before the first item.
-fn head(context: Context<'_>, listing: &Listing, within: &Key, counts: bool) -> Bytes {
+fn head(context: Context<'_>, metadata: &ListMeta) -> Bytes {
     let kind = context.resource.served.response_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let metadata = list_metadata(listing.revision, listing, within, counts);
+    let metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
     format!(r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{metadata},"items":["#, kind.kind).into()
 }
 
-fn list_metadata(revision: Revision, listing: &Listing, within: &Key, counts: bool) -> String {
-    let Some(rest) = &listing.rest else { return format!(r#"{{"resourceVersion":"{revision}"}}"#) };
-    let start = String::from_utf8_lossy(&rest.start[within.len()..]).into_owned();
-    let token = ContinueToken::new(revision, &start).encode();
-    if counts {
-        // Only then is it known how many follow, and not just how many keys.
-        let remaining = rest.remaining;
-        format!(r#"{{"resourceVersion":"{revision}","continue":"{token}","remainingItemCount":{remaining}}}"#)
-    } else {
-        format!(r#"{{"resourceVersion":"{revision}","continue":"{token}"}}"#)
+fn list_metadata(listing: &Listing, within: &Key, counts: bool) -> ListMeta {
+    let mut metadata = ListMeta { resource_version: listing.revision.to_string(), ..ListMeta::default() };
+    if let Some(rest) = &listing.rest {
+        let start = String::from_utf8_lossy(&rest.start[within.len()..]);
+        metadata.continue_token = ContinueToken::new(listing.revision, &start).encode();
+        // With a selector it is known how many keys follow, and not how many of them are wanted.
+        metadata.remaining_item_count = if counts { i64::try_from(rest.remaining).ok() } else { None };
     }
+    metadata
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
-use api::media::{Offer, negotiate_stream};
 use bytes::Bytes;
 use edge::{Body, Request, Response};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use object::Stored;
+use object::table::Headings;
 use registry::read::Freshness;
 use registry::{Change, Expired, Item, Span, Watcher};
 use store::{Key, Revision};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::selection::Selection;
 use super::{Context, accept};
 use crate::options::{ListOptions, Version};
+use crate::shape::Shape;
 use crate::{faults, forms};
 
 /// How many lines may wait for a client. What it has not read beyond that stays in the shelf's history, once for all.
@@ -26,17 +27,27 @@ const LINES_WAITING_MAX: usize = 64;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Response, Status> {
-    negotiate_stream(accept(request), Offer::JSON)?;
+    let query = request.uri().query().unwrap_or_default();
+    let shape = Shape::negotiate_stream(accept(request), query)?;
     context.refuse_odd_names()?;
-    let options = ListOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = ListOptions::parse(query)?;
     let ends = Instant::now() + context.watch_duration(options.timeout_seconds);
     let selection = Selection::new(options.labels, options.fields)?;
     let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events)?;
-    let start = start_of(context, &selection, options.version, bookmarks).await?;
+    let start = start_of(context, &selection, options.version, bookmarks, shape).await?;
     let watcher = context.server.registry.watch(context.resource.shelf, start.revision).map_err(expired)?;
     let (lines, body) = mpsc::channel(LINES_WAITING_MAX);
-    let stream =
-        Stream { watcher, selection, within: context.within(), served: served_of(context), bookmarks, ends, lines };
+    let stream = Stream {
+        watcher,
+        selection,
+        within: context.within(),
+        served: served_of(context),
+        shape,
+        has_sent: !start.initial.is_empty(),
+        bookmarks,
+        ends,
+        lines,
+    };
     context.server.spawn(stream.run(start.initial));
     let mut response = Response::new(Body::Stream(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -82,6 +93,7 @@ async fn start_of(
     selection: &Selection,
     version: Version,
     bookmarks: Bookmarks,
+    shape: Shape,
 ) -> Result<Start, Status> {
     let (wants_initial, freshness) = match (version, bookmarks) {
         (Version::Unset, _) => (true, Freshness::Latest),
@@ -102,13 +114,10 @@ async fn start_of(
     let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
     let listing = listing.map_err(faults::unread)?;
     let served = context.resource.served;
-    let mut initial: Vec<Bytes> = listing
-        .items
-        .iter()
-        .filter_map(|cached| match &cached.item {
-            Item::Object(stored) => Some(forms::frame("ADDED", &forms::body_of(stored, served))),
-            Item::Raw(_) | Item::Undecodable(_) => None,
-        })
+    let stored = listing.items.iter().filter_map(|cached| stored_of(&cached.item));
+    let mut initial: Vec<Bytes> = stored
+        .enumerate()
+        .map(|(at, stored)| forms::frame("ADDED", &shape.body_of(stored, served, headings_of(at == 0))))
         .collect();
     if bookmarks == Bookmarks::AfterInitialEvents {
         initial.push(bookmark(served, listing.revision, r#","annotations":{"k8s.io/initial-events-end":"true"}"#));
@@ -146,6 +155,9 @@ struct Stream {
     selection: Selection,
     within: Key,
     served: ServedRef,
+    shape: Shape,
+    /// Whether an object was sent: the first of a watch of tables says what the columns are.
+    has_sent: bool,
     bookmarks: Bookmarks,
     ends: Instant,
     lines: mpsc::Sender<Bytes>,
@@ -187,8 +199,10 @@ impl Stream {
     }
 
     async fn send_changes(&mut self, changes: &[Arc<Change>]) -> Result<(), Gone> {
-        for change in changes.iter().filter(|change| change.key.starts_with(&self.within)) {
-            if let Some(line) = self.line_of(change) {
+        for change in changes {
+            if change.key.starts_with(&self.within)
+                && let Some(line) = self.line_of(change)
+            {
                 self.send(line).await?;
             }
         }
@@ -200,16 +214,22 @@ impl Stream {
     }
 
     /// What this watcher sees of a change; `None`: nothing.
-    fn line_of(&self, change: &Change) -> Option<Bytes> {
+    fn line_of(&mut self, change: &Change) -> Option<Bytes> {
         let served = &self.served.0.served()[self.served.1];
         let previous = change.previous.as_deref().and_then(|cached| stored_of(&cached.item));
         let current = change.current.as_deref().and_then(|cached| stored_of(&cached.item));
         let (kind, object) = seen(previous, current, change.revision, |stored| self.selection.selects(stored))?;
-        if self.selection.is_everything() && is_own_version(&object, served) {
+        if self.shape == Shape::Whole && self.selection.is_everything() && is_own_version(&object, served) {
             return Some(change.frame(|| forms::frame(kind, &forms::body_of(&object, served))));
         }
-        Some(forms::frame(kind, &forms::body_of(&object, served)))
+        let headings = headings_of(!self.has_sent);
+        self.has_sent = true;
+        Some(forms::frame(kind, &self.shape.body_of(&object, served, headings)))
     }
+}
+
+fn headings_of(is_first: bool) -> Headings {
+    if is_first { Headings::Shown } else { Headings::Omitted }
 }
 
 /// Frames are shared between watchers of the storage version only: those of others look different.

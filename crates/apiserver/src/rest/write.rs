@@ -11,7 +11,7 @@ use registry::{Decision, Written};
 use super::{Context, body_encoding, now, read_body};
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
-use crate::{faults, json};
+use crate::{faults, json, kinds};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does.
 const NAME_TRIES: usize = 8;
@@ -45,7 +45,9 @@ pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Res
     context
         .replace(&options, |current| match current {
             Some(_) => Ok(object.clone()),
-            None if context.resource.rules.create_on_update && !context.is_status() => Ok(object.clone()),
+            None if context.resource.rules.create_on_update && context.asked.subresource.is_empty() => {
+                Ok(object.clone())
+            }
             None => Err(Status::not_found(context.asked.group_resource(), name)),
         })
         .await
@@ -137,15 +139,23 @@ impl Context<'_> {
     fn next_state(self, old: &Object, mut new: Object) -> Result<Decision, Status> {
         let name = &*self.asked.name;
         let rules = self.resource.rules;
-        let prepared = if self.is_status() {
-            metadata::prepare_status_update(old, &mut new, rules)
-        } else {
-            metadata::prepare_update(old, &mut new, rules)
+        let served = self.resource.served;
+        if let Some(next) = kinds::write_subresource(served, &self.asked.subresource, old, &new) {
+            new = next;
+        }
+        let prepared = match &*self.asked.subresource {
+            "status" => metadata::prepare_status_update(old, &mut new, rules),
+            "" => metadata::prepare_update(old, &mut new, rules).and_then(|()| kinds::keep(served, old, &mut new)),
+            _ => Ok(()),
         };
         prepared
             .and_then(|()| Refusal::invalid_unless_empty(validate::metadata_update(old, &new, rules)))
             .map_err(|refusal| self.refused(refusal, name))?;
-        if delete::is_removed_by_update(old, &new) {
+        let is_removed = match self.resource.served.kind.plural {
+            "namespaces" => kinds::is_finished(served, &new),
+            _ => delete::is_removed_by_update(old, &new),
+        };
+        if is_removed {
             return Ok(Decision::Delete);
         }
         if metadata::is_no_op(old, &new) {
@@ -192,6 +202,7 @@ fn prepare(object: &mut Object, context: Context<'_>) -> Result<(), Refusal> {
     let rules = context.resource.rules;
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
+    kinds::complete(context.resource.served, object)?;
     Refusal::invalid_unless_empty(validate::metadata(object, rules))
 }
 

@@ -1,0 +1,98 @@
+//! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
+
+use api::time::Time;
+use api::{GroupResource, Status};
+use object::Refusal;
+use object::delete::Deletion;
+use serde_json::{Value, json};
+
+use crate::forms::Object;
+
+/// The label by which selectors find a namespace by its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The finalizer that the namespace controller removes once nothing is left inside.
+const FINALIZER: &str = "kubernetes";
+/// Namespaces that the control plane itself lives in.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// What a new namespace has.
+pub(super) fn complete(object: &mut Object) {
+    label(object);
+    let spec = object.entry("spec").or_insert_with(|| json!({}));
+    let finalizers = spec.get("finalizers").and_then(Value::as_array);
+    if finalizers.is_none_or(|finalizers| !finalizers.iter().any(|finalizer| finalizer == FINALIZER)) {
+        let mut all = finalizers.cloned().unwrap_or_default();
+        all.push(FINALIZER.into());
+        spec["finalizers"] = all.into();
+    }
+    object.insert("status".to_owned(), json!({"phase": "Active"}));
+}
+
+/// What an update may not change: finalizers go by `finalize` alone.
+pub(super) fn keep(old: &Object, new: &mut Object) -> Result<(), Refusal> {
+    label(new);
+    match old.get("spec") {
+        Some(spec) => new.insert("spec".to_owned(), spec.clone()),
+        None => new.remove("spec"),
+    };
+    Ok(())
+}
+
+/// A namespace that is deleted stays, terminating, until its finalizers are gone. `before` is what is stored.
+pub(super) fn terminate(last: &Object, before: &Object, now: Time) -> Deletion {
+    let finalizers = last.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
+    if finalizers.is_none_or(Vec::is_empty) {
+        return Deletion::Remove(last.clone());
+    }
+    let mut marked = before.clone();
+    let metadata = marked.entry("metadata").or_insert_with(|| json!({}));
+    if metadata.get("deletionTimestamp").is_none() {
+        metadata["deletionTimestamp"] = now.to_string().into();
+    }
+    let status = marked.entry("status").or_insert_with(|| json!({}));
+    status["phase"] = "Terminating".into();
+    Deletion::Mark(marked)
+}
+
+/// The write to `finalize`: it changes the finalizers and nothing else.
+pub(super) fn finalize(old: &Object, new: &Object) -> Object {
+    let mut next = old.clone();
+    let finalizers = new.get("spec").and_then(|spec| spec.get("finalizers")).cloned();
+    let spec = next.entry("spec").or_insert_with(|| json!({}));
+    match finalizers {
+        Some(finalizers) => spec["finalizers"] = finalizers,
+        None => {
+            spec.as_object_mut().map(|spec| spec.remove("finalizers"));
+        }
+    }
+    next
+}
+
+/// Whether nothing holds the namespace any more.
+pub(super) fn is_finished(object: &Object) -> bool {
+    let is_empty = |part: &str| {
+        let list = object.get(part).and_then(|part| part.get("finalizers")).and_then(Value::as_array);
+        list.is_none_or(Vec::is_empty)
+    };
+    object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some())
+        && is_empty("spec")
+        && is_empty("metadata")
+}
+
+/// Refuses to delete what everything else depends on.
+pub(super) fn refuse_protected(name: &str) -> Result<(), Status> {
+    if PROTECTED.contains(&name) {
+        let why = "this namespace may not be deleted";
+        return Err(Status::forbidden(GroupResource { group: "", resource: "namespaces" }, name, why));
+    }
+    Ok(())
+}
+
+fn label(object: &mut Object) {
+    let Some(name) = object.get("metadata").and_then(|metadata| metadata.get("name")).cloned() else { return };
+    let metadata = object.get_mut("metadata").expect("it was there a line above");
+    if !metadata["labels"].is_object() {
+        metadata["labels"] = json!({});
+    }
+    metadata["labels"][NAME_LABEL] = name;
+}
