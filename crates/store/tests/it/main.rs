@@ -2,10 +2,14 @@
 
 mod broken;
 mod conformance;
+mod etcd;
+mod etcd_conformance;
 mod memory;
+mod sqlite_churn;
 mod sqlite_conformance;
 mod sqlite_crash;
 mod sqlite_disk;
+mod sqlite_open;
 mod sqlite_power_loss;
 mod sqlite_process;
 mod sqlite_sharing;

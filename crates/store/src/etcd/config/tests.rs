@@ -1,0 +1,51 @@
+use super::*;
+
+/// What is wrong with these flags, without its causes.
+#[track_caller]
+fn check(servers: &[&str], change: impl FnOnce(&mut Config), expected: &str) {
+    let mut config = Config::new(servers.iter().map(ToString::to_string).collect());
+    change(&mut config);
+    let error = config.addresses().map(|_| ()).and_then(|()| config.tls().map(|_| ())).err();
+    assert_eq!(error.map(|error| error.to_string()).unwrap_or_default(), expected, "{servers:?}");
+}
+
+#[test]
+fn servers_are_urls_of_hosts() {
+    check(&["http://127.0.0.1:2379", "http://[::1]:2379", "http://etcd.example/"], |_| {}, "");
+    check(&[], |_| {}, "--etcd-servers names no server");
+    check(&["127.0.0.1:2379"], |_| {}, &wrong("127.0.0.1:2379", "it must begin with http:// or https://"));
+    check(&["unix://etcd"], |_| {}, &wrong("unix://etcd", "it must begin with http:// or https://"));
+    check(&["http://a:1/v3"], |_| {}, &wrong("http://a:1/v3", "it must end after the port"));
+    check(&["http://a b"], |_| {}, &wrong("http://a b", "invalid uri character"));
+}
+
+fn wrong(url: &str, reason: &str) -> String {
+    format!("--etcd-servers: {url:?} is not a URL like https://10.0.0.1:2379: {reason}")
+}
+
+#[test]
+fn a_url_without_a_port_means_the_usual_one() {
+    let [plain, six] = ["http://etcd.example", "https://[::1]:1"].map(|url| address(url).unwrap());
+    assert_eq!((plain.host.as_str(), plain.port, plain.tls_name.is_some()), ("etcd.example", PORT, false));
+    assert_eq!((six.host.as_str(), six.port, six.tls_name.is_some()), ("::1", 1, true));
+    assert_eq!([plain, six].map(|address| address.to_string()), ["http://etcd.example", "https://[::1]:1"]);
+}
+
+#[test]
+fn files_are_given_together_or_not_at_all() {
+    let https = ["https://127.0.0.1:2379"];
+    let file = || Some(PathBuf::from("/nowhere.pem"));
+    check(&https, |_| {}, "--etcd-servers has https URLs, which need --etcd-cafile to know whom to trust");
+    check(&https, |config| config.ca_file = file(), "--etcd-cafile: cannot read /nowhere.pem");
+    let unused = "--etcd-keyfile is given, but --etcd-servers has only http URLs";
+    check(&["http://127.0.0.1:2379"], |config| config.key_file = file(), unused);
+}
+
+#[test]
+fn files_without_what_they_are_for_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.pem");
+    std::fs::write(&path, "not a certificate").unwrap();
+    let expected = format!("--etcd-cafile: {} is no use: it holds no PEM certificate", path.display());
+    check(&["https://127.0.0.1:2379"], |config| config.ca_file = Some(path.clone()), &expected);
+}

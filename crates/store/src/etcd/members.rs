@@ -1,0 +1,267 @@
+//! The etcds that we may ask, and which of them is asked next.
+//!
+//! Requests go to the etcd that answered last. One that fails rests for a while, during which the others are asked first,
+//! so that a dead etcd costs its one failure and not one per request. A write goes on to another etcd only if it is
+//! certain that it was not done.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::{Failure, judge};
+use super::link::{Address, Dialer, Link, Purpose};
+use super::proto::{Call, Repeat};
+use super::version::Version;
+
+/// How long an etcd rests after its first failure; doubled with each further one.
+const REST_MIN: Duration = Duration::from_secs(1);
+
+/// The longest rest, so that an etcd which is back is soon used when it is needed.
+const REST_MAX: Duration = Duration::from_secs(30);
+
+/// The pause after all etcds have failed, before they are asked again; doubled each time, and never past the deadline.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The longest pause: about half of what a cluster needs to elect a leader.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// All etcds of `--etcd-servers`.
+#[derive(Debug)]
+pub(super) struct Members {
+    members: Vec<Member>,
+    dialer: Dialer,
+    /// Where the next request goes first.
+    preferred: AtomicUsize,
+    /// The cluster of the first etcd that answered, which all must belong to.
+    cluster: OnceLock<u64>,
+}
+
+#[derive(Debug)]
+struct Member {
+    address: Address,
+    requests: tokio::sync::Mutex<Slot>,
+    watches: tokio::sync::Mutex<Slot>,
+    health: Mutex<Health>,
+}
+
+/// A connection, or why there is none.
+#[derive(Debug, Default)]
+struct Slot {
+    link: Option<Link>,
+    failed: Option<(Instant, String)>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    failures: u32,
+    rests_until: Option<Instant>,
+    version: Option<Version>,
+}
+
+impl Members {
+    pub(super) fn new(addresses: Vec<Address>, dialer: Dialer) -> Self {
+        let member = |address| Member {
+            address,
+            requests: tokio::sync::Mutex::default(),
+            watches: tokio::sync::Mutex::default(),
+            health: Mutex::default(),
+        };
+        Self {
+            members: addresses.into_iter().map(member).collect(),
+            dialer,
+            preferred: AtomicUsize::new(0),
+            cluster: OnceLock::new(),
+        }
+    }
+
+    /// Connects to every etcd that is there, to learn their versions. What fails is tried again when it is needed.
+    pub(super) async fn greet(&self) {
+        join_all((0..self.members.len()).map(|index| self.link(index, Purpose::Requests))).await;
+    }
+
+    /// The time that a request of now may take.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.dialer.timeouts.request
+    }
+
+    /// Whether every etcd that we know the version of answers progress requests, and we know one.
+    pub(super) fn answer_progress(&self) -> bool {
+        let versions = self.members.iter().filter_map(|member| member.health().version);
+        let mut known = versions.map(Version::answers_progress).peekable();
+        known.peek().is_some() && known.all(|answers| answers)
+    }
+
+    /// Asks one etcd after another until one has answered or `deadline` has come.
+    pub(super) async fn call<C: Call>(&self, message: C, deadline: Instant) -> Result<C::Answer, Failure> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let mut reasons = Vec::new();
+            for index in self.order() {
+                match self.call_one(index, message.clone(), deadline).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(Failure::Refused(refusal)) => return Err(Failure::Refused(refusal)),
+                    Err(Failure::Unknown(reason)) if C::REPEAT == Repeat::Never => {
+                        return Err(Failure::Unknown(self.named(index, &reason)));
+                    }
+                    Err(Failure::NotDone(reason) | Failure::Unknown(reason)) => {
+                        reasons.push(self.named(index, &reason));
+                    }
+                }
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(Failure::NotDone(reasons.join("; ")));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn call_one<C: Call>(&self, index: usize, message: C, deadline: Instant) -> Result<C::Answer, Failure> {
+        let connecting = timeout_at(deadline, self.link(index, Purpose::Requests));
+        let link = match connecting.await {
+            Ok(linked) => linked.map_err(Failure::NotDone)?,
+            Err(_) => return Err(Failure::NotDone("no connection in time".to_owned())),
+        };
+        let began = Instant::now();
+        if began >= deadline {
+            return Err(Failure::NotDone("no time left to ask it".to_owned()));
+        }
+        let limit = self.attempt_deadline(C::REPEAT, began, deadline);
+        let result = match timeout_at(limit, link.call(message, limit - began)).await {
+            Ok(result) => result.map_err(|status| judge(&status)),
+            Err(_) => Err(Failure::Unknown(format!("no answer within {:?}", limit - began))),
+        };
+        match &result {
+            Ok(_) | Err(Failure::Refused(_)) => self.praise(index),
+            Err(Failure::NotDone(_)) => self.blame(index),
+            Err(Failure::Unknown(_)) => {
+                // Whatever is wrong with it, the next request shall not be entrusted to this connection.
+                self.forget(index, Purpose::Requests, &link).await;
+                self.blame(index);
+            }
+        }
+        result
+    }
+
+    /// A read leaves time for two other etcds; a write that was sent can only wait.
+    pub(super) fn attempt_deadline(&self, repeat: Repeat, began: Instant, deadline: Instant) -> Instant {
+        match repeat {
+            Repeat::Safe if self.members.len() > 1 => deadline.min(began + self.dialer.timeouts.request / 3),
+            Repeat::Safe | Repeat::Never => deadline,
+        }
+    }
+
+    /// A connection for a stream to the first etcd that has one, and its place in the list.
+    pub(super) async fn stream_link(&self, purpose: Purpose) -> Result<(usize, Link), String> {
+        let mut reasons = Vec::new();
+        for index in self.order() {
+            match self.link(index, purpose).await {
+                Ok(link) => return Ok((index, link)),
+                Err(reason) => reasons.push(self.named(index, &reason)),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+
+    /// Tells that a stream on a connection has ended badly, so that the next one tries elsewhere first.
+    pub(super) async fn stream_failed(&self, index: usize, purpose: Purpose, link: &Link) {
+        self.forget(index, purpose, link).await;
+        self.blame(index);
+    }
+
+    /// Tells that a stream has brought what it was opened for.
+    pub(super) fn stream_succeeded(&self, index: usize) {
+        self.praise(index);
+    }
+
+    /// The reason, with the etcd that it is about.
+    pub(super) fn named(&self, index: usize, reason: &str) -> String {
+        format!("{}: {reason}", self.members[index].address)
+    }
+
+    /// Every etcd once: from the preferred one on, those that rest last.
+    fn order(&self) -> Vec<usize> {
+        let now = Instant::now();
+        let first = self.preferred.load(Ordering::Relaxed);
+        let count = self.members.len();
+        let mut order: Vec<usize> = (0..count).map(|step| (first + step) % count).collect();
+        order.sort_by_key(|&index| self.members[index].health().rests_until.is_some_and(|until| until > now));
+        order
+    }
+
+    /// The connection to one etcd, made if there is none. Those who wait for it together share its failure as well.
+    async fn link(&self, index: usize, purpose: Purpose) -> Result<Link, String> {
+        let member = &self.members[index];
+        let asked = Instant::now();
+        let mut slot = member.slot(purpose).lock().await;
+        if let Some(link) = slot.link.as_ref().filter(|link| !link.is_closed()) {
+            return Ok(link.clone());
+        }
+        if let Some((at, reason)) = &slot.failed
+            && *at >= asked
+        {
+            return Err(reason.clone());
+        }
+        slot.link = None;
+        let dialed = self.dialer.dial(&member.address, purpose).await.and_then(|link| self.check_cluster(link));
+        match dialed {
+            Ok(link) => {
+                member.health().version = link.version;
+                slot.link = Some(link.clone());
+                Ok(link)
+            }
+            Err(reason) => {
+                slot.failed = Some((Instant::now(), reason.clone()));
+                self.blame(index);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Two clusters in one list would each be given half of the data.
+    fn check_cluster(&self, link: Link) -> Result<Link, String> {
+        match *self.cluster.get_or_init(|| link.cluster) == link.cluster {
+            true => Ok(link),
+            false => Err("it belongs to another etcd cluster than the others; correct --etcd-servers".to_owned()),
+        }
+    }
+
+    /// Makes the next who needs a connection make a new one; who uses this one keeps it.
+    async fn forget(&self, index: usize, purpose: Purpose, link: &Link) {
+        let mut slot = self.members[index].slot(purpose).lock().await;
+        if slot.link.as_ref().is_some_and(|current| current.is_same(link)) {
+            slot.link = None;
+        }
+    }
+
+    fn praise(&self, index: usize) {
+        self.preferred.store(index, Ordering::Relaxed);
+        let mut health = self.members[index].health();
+        health.failures = 0;
+        health.rests_until = None;
+    }
+
+    fn blame(&self, index: usize) {
+        let mut health = self.members[index].health();
+        let rest = REST_MIN.saturating_mul(1 << health.failures.min(8)).min(REST_MAX);
+        health.failures = health.failures.saturating_add(1);
+        health.rests_until = Some(Instant::now() + rest);
+    }
+}
+
+impl Member {
+    fn slot(&self, purpose: Purpose) -> &tokio::sync::Mutex<Slot> {
+        match purpose {
+            Purpose::Requests => &self.requests,
+            Purpose::Watches => &self.watches,
+        }
+    }
+
+    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+        // A panic while it was held cannot have left it half changed: every field stands for itself.
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,65 @@
+//! Versions of etcd, for what depends on them.
+
+use std::fmt;
+
+/// What an etcd says it is: `3.5.30`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version {
+    major: u32,
+    minor: u32,
+    patch: u32,
+}
+
+impl Version {
+    /// Reads the first three numbers; what follows them (`-rc.1`, `+git`) does not matter to us.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let core = text.split(['-', '+']).next()?;
+        let mut numbers = core.split('.').map(|number| number.parse().ok());
+        let (major, minor, patch) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some(Self { major, minor, patch })
+    }
+
+    /// Whether a progress request on a watch is answered in the order of the events. Before 3.4.25 and 3.5.8 the answer
+    /// could overtake events, and before 3.4.31 and 3.5.13 it could stay away.
+    pub(super) fn answers_progress(self) -> bool {
+        match (self.major, self.minor) {
+            (3, ..4) => false,
+            (3, 4) => self.patch >= 31,
+            (3, 5) => self.patch >= 13,
+            (major, _) => major >= 3,
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<bool>) {
+        assert_eq!(Version::parse(text).map(Version::answers_progress), expected, "{text}");
+    }
+
+    #[test]
+    fn progress_is_asked_for_where_it_is_answered_in_order() {
+        check("3.3.27", Some(false));
+        check("3.4.23", Some(false));
+        check("3.4.30", Some(false));
+        check("3.4.31", Some(true));
+        check("3.5.12", Some(false));
+        check("3.5.13", Some(true));
+        check("3.5.30+git", Some(true));
+        check("3.6.0-rc.1", Some(true));
+        check("4.0.0", Some(true));
+        check("2.3.8", Some(false));
+        check("", None);
+        check("3.5", None);
+        check("not a version", None);
+    }
+}

@@ -1,0 +1,245 @@
+//! Real etcd processes for tests, an old release and a new one.
+//!
+//! The binaries come from `UNSKEW_ETCD_OLD` (3.4.23, which answers no progress requests in order) and `UNSKEW_ETCD_NEW` (3.5.13
+//! or later), which `cargo xtask test` sets.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, Signal, kill_process};
+use store::Store;
+use store::etcd::{Config, Etcd, Timeouts};
+use tasks::Tasks;
+use tempfile::TempDir;
+
+use crate::conformance::Harness;
+
+/// Which etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    Old,
+    New,
+}
+
+impl Release {
+    #[expect(clippy::disallowed_methods, reason = "the one place where tests learn where the binaries are")]
+    fn binary(self) -> PathBuf {
+        let variable = match self {
+            Self::Old => "UNSKEW_ETCD_OLD",
+            Self::New => "UNSKEW_ETCD_NEW",
+        };
+        let path = std::env::var(variable);
+        path.unwrap_or_else(|_| panic!("{variable} names no etcd binary: run through cargo xtask test")).into()
+    }
+}
+
+/// A cluster of etcd processes on this machine, which end with it, or with us.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    release: Release,
+    pub(crate) members: Vec<Member>,
+    extra: Vec<String>,
+    tls: Option<Tls>,
+    folder: TempDir,
+    tasks: Tasks,
+}
+
+/// One process and where it listens.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) port: u16,
+    peer_port: u16,
+    process: Option<Process>,
+}
+
+/// Certificates of a cluster that wants them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    pub(crate) ca: PathBuf,
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Cluster {
+    /// One etcd.
+    pub(crate) async fn single(release: Release) -> Self {
+        Self::start(release, 1, &[], None).await
+    }
+
+    /// Several etcds, all of them up.
+    pub(crate) async fn start(release: Release, size: usize, extra: &[&str], tls: Option<Tls>) -> Self {
+        let members = (0..size).map(|_| Member { port: free_port(), peer_port: free_port(), process: None }).collect();
+        let mut cluster = Self {
+            release,
+            members,
+            extra: extra.iter().map(ToString::to_string).collect(),
+            tls,
+            folder: tempfile::tempdir().unwrap(),
+            tasks: Tasks::new(),
+        };
+        for index in 0..size {
+            cluster.restart(index);
+        }
+        cluster.wait_until_up().await;
+        cluster
+    }
+
+    /// The address of a member.
+    pub(crate) fn url(&self, index: usize) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme(), self.members[index].port)
+    }
+
+    /// All addresses.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        (0..self.members.len()).map(|index| self.url(index)).collect()
+    }
+
+    /// A client of these addresses, which may be those of a proxy.
+    pub(crate) async fn client_at(&self, servers: Vec<String>, timeouts: Timeouts) -> Arc<dyn Store> {
+        let mut config = Config { timeouts, ..Config::new(servers) };
+        if let Some(tls) = self.tls.clone() {
+            (config.ca_file, config.cert_file, config.key_file) = (Some(tls.ca), Some(tls.cert), Some(tls.key));
+        }
+        Arc::new(Etcd::open(&config, self.tasks.clone()).await.unwrap())
+    }
+
+    /// A client of all members with the usual timeouts.
+    pub(crate) async fn client(&self) -> Arc<dyn Store> {
+        self.client_at(self.urls(), Timeouts::default()).await
+    }
+
+    /// Kills a member as a power failure would.
+    pub(crate) fn kill(&mut self, index: usize) {
+        self.members[index].process = None;
+    }
+
+    /// Starts a member that is not running, on what it left behind.
+    pub(crate) fn restart(&mut self, index: usize) {
+        let arguments = self.arguments(index);
+        let log = self.folder.path().join(format!("{index}.log"));
+        self.members[index].process = Some(Process::start(self.release.binary(), &arguments, log));
+    }
+
+    /// Stops a member without ending its connections: it accepts, and never answers.
+    pub(crate) fn freeze(&self, index: usize) {
+        self.signal(index, Signal::STOP);
+    }
+
+    /// Lets a frozen member go on.
+    pub(crate) fn thaw(&self, index: usize) {
+        self.signal(index, Signal::CONT);
+    }
+
+    fn signal(&self, index: usize, signal: Signal) {
+        let process = self.members[index].process.as_ref().expect("it runs");
+        kill_process(process.etcd, signal).unwrap();
+    }
+
+    /// Waits until every member answers a linearizable read.
+    async fn wait_until_up(&self) {
+        let patience = Duration::from_secs(60);
+        for index in 0..self.members.len() {
+            let timeouts = Timeouts { request: patience, ..Timeouts::default() };
+            let client = self.client_at(vec![self.url(index)], timeouts).await;
+            if let Err(error) = client.revision().await {
+                let log = std::fs::read_to_string(self.folder.path().join(format!("{index}.log")));
+                panic!("etcd did not come up: {error}\n{}", log.unwrap_or_default());
+            }
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    fn arguments(&self, index: usize) -> Vec<String> {
+        let Member { peer_port, .. } = self.members[index];
+        let peer = |(index, member): (usize, &Member)| format!("m{index}=http://127.0.0.1:{}", member.peer_port);
+        let peers: Vec<_> = self.members.iter().enumerate().map(peer).collect();
+        let folder = self.folder.path().join(format!("m{index}"));
+        let mut arguments = vec![
+            format!("--name=m{index}"),
+            format!("--data-dir={}", folder.display()),
+            format!("--listen-client-urls={}", self.url(index)),
+            format!("--advertise-client-urls={}", self.url(index)),
+            format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"),
+            format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}"),
+            format!("--initial-cluster={}", peers.join(",")),
+            "--logger=zap".to_owned(),
+            "--log-outputs=stderr".to_owned(),
+        ];
+        arguments.extend(self.extra.clone());
+        arguments
+    }
+}
+
+impl Harness for Cluster {
+    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+        self.client().boxed()
+    }
+
+    fn oversized(&self) -> usize {
+        // etcd takes requests of up to 1.5 MiB.
+        (3 << 20) / 2
+    }
+}
+
+/// A running etcd. Dropping it kills it.
+#[derive(Debug)]
+struct Process {
+    /// A shell that kills etcd when the pipe to it closes, which also happens when we are killed.
+    guard: Child,
+    etcd: Pid,
+}
+
+impl Process {
+    fn start(binary: PathBuf, arguments: &[String], log: PathBuf) -> Self {
+        const GUARD: &str = r#""$0" "$@" </dev/null & echo $!; cat >/dev/null; kill -9 $!"#;
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut guard = Command::new("sh")
+            .args(["-c", GUARD])
+            .arg(binary)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(guard.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let etcd = line.trim().parse().ok().and_then(Pid::from_raw).expect("the guard tells the process id");
+        Self { guard, etcd }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = kill_process(self.etcd, Signal::KILL);
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// A port that nobody listens on, from a range that outgoing connections do not use.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let spread = (std::process::id() % u32::from(COUNT)) as u16;
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + (spread.wrapping_mul(97).wrapping_add(step)) % COUNT;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
