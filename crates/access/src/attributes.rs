@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use api::target::Target;
+
 use crate::quote::Quoted;
 use crate::user::User;
 
@@ -51,6 +53,22 @@ impl<'a> Attributes<'a> {
     /// A question about a path.
     pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
         Self { user, verb, object: Asked::Path(path) }
+    }
+
+    /// The question that a request asks.
+    pub fn of(user: &'a User, target: &'a Target<'_>) -> Self {
+        let object = match target {
+            Target::NonResource(target) => Asked::Path(&target.path),
+            Target::Resource(target) => Asked::Resource(Resource {
+                group: &target.group,
+                version: &target.version,
+                resource: &target.resource,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: &target.name,
+            }),
+        };
+        Self { user, verb: target.verb(), object }
     }
 
     /// The namespace asked about; empty for paths and at the cluster scope.
@@ -138,6 +156,22 @@ mod tests {
             Asked::Path("/metrics"),
             &expect![[r#"User "system:anonymous" cannot get path "/metrics""#]],
         );
+    }
+
+    #[test]
+    fn a_request_asks_what_its_line_says() {
+        let user = User::named("alice");
+        let refusal = |method: &str, line: &str| Attributes::of(&user, &Target::parse(method, line).unwrap()).refusal();
+        expect![[r#"User "alice" cannot list resource "pods" in API group "" in the namespace "dev""#]]
+            .assert_eq(&refusal("GET", "/api/v1/namespaces/dev/pods?limit=500"));
+        expect![[
+            r#"User "alice" cannot update resource "deployments/scale" in API group "apps" in the namespace "dev""#
+        ]]
+        .assert_eq(&refusal("PUT", "/apis/apps/v1/namespaces/dev/deployments/web/scale"));
+        expect![[r#"User "alice" cannot get path "/healthz""#]].assert_eq(&refusal("GET", "/healthz?verbose"));
+        let target = Target::parse("GET", "/api/v1/namespaces/dev/pods/p?x=y").unwrap();
+        let asked = Resource { version: "v1", resource: "pods", namespace: "dev", name: "p", ..Resource::default() };
+        assert_eq!(Attributes::of(&user, &target), Attributes::resource(&user, "get", asked));
     }
 
     #[test]

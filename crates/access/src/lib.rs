@@ -5,6 +5,7 @@
 
 pub mod attributes;
 pub mod authorize;
+pub mod bootstrap;
 mod quote;
 pub mod rbac;
 pub mod tokens;

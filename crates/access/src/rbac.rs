@@ -15,7 +15,7 @@ mod rule;
 mod selector;
 mod table;
 
-pub use covers::uncovered;
+pub use covers::{TooManyParts, missing_rules, uncovered};
 pub use index::{Grant, Index, Unresolved};
 pub use objects::{AggregationRule, Binding, GROUP, ObjectError, Role, RoleRef, Subject};
 pub use policy::{Change, Kind, Policy};

@@ -28,20 +28,38 @@ pub fn uncovered<'a>(
     Ok(wanted.flat_map(parts_of).filter(is_uncovered).collect())
 }
 
+/// The wanted rules as far as the held ones do not cover them, for completing a role.
+///
+/// Roles of ours are short, so the limit on what is compared never applies; if it did, everything would be missing.
+pub fn missing_rules(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
+    let held: Vec<&PolicyRule> = held.iter().collect();
+    uncovered(&held, wanted.iter()).map_or_else(|TooManyParts| wanted.to_vec(), compact)
+}
+
 /// Parts as an error shows them: one line per resource with all its verbs, sorted.
 pub(super) fn describe(parts: Vec<PolicyRule>) -> Vec<String> {
-    let mut lines = BTreeSet::new();
-    let mut by_resource: HashMap<_, PolicyRule> = HashMap::new();
+    let lines: BTreeSet<String> = compact(parts).iter().map(ToString::to_string).collect();
+    lines.into_iter().collect()
+}
+
+/// Joins parts that differ by verb only; those of paths stay apart, as Kubernetes leaves them.
+fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    let mut position_of = HashMap::new();
     for part in parts {
-        if part.non_resource_urls.is_empty() {
-            let key = (part.api_groups.clone(), part.resources.clone(), part.resource_names.clone());
-            by_resource.entry(key).and_modify(|line| line.verbs.extend(part.verbs.iter().cloned())).or_insert(part);
-        } else {
-            lines.insert(part.to_string());
+        let key = (part.api_groups.clone(), part.resources.clone(), part.resource_names.clone());
+        match position_of.get(&key) {
+            Some(&position) if part.non_resource_urls.is_empty() => {
+                let rule: &mut PolicyRule = &mut rules[position];
+                rule.verbs.extend(part.verbs);
+            }
+            _ => {
+                position_of.insert(key, rules.len());
+                rules.push(part);
+            }
         }
     }
-    lines.extend(by_resource.values().map(ToString::to_string));
-    lines.into_iter().collect()
+    rules
 }
 
 fn part_count(rule: &PolicyRule) -> usize {

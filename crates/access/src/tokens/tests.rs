@@ -101,7 +101,7 @@ fn issuer() -> Issuer {
 }
 
 /// Asks for a token of dev/builder and returns it.
-fn token(spec: Value, cluster: &Cluster) -> String {
+fn token(spec: &Value, cluster: &Cluster) -> String {
     let body = json!({"spec": spec}).to_string();
     let request =
         TokenRequest { namespace: "dev", name: "builder", body: body.as_bytes(), now: at(NOW), random: [7; 16] };

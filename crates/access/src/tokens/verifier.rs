@@ -153,7 +153,7 @@ pub enum TokenError {
 /// A token whose signature and issuer are right.
 #[derive(Debug)]
 enum Verified {
-    Bound { claims: Claims, user: Arc<User> },
+    Bound { claims: Box<Claims>, user: Arc<User> },
     Legacy { claims: LegacyClaims, audiences: Vec<String>, user: Arc<User> },
 }
 
@@ -202,7 +202,7 @@ impl Verifier {
                 Verified::Legacy { claims, audiences, user }
             }
             _ => {
-                let claims: Claims = read(&parts.payload).map_err(|_| TokenError::Claims)?;
+                let claims: Box<Claims> = read(&parts.payload).map_err(|_| TokenError::Claims)?;
                 let user = Arc::new(claims.user());
                 Verified::Bound { claims, user }
             }

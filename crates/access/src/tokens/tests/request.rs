@@ -9,7 +9,7 @@ fn issue(issuer: &Issuer, name: &str, body: &Value, cluster: &Cluster) -> Result
 }
 
 #[track_caller]
-fn check_claims(spec: Value, expected: &Expect) {
+fn check_claims(spec: &Value, expected: &Expect) {
     let issued = issue(&issuer(), "builder", &json!({"spec": spec}), &Cluster::new()).unwrap();
     let response: Value = serde_json::from_slice(&issued.body).unwrap();
     expected.assert_eq(&claims_of(response["status"]["token"].as_str().unwrap()).to_string());
@@ -39,19 +39,19 @@ fn the_response_is_the_request_with_a_token() {
 #[test]
 fn claims_name_what_the_token_is_bound_to() {
     check_claims(
-        json!({}),
+        &json!({}),
         &expect![[
             r#"{"aud":["https://kubernetes.default.svc"],"exp":1767229200,"iat":1767225600,"iss":"https://kubernetes.default.svc","jti":"5a5a5a5a-5a5a-4a5a-9a5a-5a5a5a5a5a5a","kubernetes.io":{"namespace":"dev","serviceaccount":{"name":"builder","uid":"sa-uid"}},"nbf":1767225600,"sub":"system:serviceaccount:dev:builder"}"#
         ]],
     );
     check_claims(
-        json!({"audiences": ["vault"], "expirationSeconds": 600, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": "pod-uid"}}),
+        &json!({"audiences": ["vault"], "expirationSeconds": 600, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": "pod-uid"}}),
         &expect![[
             r#"{"aud":["vault"],"exp":1767226200,"iat":1767225600,"iss":"https://kubernetes.default.svc","jti":"5a5a5a5a-5a5a-4a5a-9a5a-5a5a5a5a5a5a","kubernetes.io":{"namespace":"dev","node":{"name":"n1","uid":"node-uid"},"pod":{"name":"p1","uid":"pod-uid"},"serviceaccount":{"name":"builder","uid":"sa-uid"}},"nbf":1767225600,"sub":"system:serviceaccount:dev:builder"}"#
         ]],
     );
     check_claims(
-        json!({"boundObjectRef": {"kind": "Node", "apiVersion": "v1", "name": "n1"}}),
+        &json!({"boundObjectRef": {"kind": "Node", "apiVersion": "v1", "name": "n1"}}),
         &expect![[
             r#"{"aud":["https://kubernetes.default.svc"],"exp":1767229200,"iat":1767225600,"iss":"https://kubernetes.default.svc","jti":"5a5a5a5a-5a5a-4a5a-9a5a-5a5a5a5a5a5a","kubernetes.io":{"namespace":"dev","node":{"name":"n1","uid":"node-uid"},"serviceaccount":{"name":"builder","uid":"sa-uid"}},"nbf":1767225600,"sub":"system:serviceaccount:dev:builder"}"#
         ]],

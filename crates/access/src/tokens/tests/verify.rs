@@ -19,7 +19,7 @@ fn check(token: &str, cluster: &Cluster, now: i64, expected: &Expect) {
 #[test]
 fn a_token_lives_an_hour_and_a_minute() {
     let cluster = Cluster::new();
-    let token = token(json!({}), &cluster);
+    let token = token(&json!({}), &cluster);
     check(&token, &cluster, NOW, &expect!["system:serviceaccount:dev:builder []"]);
     check(&token, &cluster, NOW + 3660, &expect!["system:serviceaccount:dev:builder []"]);
     check(&token, &cluster, NOW + 3661, &expect!["error: service account token has expired"]);
@@ -35,7 +35,7 @@ fn a_token_lives_an_hour_and_a_minute() {
 fn a_token_dies_with_its_account() {
     let mut cluster = Cluster::new();
     let verifier = verifier();
-    let token = token(json!({}), &cluster);
+    let token = token(&json!({}), &cluster);
     assert_eq!(outcome(&verifier, &token, &cluster, NOW), "system:serviceaccount:dev:builder []");
 
     let gone = "2025-12-31T23:58:59Z"; // A minute and a second before NOW.
@@ -60,7 +60,7 @@ fn a_token_dies_with_what_it_is_bound_to() {
         [(Kind::Pod, "dev", "p1", "Pod"), (Kind::Secret, "dev", "s1", "Secret"), (Kind::Node, "", "n1", "Node")]
     {
         let mut cluster = Cluster::new();
-        let token = token(json!({"boundObjectRef": {"kind": word, "apiVersion": "v1", "name": name}}), &cluster);
+        let token = token(&json!({"boundObjectRef": {"kind": word, "apiVersion": "v1", "name": name}}), &cluster);
         let verifier = verifier();
         assert_eq!(outcome(&verifier, &token, &cluster, NOW), "system:serviceaccount:dev:builder []");
         cluster.metadata(kind, namespace, name)["deletionTimestamp"] = "2025-12-31T23:58:59Z".into();
@@ -80,7 +80,7 @@ fn a_token_dies_with_what_it_is_bound_to() {
 #[test]
 fn the_node_of_a_pods_token_is_for_information() {
     let mut cluster = Cluster::new();
-    let token = token(json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p1"}}), &cluster);
+    let token = token(&json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p1"}}), &cluster);
     cluster.remove(Kind::Node, "", "n1");
     check(&token, &cluster, NOW, &expect!["system:serviceaccount:dev:builder []"]);
 }
@@ -88,7 +88,7 @@ fn the_node_of_a_pods_token_is_for_information() {
 #[test]
 fn a_token_bound_to_a_webhook_is_refused() {
     let cluster = Cluster::new();
-    let mut claims = claims_of(&token(json!({}), &cluster));
+    let mut claims = claims_of(&token(&json!({}), &cluster));
     claims["kubernetes.io"]["mutatingwebhookconfiguration"] = json!({"name": "w", "uid": "u"});
     check(
         &jwt::sign(&key(), &claims).unwrap(),
@@ -104,7 +104,7 @@ fn a_token_bound_to_a_webhook_is_refused() {
 fn audiences_must_meet() {
     let cluster = Cluster::new();
     let verifier = verifier();
-    let token = token(json!({"audiences": ["vault", ISSUER, "ci"]}), &cluster);
+    let token = token(&json!({"audiences": ["vault", ISSUER, "ci"]}), &cluster);
     let ask = |audiences: &[&str]| {
         let audiences: Vec<String> = audiences.iter().map(ToString::to_string).collect();
         match verifier.authenticate(&token, &audiences, &cluster, at(NOW)) {
@@ -122,7 +122,7 @@ fn audiences_must_meet() {
 #[test]
 fn a_token_without_audience_is_for_api_servers_and_noted() {
     let cluster = Cluster::new();
-    let mut claims = claims_of(&token(json!({}), &cluster));
+    let mut claims = claims_of(&token(&json!({}), &cluster));
     claims.as_object_mut().unwrap().remove("aud");
     check(
         &jwt::sign(&key(), &claims).unwrap(),
@@ -138,7 +138,7 @@ fn a_token_without_audience_is_for_api_servers_and_noted() {
 fn an_overdue_token_is_noted() {
     let cluster = Cluster::new();
     let spec = json!({"expirationSeconds": 3607, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p1"}});
-    let token = token(spec, &cluster);
+    let token = token(&spec, &cluster);
     check(&token, &cluster, NOW + 3607, &expect!["system:serviceaccount:dev:builder []"]);
     check(
         &token,
@@ -161,7 +161,7 @@ fn an_overdue_token_is_noted() {
 #[test]
 fn what_is_no_token_of_ours_is_left_to_others() {
     let cluster = Cluster::new();
-    let good = token(json!({}), &cluster);
+    let good = token(&json!({}), &cluster);
     let [header, payload, signature] = good.split('.').collect::<Vec<_>>()[..] else { panic!() };
     let mut foreign = claims_of(&good);
     foreign["iss"] = "https://elsewhere".into();
@@ -184,7 +184,7 @@ fn what_is_no_token_of_ours_is_left_to_others() {
 #[test]
 fn a_token_that_was_tampered_with_is_an_error() {
     let cluster = Cluster::new();
-    let good = token(json!({}), &cluster);
+    let good = token(&json!({}), &cluster);
     let [header, payload, signature] = good.split('.').collect::<Vec<_>>()[..] else { panic!() };
     let encode = |json: &Value| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(json.to_string());
     let mut claims = claims_of(&good);
@@ -221,7 +221,7 @@ fn claims_that_make_no_sense_are_an_error_even_if_signed() {
 #[test]
 fn a_key_without_an_id_in_the_token_is_found_by_trying() {
     let cluster = Cluster::new();
-    let good = token(json!({}), &cluster);
+    let good = token(&json!({}), &cluster);
     let payload = good.split('.').nth(1).unwrap();
     let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
     let message = format!("{}.{payload}", encode(br#"{"alg":"ES256"}"#));
@@ -242,7 +242,7 @@ proptest! {
     #[test]
     fn no_changed_byte_passes(position in 0..600_usize, byte in 0x21..0x7e_u8) {
         static TOKEN: OnceLock<String> = OnceLock::new();
-        let good = TOKEN.get_or_init(|| token(json!({}), &Cluster::new()));
+        let good = TOKEN.get_or_init(|| token(&json!({}), &Cluster::new()));
         let mut bytes = good.clone().into_bytes();
         let position = position % bytes.len();
         prop_assume!(bytes[position] != byte);
