@@ -82,7 +82,9 @@ pub struct SqliteStore {
     hub: Arc<Hub>,
     tail: Poke,
     expiry: Expiry,
-    threads: Arc<Threads>,
+    /// Those that read.
+    threads: Threads,
+    writer_thread: Threads,
     tasks: Tasks,
     /// Ends what runs among the tasks.
     closing: CancellationToken,
@@ -101,6 +103,7 @@ impl SqliteStore {
         let panicked = |error| OpenError::System { path, source: std::io::Error::other(error) };
         let store = starting.await.map_err(panicked)??;
         store.threads.watch_over(tasks);
+        store.writer_thread.watch_over(tasks);
         tasks.spawn_once("sqlite expiry", store.expiry.clone().run(store.closing.clone()));
         Ok(store)
     }
@@ -111,6 +114,9 @@ impl SqliteStore {
         self.signal_end();
         self.pool.close().await;
         self.threads.join().await;
+        // Last and alone, so that SQLite can put the whole log back into the database.
+        self.writer.stop();
+        self.writer_thread.join().await;
     }
 
     /// Where the store is.
@@ -125,8 +131,9 @@ impl SqliteStore {
 
     fn signal_end(&self) {
         self.threads.may_end();
+        self.writer_thread.may_end();
         self.closing.cancel();
-        self.writer.close();
+        self.writer.refuse();
         self.is_stopping.store(true, Ordering::Release);
         self.tail.poke();
         let _ = self.keeper.try_send(());
@@ -136,6 +143,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.signal_end();
+        self.writer.stop();
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn start(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenEr
             interval: config.expiry_interval,
         },
         threads: Threads::new(),
+        writer_thread: Threads::new(),
         closing: tasks.stopping().child_token(),
         is_stopping: Arc::new(AtomicBool::new(false)),
         keeper,
@@ -118,7 +119,8 @@ impl Starting<'_> {
             steps: self.config.steps.clone(),
             tail: self.store.tail.clone(),
         };
-        self.spawn("sqlite writer", move || commits.run())
+        let system = |source| OpenError::System { path: self.store.files.database.clone(), source };
+        self.store.writer_thread.spawn("sqlite writer", move || commits.run()).map_err(system)
     }
 
     fn start_readers(&self, queue: &Queue) -> Result<(), OpenError> {

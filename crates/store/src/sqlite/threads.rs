@@ -1,7 +1,7 @@
 //! The threads of a store: named, watched over, and joined.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tasks::Tasks;
@@ -17,9 +17,9 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Self {
         let (may_end, ended) = (CancellationToken::new(), CancellationToken::new());
-        Arc::new(Self { running: Mutex::default(), may_end, ended })
+        Self { running: Mutex::default(), may_end, ended }
     }
 
     pub(super) fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

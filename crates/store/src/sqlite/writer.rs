@@ -88,9 +88,13 @@ impl Writer {
         }
     }
 
-    /// No more work is taken; what waits is still done, then the thread ends.
-    pub(super) fn close(&self) {
+    /// Takes no more work; what waits is still done.
+    pub(super) fn refuse(&self) {
         self.room.close();
+    }
+
+    /// Ends the thread when it has done what waits.
+    pub(super) fn stop(&self) {
         let _ = self.queue.send(Message::Stop);
     }
 

@@ -73,7 +73,9 @@ impl Disk {
             let is_shared_memory = name(&file).ends_with("-shm");
             let durable = fs::read(self.durable.path().join(name(&file))).ok().filter(|_| !is_shared_memory);
             match durable {
-                Some(durable) => fs::write(&file, after_loss(&fs::read(&file).expect("it is there"), durable, unsynced)),
+                Some(durable) => {
+                    fs::write(&file, after_loss(&fs::read(&file).expect("it is there"), durable, unsynced))
+                }
                 None => fs::remove_file(&file),
             }
             .expect("the files are ours");

@@ -1,0 +1,250 @@
+//! A store that is used for long: files stay small, and neither long readers nor slow watchers hold anybody up.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use rusqlite::Connection;
+use store::sqlite::{Config, SqliteStore};
+use store::{Error, Event, Key, Op, Outcome, Range, Revision, Store, Transaction, Watch};
+use tasks::Tasks;
+use tempfile::TempDir;
+
+use crate::sqlite_process::sized;
+
+const MIB: u64 = 1 << 20;
+
+struct Scene {
+    folder: TempDir,
+    store: Arc<SqliteStore>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let config = Config::new(folder.path().join("state.db"));
+        let store = SqliteStore::open(config, &Tasks::new()).await.expect("it opens");
+        Self { folder, store: Arc::new(store) }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    path.metadata().map_or(0, |file| file.len())
+}
+
+/// Puts keys `first..first + count`, in one transaction.
+async fn put(store: &SqliteStore, first: usize, count: usize, value: &Bytes) -> Revision {
+    let ttl = Some(Duration::from_secs(3600));
+    let op = |number| Op::Put { key: key(number), value: value.clone(), ttl };
+    let transaction = Transaction { compares: Vec::new(), ops: (first..first + count).map(op).collect() };
+    match store.commit(transaction).await.expect("it commits") {
+        Outcome::Committed(revision) => revision,
+        Outcome::Conflict { .. } => panic!("a conflict without comparisons"),
+    }
+}
+
+fn key(number: usize) -> Key {
+    format!("/leases/{number:05}").into()
+}
+
+/// What is asked of time alone comes in the end, or the test harness ends the test.
+async fn eventually(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A thousand leases, overwritten a hundred times: sixty megabytes in all, less than one at any time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_stay_small_under_leases_that_are_always_renewed() {
+    const LEASES: usize = 1_000;
+    let scene = Scene::new().await;
+    let value = Bytes::from(vec![b'v'; 600]);
+    let mut last = Revision(1);
+    for round in 0..sized(100, 1_000) {
+        let before = last;
+        for first in (0..LEASES).step_by(100) {
+            last = put(&scene.store, first, 100, &value).await;
+        }
+        if round % 5 == 4 {
+            scene.store.compact(before).await.expect("it compacts");
+        }
+        let sizes = (size(&scene.file("state.db")) / MIB, size(&scene.file("state.db-wal")) / MIB);
+        assert!(sizes.0 < 16 && sizes.1 < 64, "round {round}: database and log have {sizes:?} MiB");
+    }
+    scene.store.compact(last).await.expect("it compacts");
+    let page = scene.store.range(Range::prefix("/leases/").limit(0)).await.expect("it reads");
+    assert_eq!(page.count, LEASES as u64);
+    // What is free is given back, but for the thousand pages that are kept for the next writes.
+    eventually(|| size(&scene.file("state.db")) < 8 * MIB).await;
+}
+
+/// Somebody else's read transaction, such as a backup's, that does not end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_does_not_end_holds_up_no_writer_and_the_log_is_cut_after_it() {
+    let scene = Scene::new().await;
+    let value = Bytes::from(vec![b'v'; 10_000]);
+    put(&scene.store, 0, 1, &value).await;
+    let reader = Connection::open(scene.file("state.db")).expect("it opens");
+    reader.execute_batch("BEGIN").expect("it begins");
+    let seen: i64 = reader.query_row("SELECT max(place) FROM log", [], |row| row.get(0)).expect("it reads");
+    let mut watch = scene.store.watch("/".into(), Revision(2)).await.expect("it watches");
+    // Far more than the keeper lets the log grow, so that it has every reason to wait for the reader.
+    for first in (0..8_000).step_by(100) {
+        put(&scene.store, first, 100, &value).await;
+    }
+    let last = scene.store.revision().await.expect("it tells");
+    while watch.next().await.expect("it goes on").expect("no error").through < last {}
+    let still: i64 = reader.query_row("SELECT max(place) FROM log", [], |row| row.get(0)).expect("it reads");
+    assert_eq!(still, seen, "the reader had its snapshot all the time");
+    assert!(size(&scene.file("state.db-wal")) > 64 * MIB, "the log had to grow meanwhile");
+    drop(reader);
+    eventually(|| size(&scene.file("state.db-wal")) < 64 * MIB).await;
+}
+
+/// It is read in pieces, while everything in it is overwritten, removed and added to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_of_many_pieces_is_one_state() {
+    const KEYS: usize = 6_000;
+    let scene = Scene::new().await;
+    let value = Bytes::from_static(b"first");
+    for first in (0..KEYS).step_by(100) {
+        put(&scene.store, first, 100, &value).await;
+    }
+    let store = scene.store.clone();
+    let changes = async {
+        for first in (0..KEYS).step_by(100).cycle().take(100) {
+            put(&store, first, 100, &Bytes::from_static(b"second")).await;
+            let op = Op::Delete { key: key(first) };
+            store.commit(Transaction { compares: Vec::new(), ops: vec![op] }).await.expect("it commits");
+        }
+    };
+    let reads = async {
+        let mut pages = Vec::new();
+        for _ in 0..3 {
+            pages.push(scene.store.range(Range::prefix("/leases/")).await.expect("it reads"));
+        }
+        pages
+    };
+    let ((), pages) = tokio::join!(changes, reads);
+    for page in pages {
+        // Short ones: each is a single transaction of SQLite.
+        let mut start = Key::new();
+        let mut entries = Vec::new();
+        loop {
+            let part = Range::prefix("/leases/").start(start).at(page.revision).limit(500);
+            let part = scene.store.range(part).await.expect("it reads");
+            assert_eq!(part.count + entries.len() as u64, page.count, "the count at {}", page.revision);
+            let is_last = !part.has_more();
+            entries.extend(part.entries);
+            if is_last {
+                break;
+            }
+            start = [&entries.last().expect("a full page").key[..], b"\0"].concat().into();
+        }
+        assert_eq!(entries, page.entries, "the state at {}", page.revision);
+    }
+}
+
+/// Counts the events up to a revision, in order.
+async fn count_through(watch: &mut Watch, last: Revision) -> usize {
+    let (mut events, mut seen) = (0, Revision(0));
+    loop {
+        let batch = watch.next().await.expect("it goes on").expect("no error");
+        for event in &batch.events {
+            assert!(event.revision() >= seen, "{event:?} after {seen}");
+            seen = event.revision();
+        }
+        events += batch.events.len();
+        if batch.through >= last {
+            return events;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_watcher_holds_up_nobody_and_misses_nothing() {
+    let scene = Scene::new().await;
+    let value = Bytes::from_static(b"value");
+    let mut slow = scene.store.watch("/leases/".into(), Revision(2)).await.expect("it watches");
+    let mut quick = scene.store.watch("/leases/".into(), Revision(2)).await.expect("it watches");
+    let mut last = Revision(1);
+    for number in 0..500 {
+        last = put(&scene.store, number, 1, &value).await;
+        // The quick one sees each before the next is written; the slow one has long had no room.
+        assert_eq!(count_through(&mut quick, last).await, 1);
+    }
+    assert_eq!(count_through(&mut slow, last).await, 500);
+    // It is up to date now, and goes on as if nothing had been.
+    last = put(&scene.store, 0, 1, &value).await;
+    assert_eq!(count_through(&mut slow, last).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_is_overtaken_by_compaction_is_told_and_gets_no_gap() {
+    let scene = Scene::new().await;
+    let mut slow = scene.store.watch("/leases/".into(), Revision(2)).await.expect("it watches");
+    let mut quick = scene.store.watch("/leases/".into(), Revision(2)).await.expect("it watches");
+    let mut last = Revision(1);
+    for _ in 0..500 {
+        last = put(&scene.store, 7, 1, &Bytes::new()).await;
+        count_through(&mut quick, last).await;
+    }
+    scene.store.compact(last).await.expect("it compacts");
+    let mut next = Revision(2);
+    let error = loop {
+        match slow.next().await.expect("an error before the end") {
+            Ok(batch) => {
+                for event in batch.events {
+                    assert_eq!(event.revision(), next, "no gap");
+                    next = next.next();
+                }
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(next < last, "it was overtaken");
+    assert_eq!(error, Error::Compacted { requested: next, oldest: last });
+    assert!(slow.next().await.is_none(), "nothing follows");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_watchers_see_what_is_theirs() {
+    let scene = Scene::new().await;
+    let begin = |number: usize| scene.store.watch(format!("/leases/{:05}", number / 10).into(), Revision(2));
+    let mut watches: Vec<Watch> =
+        join_all((0..1_000).map(begin)).await.into_iter().map(|watch| watch.expect("it watches")).collect();
+    let mut last = Revision(1);
+    for number in 0..100 {
+        last = put(&scene.store, number, 1, &Bytes::new()).await;
+    }
+    for (number, watch) in watches.iter_mut().enumerate() {
+        let batch = watch.next().await.expect("it goes on").expect("no error");
+        let keys: Vec<&Key> = batch.events.iter().map(Event::key).collect();
+        assert_eq!(keys, [&key(number / 10)]);
+        assert!(batch.through <= last);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_store_ends_its_watches_and_refuses_requests() {
+    let scene = Scene::new().await;
+    let mut live = scene.store.watch("/".into(), Revision(2)).await.expect("it watches");
+    let last = put(&scene.store, 0, 1, &Bytes::new()).await;
+    count_through(&mut live, last).await;
+    scene.store.close().await;
+    assert!(live.next().await.is_none());
+    for result in [
+        scene.store.get("/a".into()).await.map(drop),
+        scene.store.commit(Transaction::create("/a", "1")).await.map(drop),
+    ] {
+        assert_eq!(result, Err(Error::Unavailable { reason: "the store is closed".to_owned() }));
+    }
+    assert!(!scene.file("state.db-wal").exists(), "the log is put back into the database");
+}
