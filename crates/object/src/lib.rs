@@ -7,11 +7,13 @@
 mod access;
 pub mod decode;
 pub mod delete;
+mod label_selector;
 pub mod metadata;
 pub mod partial;
 pub mod patch;
 pub mod refusal;
 pub mod rules;
+pub mod scale;
 pub mod selectable;
 pub mod stored;
 pub mod table;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Column, human_duration};
 use crate::access::{self, Object, metadata_text, objects};
+use crate::label_selector;
 
 pub(super) const NAME: Column = Column {
     format: "name",
@@ -117,33 +118,13 @@ fn containers(object: &Object, field: &str) -> Value {
 
 /// A map of labels as `a=b,c=d`, or `<none>`.
 pub(super) fn labels(object: &Object, path: &[&str]) -> Value {
-    let map = access::part(object, path);
-    let pairs = map.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    or(pairs.collect::<Vec<_>>().join(","), "<none>")
+    or(access::part(object, path).map(label_selector::labels_to_text).unwrap_or_default(), "<none>")
 }
 
-/// A label selector as a string, such as `a=b,c in (d,e),!f`; empty when it selects everything or nothing.
+/// A label selector as a string; empty when it selects everything or nothing.
 pub(super) fn selector(object: &Object, path: &[&str]) -> String {
-    let Some(selector) = access::part(object, path) else { return String::new() };
-    let labels = access::part(selector, &["matchLabels"]).into_iter().flatten();
-    let mut requirements: Vec<(&str, String)> =
-        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
-    for expression in objects(selector, &["matchExpressions"]) {
-        let key = access::text(expression, &["key"]);
-        let mut values: Vec<&str> = access::texts(expression, &["values"]).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let requirement = match access::text(expression, &["operator"]) {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => return "<error>".to_owned(),
-        };
-        requirements.push((key, requirement));
-    }
-    requirements.sort_by_key(|(key, _)| *key);
-    requirements.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(",")
+    let selector = access::part(object, path).map(label_selector::to_text);
+    selector.unwrap_or(Some(String::new())).unwrap_or_else(|| "<error>".to_owned())
 }
 
 /// A few items and how many more there are, or a placeholder for none.

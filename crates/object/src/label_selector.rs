@@ -1,0 +1,32 @@
+//! A `LabelSelector` in its one-line form, such as `a=b,c in (d,e),!f`.
+
+use crate::access::{self, Object};
+
+/// The one-line form, sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
+pub(crate) fn to_text(selector: &Object) -> Option<String> {
+    let labels = access::part(selector, &["matchLabels"]).into_iter().flatten();
+    let mut requirements: Vec<(&str, String)> =
+        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
+    for expression in access::objects(selector, &["matchExpressions"]) {
+        let key = access::text(expression, &["key"]);
+        let mut values: Vec<&str> = access::texts(expression, &["values"]).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let requirement = match access::text(expression, &["operator"]) {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            _ => return None,
+        };
+        requirements.push((key, requirement));
+    }
+    requirements.sort_by_key(|(key, _)| *key);
+    Some(requirements.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(","))
+}
+
+/// A map of labels as `a=b,c=d`.
+pub(crate) fn labels_to_text(labels: &Object) -> String {
+    let pairs = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}
