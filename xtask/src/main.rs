@@ -12,6 +12,7 @@ mod ci;
 mod environment;
 mod licenses;
 mod process;
+mod schemas;
 mod soak;
 mod table;
 mod test;
@@ -33,6 +34,7 @@ cargo xtask <command> [--help]
   tidy       crate edges, lengths, documents, flags
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are
+  schemas    make the catalogue's table of built-in types
 ";
 
 /// What a command does with the words behind its name.
@@ -62,6 +64,7 @@ fn run(words: &[String]) -> Result<()> {
         "tidy" => (tidy::HELP, tidy::main),
         "licenses" => (licenses::HELP, licenses::main),
         "tools" => (tools::HELP, tools::main),
+        "schemas" => (schemas::HELP, schemas::main),
         "--help" | "-h" | "help" => {
             print!("{HELP}");
             return Ok(());

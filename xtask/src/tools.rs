@@ -6,6 +6,7 @@
 
 mod apt;
 mod browser;
+pub(crate) mod definitions;
 mod etcd;
 mod kubectl;
 mod packages;

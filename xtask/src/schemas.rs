@@ -1,0 +1,63 @@
+//! The table of built-in types in `crates/catalogue`, made from the type definitions of every release.
+//!
+//! Names, types, keys and strategies are taken; prose is not. What the definitions do not say and Go's declarations do —
+//! numbers of protobuf fields, Go's names of string types, declared defaults — is kept from the table as it is, so that a
+//! hand may add it. The table's own first lines describe its form.
+
+mod definitions;
+mod row;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tools::definitions::{file_of, provide};
+use crate::workspace::Workspace;
+use definitions::Package;
+use table::Known;
+
+pub(crate) const HELP: &str = "\
+cargo xtask schemas [--check]
+
+Makes crates/catalogue/src/schema/schemas.txt from the type definitions of every release. With --check nothing is
+written: it is an error if the table would change.
+";
+
+/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::Releases`].
+const MINORS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
+
+const TABLE: &str = "crates/catalogue/src/schema/schemas.txt";
+
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    let check_only = match words {
+        [] => false,
+        [word] if word == "--check" => true,
+        [word, ..] => bail!("`cargo xtask schemas` takes no `{word}`; see `cargo xtask schemas --help`"),
+    };
+    let workspace = Workspace::open()?;
+    let folder = provide(&workspace.tools(), &MINORS)?;
+    let mut packages: BTreeMap<String, Package> = BTreeMap::new();
+    for (position, minor) in MINORS.into_iter().enumerate() {
+        let file = file_of(&folder, minor);
+        let bytes = fs::read(&file).with_context(|| format!("{} cannot be read", file.display()))?;
+        let parsed = serde_json::from_slice(&bytes).with_context(|| format!("{} is not JSON", file.display()))?;
+        definitions::add(&mut packages, &parsed, position).with_context(|| format!("the definitions of 1.{minor}"))?;
+    }
+    let place = workspace.root.join(TABLE);
+    let old = fs::read_to_string(&place).unwrap_or_default();
+    let known = Known::read(&old)?;
+    let new = table::render(&packages, &known)?;
+    let unknown = new.lines().filter(|line| line.contains(" ? ")).count();
+    println!("{} types, {} bytes, {unknown} fields without a number", table::count_types(&packages), new.len());
+    if new == old {
+        println!("{TABLE} is as it should be");
+    } else if check_only {
+        bail!("{TABLE} would change; `cargo xtask schemas` writes it");
+    } else {
+        fs::write(&place, new).with_context(|| format!("{} cannot be written", place.display()))?;
+        println!("{TABLE} is written; look at the difference");
+    }
+    Ok(())
+}
