@@ -135,18 +135,18 @@ impl Config {
         let ca_file = self.ca_file.as_deref().ok_or(ConfigError::NoCa)?;
         let mut roots = RootCertStore::empty();
         for certificate in certificates(CA, ca_file)? {
-            roots.add(certificate).map_err(|error| content(CA, ca_file, error))?;
+            roots.add(certificate).map_err(|error| content(CA, ca_file, &error))?;
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| content(CA, ca_file, error))?
+            .map_err(|error| content(CA, ca_file, &error))?
             .with_root_certificates(roots);
         let mut config = match (&self.cert_file, &self.key_file) {
             (None, None) => builder.with_no_client_auth(),
             (Some(cert_file), Some(key_file)) => {
                 let key = private_key(key_file)?;
                 let chain = certificates(CERT, cert_file)?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| content(CERT, cert_file, error))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| content(CERT, cert_file, &error))?
             }
             _ => return Err(ConfigError::HalfIdentity),
         };
@@ -178,22 +178,22 @@ fn address(url: &str) -> Result<Address, String> {
 fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let text = read(flag, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = found.map_err(|error| content(flag, path, error))?;
+    let found = found.map_err(|error| content(flag, path, &error))?;
     match found.is_empty() {
-        true => Err(content(flag, path, "it holds no PEM certificate")),
+        true => Err(content(flag, path, &"it holds no PEM certificate")),
         false => Ok(found),
     }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    PrivateKeyDer::from_pem_slice(&read(KEY, path)?).map_err(|error| content(KEY, path, error))
+    PrivateKeyDer::from_pem_slice(&read(KEY, path)?).map_err(|error| content(KEY, path, &error))
 }
 
 fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path).map_err(|source| ConfigError::File { flag, path: path.to_owned(), source })
 }
 
-fn content(flag: &'static str, path: &Path, reason: impl ToString) -> ConfigError {
+fn content(flag: &'static str, path: &Path, reason: &dyn ToString) -> ConfigError {
     ConfigError::Content { flag, path: path.to_owned(), reason: reason.to_string() }
 }
 

@@ -1,6 +1,7 @@
 //! The tests of the store: one suite for every backend, and what is special to each.
 
 mod broken;
+mod compaction;
 mod conformance;
 mod etcd;
 mod etcd_conformance;
