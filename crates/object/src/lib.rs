@@ -14,9 +14,11 @@ pub mod patch;
 pub mod refusal;
 pub mod rules;
 pub mod scale;
+pub mod schema;
 pub mod selectable;
 pub mod stored;
 pub mod table;
+pub mod unknown;
 pub mod validate;
 
 pub use refusal::{Refusal, Subject};

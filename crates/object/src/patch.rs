@@ -5,6 +5,7 @@
 
 mod json;
 mod merge;
+mod strategic;
 
 use api::{FieldError, GroupVersionKind};
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use crate::refusal::{Refusal, Subject};
 
 pub use json::JsonPatch;
 pub use merge::MergePatch;
+pub use strategic::StrategicPatch;
 
 /// Accepts what a patch has made of an object: it must still be one of its kind, with metadata of the right types.
 pub fn accept(patched: Value, expected: GroupVersionKind<&str>) -> Result<Map<String, Value>, Refusal> {

@@ -1,0 +1,177 @@
+//! Strategic merge patch: a merge patch that knows which lists merge, and by which key.
+//!
+//! Directives: `$patch: delete` or `replace` in an object or an item, `$deleteFromPrimitiveList/<field>`,
+//! `$setElementOrder/<field>` and `$retainKeys`. Fields that the schema does not have merge as objects and are replaced as lists,
+//! so that what another release has stored can be patched.
+
+mod lists;
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::decode::Decoded;
+use crate::refusal::Refusal;
+use crate::schema::{Known, PatchStrategy};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+const SET_ORDER: &str = "$setElementOrder";
+
+const BAD_PRIMITIVE_LIST: &str = "invalid patch format of primitive list";
+const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
+const BAD_ORDER: &str = "invalid patch format of setElementOrder list";
+
+/// A strategic merge patch of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StrategicPatch(pub Map<String, Value>);
+
+impl StrategicPatch {
+    /// Reads a patch.
+    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Refusal> {
+        let Decoded { value, duplicates } = super::read_object(body)?;
+        Ok(Decoded { value: Self(value), duplicates })
+    }
+
+    /// Merges the patch into a copy of the object, whose type is known.
+    pub fn apply(&self, object: &Map<String, Value>, known: Known<'_>) -> Result<Value, Refusal> {
+        merge_object(object.clone(), &self.0, known).map(Value::Object)
+    }
+}
+
+fn merge_object(
+    mut original: Map<String, Value>,
+    patch: &Map<String, Value>,
+    known: Known<'_>,
+) -> Result<Map<String, Value>, Refusal> {
+    match patch.get(DIRECTIVE).map(Value::as_str) {
+        None => {}
+        Some(Some("replace")) => return Ok(clean_fields(patch)),
+        Some(Some("delete")) => return Ok(Map::new()),
+        Some(_) => return Err(unknown_directive(patch)),
+    }
+    retain_keys(&mut original, patch)?;
+    let ordered = merge_ordered_lists(&mut original, patch, known)?;
+    for (name, value) in patch {
+        if name == RETAIN_KEYS || name.starts_with(SET_ORDER) || ordered.contains(name.as_str()) {
+            continue;
+        }
+        if name.starts_with(DELETE_FROM) {
+            delete_primitives(&mut original, name, value)?;
+        } else {
+            merge_field(&mut original, name, value, known)?;
+        }
+    }
+    Ok(original)
+}
+
+fn merge_field(original: &mut Map<String, Value>, name: &str, patch: &Value, known: Known<'_>) -> Result<(), Refusal> {
+    let (field, inside) = known.field_or_default(name);
+    let merged = match (original.remove(name), patch) {
+        (_, Value::Null) => None,
+        (Some(Value::Object(before)), Value::Object(patch)) if field.strategy != PatchStrategy::Replace => {
+            Some(Value::Object(merge_object(before, patch, inside)?))
+        }
+        (Some(Value::Array(before)), Value::Array(patch)) if field.strategy == PatchStrategy::Merge => {
+            Some(Value::Array(lists::merge(before, patch, field.merge_key, inside)?))
+        }
+        (_, patch) => clean(patch),
+    };
+    if let Some(merged) = merged {
+        original.insert(name.to_owned(), merged);
+    }
+    Ok(())
+}
+
+/// Leaves only the fields that `$retainKeys` lists; the patch may mention no others.
+fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Refusal> {
+    let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
+    let bad = || Refusal::BadRequest(BAD_RETAIN_KEYS.to_owned());
+    let keys: HashSet<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
+    let is_exempt = |name: &str, value: &Value| value.is_null() || name.starts_with('$');
+    if patch.iter().any(|(name, value)| !is_exempt(name, value) && !keys.contains(name.as_str())) {
+        return Err(bad());
+    }
+    original.retain(|name, _| keys.contains(name.as_str()));
+    Ok(())
+}
+
+/// Merges and arranges the lists for which the patch gives an order; says which fields those were.
+fn merge_ordered_lists<'p>(
+    original: &mut Map<String, Value>,
+    patch: &'p Map<String, Value>,
+    known: Known<'_>,
+) -> Result<HashSet<&'p str>, Refusal> {
+    let bad = || Refusal::BadRequest(BAD_ORDER.to_owned());
+    let mut done = HashSet::new();
+    for (directive, order) in patch.iter().filter(|(name, _)| name.starts_with(SET_ORDER)) {
+        let name = directive.strip_prefix(SET_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
+        let order = order.as_array().ok_or_else(bad)?;
+        let (field, inside) = known.field_or_default(name);
+        if field.strategy != PatchStrategy::Merge {
+            continue;
+        }
+        let as_list = |value: Option<&Value>| match value {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items.clone())),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => Err(bad()),
+        };
+        let (before, patched) = (as_list(original.get(name))?, patch.get(name));
+        let patched = match patched {
+            Some(Value::Null) => continue,
+            other => as_list(other)?,
+        };
+        if before.is_none() && patched.is_none() {
+            continue;
+        }
+        let arranged = lists::merge_in_order(before, patched.as_deref(), order, field.merge_key, inside)?;
+        original.insert(name.to_owned(), Value::Array(arranged));
+        done.insert(name);
+    }
+    Ok(done)
+}
+
+fn delete_primitives(original: &mut Map<String, Value>, directive: &str, items: &Value) -> Result<(), Refusal> {
+    let bad = || Refusal::BadRequest(BAD_PRIMITIVE_LIST.to_owned());
+    let name = directive.strip_prefix(DELETE_FROM).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
+    let items = items.as_array().ok_or_else(bad)?;
+    let gone: HashSet<String> = items.iter().map(Value::to_string).collect();
+    if let Some(Value::Array(list)) = original.get_mut(name) {
+        list.retain(|item| !gone.contains(&item.to_string()));
+    }
+    Ok(())
+}
+
+/// A part of the patch as it is stored when there is nothing to merge it with: without directives and null fields. `None` when
+/// the part is itself a directive.
+fn clean(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => Some(Value::Object(clean_fields(fields))),
+        Value::Array(items) => Some(items.iter().filter_map(clean).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(value.clone()),
+    }
+}
+
+fn clean_fields(fields: &Map<String, Value>) -> Map<String, Value> {
+    let is_directive = |name: &str| {
+        name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(SET_ORDER)
+    };
+    let kept = fields.iter().filter(|(name, value)| !is_directive(name) && !value.is_null());
+    kept.filter_map(|(name, value)| Some((name.clone(), clean(value)?))).collect()
+}
+
+fn unknown_directive(patch: &Map<String, Value>) -> Refusal {
+    let directive = &patch[DIRECTIVE];
+    let shown = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
+    Refusal::Unclassified(format!("unknown patch type: {shown} in map: {}", show(patch)))
+}
+
+/// A part of the patch for an error message, cut short.
+fn show(fields: &Map<String, Value>) -> String {
+    Value::Object(fields.clone()).to_string().chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests;
