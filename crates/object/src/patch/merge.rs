@@ -1,8 +1,9 @@
-//! Merge patch (RFC 7396): what is said replaces, null removes, objects merge.
+//! Merge patch (RFC 7396): what is said replaces, null removes, objects merge. As in Kubernetes, null also removes from
+//! objects inside of a new list, where the RFC would keep it.
 
 use serde_json::{Map, Value};
 
-use crate::decode::Decoded;
+use crate::decode::{Decoded, drop_nulls};
 use crate::refusal::Refusal;
 
 /// A merge patch of an object.
@@ -37,7 +38,9 @@ fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
                 into.insert(name.clone(), Value::Object(fields));
             }
             (_, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-                into.insert(name.clone(), value.clone());
+                let mut value = value.clone();
+                drop_nulls(&mut value);
+                into.insert(name.clone(), value);
             }
         }
     }

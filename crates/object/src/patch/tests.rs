@@ -319,6 +319,8 @@ fn merge_follows_the_rfc() {
         (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
         (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
         (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        // Where Kubernetes differs.
+        (json!({}), json!({"a": [{"b": null}, null]}), json!({"a": [{}, null]})),
     ] {
         assert_eq!(merge_patch(&document, &patch), expected, "{document} {patch}");
     }
@@ -359,7 +361,8 @@ fn what_a_patch_makes_is_still_of_its_kind() {
 fn has_null_field(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.values().any(|field| field.is_null() || has_null_field(field)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+        Value::Array(items) => items.iter().any(has_null_field),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

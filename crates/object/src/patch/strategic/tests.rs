@@ -349,10 +349,8 @@ proptest! {
         prop_assert_eq!(patched, Ok(Value::Object(object)));
     }
 
-    /// Where no list merges it is a merge patch, but for nulls inside of lists.
     #[test]
-    fn without_merging_lists_it_is_a_merge_patch(object in arbitrary::object(), patch in arbitrary::object()) {
-        prop_assume!(!Value::Object(patch.clone()).to_string().contains('['));
+    fn where_no_list_merges_it_is_a_merge_patch(object in arbitrary::object(), patch in arbitrary::object()) {
         let merged = crate::patch::MergePatch(patch.clone()).apply(&object);
         prop_assert_eq!(StrategicPatch(patch).apply(&object, Known::new(&TinySchema, POD)), Ok(merged));
     }
