@@ -4,10 +4,13 @@
 //! users and documents go out. One writer builds an immutable snapshot, readers hold it in an `Arc`.
 
 pub mod attributes;
+pub mod authenticate;
 pub mod authorize;
 pub mod bootstrap;
+pub mod impersonate;
 mod quote;
 pub mod rbac;
+pub mod reviews;
 pub mod tokens;
 pub mod user;
 mod wire;

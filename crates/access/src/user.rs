@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::validation;
+use serde::Serialize;
 
 /// The user of a request that presented nothing.
 pub const ANONYMOUS: &str = "system:anonymous";
@@ -96,6 +97,26 @@ impl User {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
+    }
+}
+
+/// A user as reviews and audit events show one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UserInfo<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra: Option<&'a BTreeMap<String, Vec<String>>>,
+}
+
+impl<'a> From<&'a User> for UserInfo<'a> {
+    fn from(user: &'a User) -> Self {
+        let extra = Some(&user.extra).filter(|extra| !extra.is_empty());
+        Self { username: &user.name, uid: &user.uid, groups: &user.groups, extra }
     }
 }
 

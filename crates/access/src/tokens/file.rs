@@ -45,7 +45,7 @@ impl TokenFile {
             }
             let groups = rest.first().map(|groups| groups.split(',').map(str::to_owned).collect()).unwrap_or_default();
             let user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
-            if file.users.insert(digest(token), Arc::new(user)).is_some() {
+            if file.users.insert(digest(token), Arc::new(user.authenticated())).is_some() {
                 file.warnings.push(format!("line {line}: the token was there before; this line counts"));
             }
         }
@@ -78,10 +78,10 @@ mod tests {
             let user = file.user(token)?;
             Some((user.name.as_str(), user.uid.as_str(), user.groups.join("+")))
         };
-        assert_eq!(user("t1"), Some(("alice", "u1", "dev+ops".to_owned())));
-        assert_eq!(user("t2"), Some(("bob", "u2", String::new())));
-        assert_eq!(file.user("t3").unwrap().groups, [""], "as in Kubernetes");
-        assert_eq!(user("t4"), Some(("dan", "", "solo".to_owned())));
+        assert_eq!(user("t1"), Some(("alice", "u1", "dev+ops+system:authenticated".to_owned())));
+        assert_eq!(user("t2"), Some(("bob", "u2", "system:authenticated".to_owned())));
+        assert_eq!(file.user("t3").unwrap().groups, ["", "system:authenticated"], "as in Kubernetes");
+        assert_eq!(user("t4"), Some(("dan", "", "solo+system:authenticated".to_owned())));
         assert_eq!(user("t"), None);
         assert_eq!(user(""), None);
         assert!(file.warnings().is_empty());

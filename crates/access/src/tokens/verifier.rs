@@ -198,12 +198,12 @@ impl Verifier {
             LEGACY_ISSUER => {
                 let claims: LegacyClaims = read(&parts.payload).map_err(|_| TokenError::Claims)?;
                 let audiences = read::<Claims>(&parts.payload).map_err(|_| TokenError::Claims)?.audiences;
-                let user = Arc::new(claims.user());
+                let user = Arc::new(claims.user().authenticated());
                 Verified::Legacy { claims, audiences, user }
             }
             _ => {
                 let claims: Box<Claims> = read(&parts.payload).map_err(|_| TokenError::Claims)?;
-                let user = Arc::new(claims.user());
+                let user = Arc::new(claims.user().authenticated());
                 Verified::Bound { claims, user }
             }
         });

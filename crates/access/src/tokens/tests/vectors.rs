@@ -52,6 +52,7 @@ fn tokens_of_both_kinds_of_keys_verify() {
                 groups: [
                     "system:serviceaccounts",
                     "system:serviceaccounts:dev",
+                    "system:authenticated",
                 ],
                 extra: {
                     "authentication.kubernetes.io/credential-id": [

@@ -1,0 +1,309 @@
+use std::borrow::Cow;
+
+use expect_test::{Expect, expect};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::authenticate::BearerTokens;
+use crate::rbac::{Kind, Policy};
+use crate::tokens::{self, Objects, TokenFile};
+use crate::user::User;
+
+fn index() -> Index {
+    let mut policy = Policy::default();
+    for (kind, namespace, name, object) in [
+        (
+            Kind::ClusterRole,
+            "",
+            "reader",
+            json!({"rules": [
+                {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]},
+                {"verbs": ["get"], "nonResourceURLs": ["/healthz"]},
+            ]}),
+        ),
+        (
+            Kind::ClusterRoleBinding,
+            "",
+            "readers",
+            json!({"subjects": [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "dev"}], "roleRef": {"kind": "ClusterRole", "name": "reader"}}),
+        ),
+        (
+            Kind::ClusterRoleBinding,
+            "",
+            "readers-again",
+            json!({"subjects": [{"kind": "Group", "name": "dev"}], "roleRef": {"kind": "ClusterRole", "name": "reader"}}),
+        ),
+        (
+            Kind::Role,
+            "dev",
+            "writer",
+            json!({"rules": [{"verbs": ["*"], "apiGroups": ["apps"], "resources": ["deployments"]}]}),
+        ),
+        (
+            Kind::RoleBinding,
+            "dev",
+            "writers",
+            json!({"subjects": [{"kind": "User", "name": "alice"}], "roleRef": {"kind": "Role", "name": "writer"}}),
+        ),
+        (
+            Kind::ClusterRoleBinding,
+            "",
+            "ghost",
+            json!({"subjects": [{"kind": "User", "name": "gina"}], "roleRef": {"kind": "ClusterRole", "name": "gone"}}),
+        ),
+    ] {
+        let _ = policy.put(kind, namespace, name, object.to_string().as_bytes()).unwrap();
+    }
+    policy.index()
+}
+
+#[track_caller]
+fn check_with(modes: &str, review: impl Fn(Judge<'_>) -> Result<Vec<u8>, ReviewError>, expected: &Expect) {
+    let (authorizer, index) = (Authorizer::parse(modes).unwrap(), index());
+    let text = match review(Judge { authorizer: &authorizer, index: &index }) {
+        Ok(json) => String::from_utf8(json).unwrap(),
+        Err(error) => format!("{} {}", error.to_status().code, error.to_status().message),
+    };
+    expected.assert_eq(&text);
+}
+
+#[track_caller]
+fn check_subject(review: &Value, expected: &Expect) {
+    check_with("RBAC", |judge| subject_access_review(review.to_string().as_bytes(), judge), expected);
+}
+
+#[test]
+fn a_review_says_yes_or_no_and_why() {
+    check_subject(
+        &json!({"kind": "SubjectAccessReview", "spec": {"user": "zoe", "groups": ["dev"], "extra": {"k": ["v"]}, "uid": "u", "unknown": 1, "resourceAttributes": {"namespace": "dev", "verb": "get", "resource": "pods", "name": "a"}}, "status": {"allowed": false}}),
+        &expect![[
+            r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"resourceAttributes":{"namespace":"dev","verb":"get","resource":"pods","name":"a"},"user":"zoe","groups":["dev"],"extra":{"k":["v"]},"uid":"u"},"status":{"allowed":true,"reason":"RBAC: allowed by ClusterRoleBinding \"readers\" of ClusterRole \"reader\" to Group \"dev\""}}"#
+        ]],
+    );
+    check_subject(
+        &json!({"spec": {"user": "alice", "nonResourceAttributes": {"path": "/healthz", "verb": "get"}}}),
+        &expect![[
+            r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"nonResourceAttributes":{"path":"/healthz","verb":"get"},"user":"alice"},"status":{"allowed":true,"reason":"RBAC: allowed by ClusterRoleBinding \"readers\" of ClusterRole \"reader\" to User \"alice\""}}"#
+        ]],
+    );
+    check_subject(
+        &json!({"spec": {"user": "gina", "resourceAttributes": {"verb": "get", "resource": "pods"}}}),
+        &expect![[
+            r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"resourceAttributes":{"verb":"get","resource":"pods"},"user":"gina"},"status":{"allowed":false,"reason":"RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"}}"#
+        ]],
+    );
+    check_subject(
+        &json!({"spec": {"groups": ["system:masters"], "resourceAttributes": {"verb": "delete", "resource": "nodes"}}}),
+        &expect![[
+            r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"resourceAttributes":{"verb":"delete","resource":"nodes"},"groups":["system:masters"]},"status":{"allowed":true}}"#
+        ]],
+    );
+}
+
+#[test]
+fn a_review_asks_one_thing_of_somebody() {
+    check_subject(
+        &json!({"spec": {"user": "alice"}}),
+        &expect![[
+            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
+        ]],
+    );
+    check_subject(
+        &json!({"spec": {"user": "alice", "resourceAttributes": {}, "nonResourceAttributes": {"path": "/"}}}),
+        &expect![[
+            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: spec: Invalid value: {"path":"/"}: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
+        ]],
+    );
+    check_subject(
+        &json!({"spec": {"resourceAttributes": {}}, "metadata": {"name": "x", "managedFields": [1], "creationTimestamp": null, "labels": {}}}),
+        &expect![[
+            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"creationTimestamp":null,"labels":{},"managedFields":[1],"name":"x"}: must be empty]"#
+        ]],
+    );
+    check_subject(
+        &json!([]),
+        &expect![
+            "400 the SubjectAccessReview cannot be read: invalid type: sequence, expected an object at line 1 column 0"
+        ],
+    );
+}
+
+#[test]
+fn selectors_are_checked_and_told_about() {
+    let with = |field: &Value, label: &Value| json!({"spec": {"user": "zoe", "resourceAttributes": {"verb": "list", "resource": "pods", "fieldSelector": field, "labelSelector": label}}});
+    check_subject(
+        &with(&json!({"rawSelector": "a=b", "requirements": [{"key": "", "operator": "In"}]}), &json!({})),
+        &expect![[
+            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements, spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required]"#
+        ]],
+    );
+    check_subject(
+        &with(
+            &json!({"rawSelector": "a=b"}),
+            &json!({"requirements": [{"key": "a b", "operator": "Exists", "values": ["x y"]}]}),
+        ),
+        &expect![[
+            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"#
+        ]],
+    );
+    let told = |field: &Value, label: &Value| {
+        let (authorizer, index) = (Authorizer::parse("RBAC").unwrap(), index());
+        let judge = Judge { authorizer: &authorizer, index: &index };
+        let answer = subject_access_review(with(field, label).to_string().as_bytes(), judge).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        answer["status"]["evaluationError"].as_str().unwrap_or_default().to_owned()
+    };
+    let requirement = |operator: &str, values: &Value| json!({"key": "k", "operator": operator, "values": values});
+    expect!["spec.resourceAttributes.fieldSelector ignored due to parse error; spec.resourceAttributes.labelSelector ignored due to parse error"]
+        .assert_eq(&told(&json!({"rawSelector": "&"}), &json!({"rawSelector": "a in"})));
+    expect!["spec.resourceAttributes.fieldSelector partially ignored due to parse error; spec.resourceAttributes.labelSelector partially ignored due to parse error"].assert_eq(&told(
+        &json!({"requirements": [requirement("In", &json!(["a"])), requirement("In", &json!(["a", "b"]))]}),
+        &json!({"requirements": [requirement("NotIn", &json!(["a"])), requirement("Like", &json!(["a"]))]}),
+    ));
+    assert_eq!(
+        told(
+            &json!({"requirements": [requirement("NotIn", &json!(["a"]))]}),
+            &json!({"requirements": [requirement("Exists", &json!([])), requirement("DoesNotExist", &json!(null)), requirement("In", &json!(["a"]))]})
+        ),
+        ""
+    );
+}
+
+#[test]
+fn a_local_review_stays_in_its_namespace() {
+    let check = |review: &Value, expected: &Expect| {
+        check_with("RBAC", |judge| local_subject_access_review(review.to_string().as_bytes(), "dev", judge), expected);
+    };
+    check(
+        &json!({"metadata": {"namespace": "dev"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "dev", "verb": "patch", "group": "apps", "version": "v1", "resource": "deployments"}}}),
+        &expect![[
+            r#"{"kind":"LocalSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{"namespace":"dev"},"spec":{"resourceAttributes":{"namespace":"dev","verb":"patch","group":"apps","version":"v1","resource":"deployments"},"user":"alice"},"status":{"allowed":true,"reason":"RBAC: allowed by RoleBinding \"writers/dev\" of Role \"writer\" to User \"alice\""}}"#
+        ]],
+    );
+    check(
+        &json!({"metadata": {"namespace": "dev", "name": "x"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "ops"}}}),
+        &expect![[
+            r#"422 LocalSubjectAccessReview.authorization.k8s.io "" is invalid: [metadata: Invalid value: {"name":"x","namespace":"dev"}: must be empty except for namespace, spec.resourceAttributes.namespace: Invalid value: "ops": must match metadata.namespace]"#
+        ]],
+    );
+    check(
+        &json!({"metadata": {"namespace": "dev"}, "spec": {"user": "alice", "nonResourceAttributes": {"path": "/", "verb": "get"}}}),
+        &expect![[
+            r#"422 LocalSubjectAccessReview.authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"path":"/","verb":"get"}: disallowed on this kind of request"#
+        ]],
+    );
+    check(
+        &json!({"metadata": {"namespace": "ops"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "ops"}}}),
+        &expect!["400 spec.resourceAttributes.namespace must match namespace: dev"],
+    );
+}
+
+#[test]
+fn a_self_review_is_about_the_one_who_asks() {
+    let alice = User::named("alice");
+    let check = |review: &Value, expected: &Expect| {
+        check_with("RBAC", |judge| self_subject_access_review(review.to_string().as_bytes(), judge, &alice), expected);
+    };
+    check(
+        &json!({"spec": {"user": "root", "resourceAttributes": {"namespace": "ops", "verb": "patch", "group": "apps", "resource": "deployments"}}}),
+        &expect![[
+            r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"resourceAttributes":{"namespace":"ops","verb":"patch","group":"apps","resource":"deployments"}},"status":{"allowed":false}}"#
+        ]],
+    );
+    check(
+        &json!({"spec": {}, "metadata": {"name": "x"}}),
+        &expect![[
+            r#"422 SelfSubjectAccessReview.authorization.k8s.io "" is invalid: [spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, metadata: Invalid value: {"name":"x"}: must be empty]"#
+        ]],
+    );
+}
+
+#[track_caller]
+fn check_rules(modes: &str, user: &User, namespace: &str, expected: &Expect) {
+    let body = json!({"spec": {"namespace": namespace}}).to_string();
+    check_with(modes, |judge| self_subject_rules_review(body.as_bytes(), judge, user), expected);
+}
+
+#[test]
+fn a_rules_review_lists_what_applies() {
+    let alice = User { groups: vec!["dev".to_owned()], ..User::named("alice") };
+    check_rules(
+        "RBAC",
+        &alice,
+        "dev",
+        &expect![[
+            r#"{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"resourceRules":[{"verbs":["get","list"],"apiGroups":[""],"resources":["pods"],"resourceNames":["a"]},{"verbs":["*"],"apiGroups":["apps"],"resources":["deployments"]}],"nonResourceRules":[{"verbs":["get"],"nonResourceURLs":["/healthz"]}],"incomplete":false}}"#
+        ]],
+    );
+    check_rules(
+        "Node,RBAC",
+        &User::named("gina"),
+        "ops",
+        &expect![[
+            r#"{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"resourceRules":[],"nonResourceRules":[],"incomplete":false,"evaluationError":"clusterrole.rbac.authorization.k8s.io \"gone\" not found"}}"#
+        ]],
+    );
+    check_rules(
+        "AlwaysAllow",
+        &alice,
+        "dev",
+        &expect![[
+            r#"{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}],"incomplete":false}}"#
+        ]],
+    );
+    let node = User { groups: vec!["system:nodes".to_owned()], ..User::named("system:node:n1") };
+    check_rules(
+        "Node,RBAC",
+        &node,
+        "dev",
+        &expect![[
+            r#"{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"resourceRules":[],"nonResourceRules":[],"incomplete":true,"evaluationError":"node authorizer does not support user rule resolution"}}"#
+        ]],
+    );
+    check_rules("RBAC", &alice, "", &expect!["400 no namespace on request"]);
+}
+
+#[test]
+fn a_self_subject_review_says_who_one_is() {
+    let mut user = User { uid: "u1".to_owned(), groups: vec!["dev".to_owned()], ..User::named("alice") };
+    user.extra.insert("k".to_owned(), vec!["v".to_owned()]);
+    let now = Timestamp::from_second(1_767_225_600).unwrap();
+    let review = |user: &User| String::from_utf8(self_subject_review(user, now)).unwrap();
+    expect![[r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"status":{"userInfo":{"username":"alice","uid":"u1","groups":["dev"],"extra":{"k":["v"]}}}}"#]].assert_eq(&review(&user));
+    expect![[r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"status":{"userInfo":{"username":"bob"}}}"#]].assert_eq(&review(&User::named("bob")));
+}
+
+struct NoObjects;
+
+impl Objects for NoObjects {
+    fn read(&self, _: tokens::Kind, _: &str, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+}
+
+#[test]
+fn a_token_review_says_whose_token_it_is() {
+    let file = TokenFile::parse("secret,alice,u1,dev").unwrap();
+    let tokens = BearerTokens { file, accounts: None, audiences: vec!["api".to_owned()] };
+    let check = |body: &Value, expected: &Expect| {
+        check_with(
+            "RBAC",
+            |_| token_review(body.to_string().as_bytes(), &tokens, &NoObjects, Timestamp::UNIX_EPOCH),
+            expected,
+        );
+    };
+    check(
+        &json!({"spec": {"token": "secret"}}),
+        &expect![[
+            r#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"token":"secret"},"status":{"authenticated":true,"user":{"username":"alice","uid":"u1","groups":["dev","system:authenticated"]},"audiences":["api"]}}"#
+        ]],
+    );
+    check(
+        &json!({"spec": {"token": "secret", "audiences": ["vault"]}}),
+        &expect![[
+            r#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"token":"secret","audiences":["vault"]},"status":{"user":{},"error":"invalid bearer token"}}"#
+        ]],
+    );
+    check(&json!({"spec": {}}), &expect!["400 token is required for TokenReview in authentication"]);
+}
