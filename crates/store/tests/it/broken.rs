@@ -52,7 +52,7 @@ async fn every_fault_is_found_and_named() {
         (Fault::TellsProgressTooEarly, LATE),
         (Fault::HidesADelete, &["event"]),
         (Fault::HalfCommits, ANYWHERE),
-        (Fault::CommitsTwice, &["nobody wrote that"]),
+        (Fault::CommitsTwice, &["nobody wrote that", "against its terms"]),
         (Fault::IgnoresComparisons, &["against its terms"]),
         (Fault::LosesAnAcknowledgedWrite, ANYWHERE),
         (Fault::ReadsThePast, &["had been seen"]),

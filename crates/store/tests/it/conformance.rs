@@ -8,6 +8,7 @@ pub(crate) mod compaction;
 pub(crate) mod history;
 pub(crate) mod model;
 pub(crate) mod reads;
+pub(crate) mod replay;
 pub(crate) mod stage;
 pub(crate) mod transactions;
 pub(crate) mod ttl;

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -19,6 +19,8 @@ use store::Store;
 use store::etcd::{Config, Etcd, Timeouts};
 use tasks::Tasks;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::conformance::Harness;
 
@@ -57,7 +59,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Member {
     pub(crate) port: u16,
     peer_port: u16,
-    process: Option<Process>,
+    process: Mutex<Option<Process>>,
 }
 
 /// Certificates of a cluster that wants them.
@@ -76,8 +78,10 @@ impl Cluster {
 
     /// Several etcds, all of them up.
     pub(crate) async fn start(release: Release, size: usize, extra: &[&str], tls: Option<Tls>) -> Self {
-        let members = (0..size).map(|_| Member { port: free_port(), peer_port: free_port(), process: None }).collect();
-        let mut cluster = Self {
+        let members = (0..size)
+            .map(|_| Member { port: free_port(), peer_port: free_port(), process: Mutex::default() })
+            .collect();
+        let cluster = Self {
             release,
             members,
             extra: extra.iter().map(ToString::to_string).collect(),
@@ -88,7 +92,9 @@ impl Cluster {
         for index in 0..size {
             cluster.restart(index);
         }
-        cluster.wait_until_up().await;
+        for index in 0..size {
+            cluster.wait_until_up(index).await;
+        }
         cluster
     }
 
@@ -117,15 +123,16 @@ impl Cluster {
     }
 
     /// Kills a member as a power failure would.
-    pub(crate) fn kill(&mut self, index: usize) {
-        self.members[index].process = None;
+    pub(crate) fn kill(&self, index: usize) {
+        *self.members[index].process.lock().unwrap() = None;
     }
 
     /// Starts a member that is not running, on what it left behind.
-    pub(crate) fn restart(&mut self, index: usize) {
+    pub(crate) fn restart(&self, index: usize) {
         let arguments = self.arguments(index);
         let log = self.folder.path().join(format!("{index}.log"));
-        self.members[index].process = Some(Process::start(self.release.binary(), &arguments, log));
+        let process = Process::start(self.release.binary(), &arguments, log);
+        *self.members[index].process.lock().unwrap() = Some(process);
     }
 
     /// Stops a member without ending its connections: it accepts, and never answers.
@@ -139,21 +146,45 @@ impl Cluster {
     }
 
     fn signal(&self, index: usize, signal: Signal) {
-        let process = self.members[index].process.as_ref().expect("it runs");
-        kill_process(process.etcd, signal).unwrap();
+        let process = self.members[index].process.lock().unwrap();
+        kill_process(process.as_ref().expect("it runs").etcd, signal).unwrap();
     }
 
-    /// Waits until every member answers a linearizable read.
-    async fn wait_until_up(&self) {
-        let patience = Duration::from_secs(60);
-        for index in 0..self.members.len() {
-            let timeouts = Timeouts { request: patience, ..Timeouts::default() };
-            let client = self.client_at(vec![self.url(index)], timeouts).await;
-            if let Err(error) = client.revision().await {
-                let log = std::fs::read_to_string(self.folder.path().join(format!("{index}.log")));
-                panic!("etcd did not come up: {error}\n{}", log.unwrap_or_default());
+    /// Waits until a member answers a linearizable read.
+    pub(crate) async fn wait_until_up(&self, index: usize) {
+        let timeouts = Timeouts { request: Duration::from_secs(60), ..Timeouts::default() };
+        let client = self.client_at(vec![self.url(index)], timeouts).await;
+        if let Err(error) = client.revision().await {
+            let log = std::fs::read_to_string(self.folder.path().join(format!("{index}.log")));
+            panic!("etcd did not come up: {error}\n{}", log.unwrap_or_default());
+        }
+    }
+
+    /// The leader, as a member tells it that is not it.
+    pub(crate) async fn leader(&self) -> usize {
+        loop {
+            for index in 0..self.members.len() {
+                // A member that is down tells nothing.
+                let status = self.gateway(index, "/v3/maintenance/status", "{}").await.unwrap_or_default();
+                let (own, leader) = (number_after(&status, "member_id"), number_after(&status, "leader"));
+                if own.is_some() && own == leader {
+                    return index;
+                }
             }
         }
+    }
+
+    /// Asks a member through its JSON gateway, as nothing of ours does.
+    pub(crate) async fn gateway(&self, index: usize, path: &str, body: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.members[index].port)).await?;
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
     }
 
     fn scheme(&self) -> &'static str {
@@ -192,6 +223,13 @@ impl Harness for Cluster {
     }
 }
 
+/// The number that follows a name in JSON, as a number or a string.
+pub(crate) fn number_after(json: &str, name: &str) -> Option<u64> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    let digits: String = rest.trim_start_matches('"').chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
 /// A running etcd. Dropping it kills it.
 #[derive(Debug)]
 struct Process {
@@ -202,7 +240,7 @@ struct Process {
 
 impl Process {
     fn start(binary: PathBuf, arguments: &[String], log: PathBuf) -> Self {
-        const GUARD: &str = r#""$0" "$@" </dev/null & echo $!; cat >/dev/null; kill -9 $!"#;
+        const GUARD: &str = r#""$0" "$@" </dev/null & echo $!; cat >/dev/null; kill -9 $!; wait"#;
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut guard = Command::new("sh")
             .args(["-c", GUARD])
@@ -222,7 +260,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended by itself. The guard ends once it is gone, with its port and its locks.
         let _ = kill_process(self.etcd, Signal::KILL);
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();

@@ -4,13 +4,14 @@
 //! model about every answer and every event: there must be one order of writes, in agreement with real time, that all
 //! clients and all watchers have seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, bail, ensure};
 use store::{Batch, Entry, Error, Event, Key, Op, Outcome, Page, Range, Revision, Transaction};
 
 use super::Verdict;
 use super::model::Model;
+use super::replay::replay;
 use super::stage::in_order;
 
 /// Everything that was recorded. The first stream is the whole: every other looks at part of what it watches.
@@ -39,6 +40,19 @@ pub(crate) struct Call {
     pub(crate) what: What,
 }
 
+impl Call {
+    /// Whether it ended with an error.
+    pub(crate) fn is_failed(&self) -> bool {
+        match &self.what {
+            What::Commit(_, result) => result.is_err(),
+            What::Get(_, result) => result.is_err(),
+            What::Range(_, result) => result.is_err(),
+            What::Revision(result) => result.is_err(),
+            What::Compact(_, result) => result.is_err(),
+        }
+    }
+}
+
 /// A call and its answer.
 #[derive(Debug)]
 pub(crate) enum What {
@@ -65,7 +79,7 @@ impl Stream {
         self.batches.last().map_or(Revision(self.from.0.saturating_sub(1)), |batch| batch.through)
     }
 
-    fn events(&self) -> impl Iterator<Item = &Event> {
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
         self.batches.iter().flat_map(|batch| &batch.events)
     }
 }
@@ -101,86 +115,6 @@ fn check_form(stream: &Stream) -> Verdict {
         through = batch.through;
     }
     Ok(())
-}
-
-/// The one history that the acknowledged transactions make.
-fn replay(history: &History) -> anyhow::Result<Model> {
-    let mut model = Model::default();
-    for (revision, transactions) in by_revision(history)? {
-        if let [transaction] = transactions[..] {
-            ensure!(happens(&mut model, transaction, revision), "{transaction:?} at {revision} against its terms");
-            continue;
-        }
-        // Of several at one revision, all but one changed nothing and only tell what was current.
-        let explained = transactions.iter().find_map(|effective| {
-            let mut after = model.clone();
-            let others = transactions.iter().filter(|other| !std::ptr::eq(*other, effective));
-            let is_explained = happens(&mut after, effective, revision)
-                && others.into_iter().all(|other| changes_nothing(&after, other, revision));
-            is_explained.then_some(after)
-        });
-        model = explained.with_context(|| format!("several writes at {revision}: {transactions:?}"))?;
-    }
-    Ok(model)
-}
-
-/// Lets a transaction happen, if it can.
-fn happens(model: &mut Model, transaction: &Transaction, revision: Revision) -> bool {
-    if model.changes(&transaction.ops) == 0 {
-        return changes_nothing(model, transaction, revision);
-    }
-    let can = model.holds(&transaction.compares, Revision(revision.0 - 1));
-    if can {
-        model.apply(revision, &transaction.ops);
-    }
-    can
-}
-
-fn changes_nothing(model: &Model, transaction: &Transaction, revision: Revision) -> bool {
-    model.changes(&transaction.ops) == 0 && model.holds(&transaction.compares, revision)
-}
-
-/// Every transaction that happened, including those whose answer was lost but whose events were seen.
-fn by_revision(history: &History) -> anyhow::Result<BTreeMap<Revision, Vec<&Transaction>>> {
-    let mut happened: BTreeMap<Revision, Vec<&Transaction>> = BTreeMap::new();
-    let mut unresolved = Vec::new();
-    for call in &history.calls {
-        match &call.what {
-            What::Commit(transaction, Ok(Outcome::Committed(revision))) => {
-                happened.entry(*revision).or_default().push(transaction);
-            }
-            What::Commit(transaction, Err(Error::Unresolved { .. })) => unresolved.push(transaction),
-            What::Commit(..) | What::Get(..) | What::Range(..) | What::Revision(_) | What::Compact(..) => {}
-        }
-    }
-    let whole = history.streams.first().context("nobody watched the whole")?;
-    let mut unexplained: BTreeMap<Revision, Vec<&Event>> = BTreeMap::new();
-    for event in whole.events().filter(|event| !happened.contains_key(&event.revision())) {
-        unexplained.entry(event.revision()).or_default().push(event);
-    }
-    for (revision, events) in unexplained {
-        let explains = |transaction: &&Transaction| explains(transaction, &events);
-        let Some(index) = unresolved.iter().position(explains) else {
-            bail!("the watch saw {events:?} at {revision}, and nobody wrote that, or its writer was repeated");
-        };
-        happened.insert(revision, vec![unresolved.remove(index)]);
-    }
-    Ok(happened)
-}
-
-/// Whether these are the events that the transaction makes.
-fn explains(transaction: &Transaction, events: &[&Event]) -> bool {
-    let made = |op: &Op| {
-        events.iter().any(|event| match (op, event) {
-            (Op::Put { key, value, .. }, Event::Put(entry)) => *key == entry.key && *value == entry.value,
-            (Op::Delete { key }, Event::Delete { key: removed, .. }) => key == removed,
-            (Op::Put { .. }, Event::Delete { .. }) | (Op::Delete { .. }, Event::Put(_)) => false,
-        })
-    };
-    let puts_are_seen = transaction.ops.iter().filter(|op| matches!(op, Op::Put { .. })).all(made);
-    // Removing an absent key makes no event, so fewer events than operations are fine, and others are not.
-    let others = events.len() > transaction.ops.iter().filter(|op| made(op)).count();
-    puts_are_seen && !others
 }
 
 fn check_call(history: &History, model: &Model, call: &Call) -> Verdict {

@@ -1,12 +1,14 @@
 //! Random work by several clients at once, recorded for the judge.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
 use fastrand::Rng;
+use futures_util::FutureExt;
 use store::{Compare, Error, Key, Op, Outcome, Range, Revision, Store, Transaction};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,7 +42,7 @@ pub(crate) struct Plan {
 ///
 /// `UNSKEW_SEED` repeats a run; `UNSKEW_SOAK` makes runs more and longer.
 pub(crate) async fn agrees_with_the_model(harness: &dyn Harness) {
-    let soak = variable("UNSKEW_SOAK").is_some();
+    let soak = is_soak();
     let fixed = variable("UNSKEW_SEED").map(|seed| seed.parse().expect("UNSKEW_SEED is a number"));
     let runs = if fixed.is_some() {
         1
@@ -64,6 +66,11 @@ pub(crate) async fn agrees_with_the_model(harness: &dyn Harness) {
     }
 }
 
+/// Whether tests may take long.
+pub(crate) fn is_soak() -> bool {
+    variable("UNSKEW_SOAK").is_some()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place where tests take parameters")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -76,12 +83,25 @@ pub(crate) async fn check(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<
 
 /// Runs a plan: every client works, every watcher reads up to the last write.
 pub(crate) async fn record(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<History> {
-    // Longer than a run takes with a store that is away for seconds at a time.
-    const PATIENCE: Duration = Duration::from_secs(300);
-    tokio::time::timeout(PATIENCE, record_unbounded(harness, plan)).await.context("the run did not end")?
+    record_until(harness, plan, std::future::pending()).await
 }
 
-async fn record_unbounded(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<History> {
+/// Runs a plan in which clients also stop when `end` comes.
+pub(crate) async fn record_until(
+    harness: &dyn Harness,
+    plan: &Plan,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<History> {
+    // Longer than a run takes with a store that is away for seconds at a time.
+    let patience = Duration::from_secs(if is_soak() { 3_000 } else { 300 });
+    tokio::time::timeout(patience, record_unbounded(harness, plan, end)).await.context("the run did not end")?
+}
+
+async fn record_unbounded(
+    harness: &dyn Harness,
+    plan: &Plan,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<History> {
     let store = harness.open().await;
     let before = store.revision().await?;
     let log = Arc::new(Log::default());
@@ -111,7 +131,13 @@ async fn record_unbounded(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<
         };
         clients.spawn(client.run());
     }
-    clients.join_all().await;
+    let mut end = pin!(end.fuse());
+    while !clients.is_empty() {
+        tokio::select! {
+            () = &mut end => log.end(),
+            _ = clients.join_next() => {}
+        }
+    }
     let touch = LAST_KEYS.map(|name| put_op(key(plan, name), "last")).to_vec().into_transaction();
     last.send_replace(Some(write_last(&store, &log, touch).await?));
     let mut streams: Vec<_> = watchers.join_all().await;
@@ -143,6 +169,7 @@ async fn write_last(store: &Arc<dyn Store>, log: &Log, transaction: Transaction)
 struct Log {
     clock: AtomicU64,
     calls: Mutex<Vec<Call>>,
+    has_ended: AtomicBool,
 }
 
 impl Log {
@@ -153,6 +180,11 @@ impl Log {
     fn add(&self, began: u64, what: What) {
         let call = Call { began, ended: self.tick(), what };
         self.calls.lock().expect("nobody panics with the log").push(call);
+    }
+
+    /// Makes every client stop after its call.
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
     fn take(&self) -> Vec<Call> {
@@ -175,6 +207,9 @@ struct Client {
 impl Client {
     async fn run(mut self) {
         for number in 0..self.plan.calls_per_client {
+            if self.log.has_ended.load(Ordering::Relaxed) {
+                return;
+            }
             let began = self.log.tick();
             let what = match self.rng.u8(0..100) {
                 0..65 => self.commit(number).await,
