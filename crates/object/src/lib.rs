@@ -8,6 +8,7 @@ mod access;
 pub mod decode;
 pub mod delete;
 mod label_selector;
+pub mod managed_fields;
 pub mod metadata;
 pub mod partial;
 pub mod patch;
