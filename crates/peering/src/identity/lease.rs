@@ -1,0 +1,251 @@
+//! The Lease by which a server is known to be a member: how ours is written, and how another's is read.
+
+use std::time::Duration;
+
+use api::metadata::ObjectMeta;
+use api::objects::{Lease, LeaseSpec};
+use api::time::MicroTime;
+use api::validation;
+
+use super::{HolderIdentity, ServerId};
+use crate::endpoints::Address;
+
+/// Where identity leases are; a lease elsewhere makes no member.
+pub const NAMESPACE: &str = "kube-system";
+/// The label that every identity lease has.
+pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
+/// The value of [`IDENTITY_LABEL`].
+pub const IDENTITY_LABEL_VALUE: &str = "kube-apiserver";
+/// The label that tells people which host it is.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+/// The annotation that tells people the address. No server reads it: whoever may write a Lease could redirect requests.
+pub const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
+
+/// The longest value of a label.
+const LABEL_VALUE_BYTES_MAX: usize = 63;
+
+/// What is written into our own lease.
+#[derive(Clone, Debug)]
+pub struct LeaseForm {
+    /// Who we are; the name of the lease.
+    pub server: ServerId,
+    /// This process.
+    pub holder: HolderIdentity,
+    /// The host, for people.
+    pub hostname: String,
+    /// Where peers reach us, for people; `None` without peering.
+    pub address: Option<Address>,
+    /// How long the lease is valid after a renewal.
+    pub duration: Duration,
+}
+
+impl LeaseForm {
+    /// A lease that does not exist yet.
+    pub fn new_lease(&self, now: MicroTime) -> Lease {
+        let spec = LeaseSpec { holder_identity: Some(self.holder.as_str().to_owned()), ..LeaseSpec::default() };
+        let metadata = ObjectMeta {
+            name: self.server.as_str().to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            ..ObjectMeta::default()
+        };
+        self.renewed(&Lease { metadata, spec, ..Lease::default() }, now)
+    }
+
+    /// The lease as it is after a renewal. The holder stays: it is written once, when the lease is created.
+    pub fn renewed(&self, last: &Lease, now: MicroTime) -> Lease {
+        let mut lease = last.clone();
+        let seconds = self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0);
+        lease.spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX).max(1));
+        lease.spec.renew_time = Some(now);
+        let labels = &mut lease.metadata.labels;
+        labels.insert(IDENTITY_LABEL.to_owned(), IDENTITY_LABEL_VALUE.to_owned());
+        if let Some(hostname) = label_value(&self.hostname) {
+            labels.insert(HOSTNAME_LABEL.to_owned(), hostname.to_owned());
+        }
+        if let Some(address) = &self.address {
+            lease.metadata.annotations.insert(ADDRESS_ANNOTATION.to_owned(), address.to_string());
+        }
+        lease
+    }
+}
+
+/// As much of a hostname as a label can hold; `None` if no start of it is a valid value. A real kube-apiserver has no lease
+/// at all on a host whose name is too long.
+fn label_value(hostname: &str) -> Option<&str> {
+    let mut value = &hostname[..hostname.floor_char_boundary(LABEL_VALUE_BYTES_MAX)];
+    value = value.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    let is_valid = !value.is_empty() && validation::label_value(value).is_empty();
+    is_valid.then_some(value)
+}
+
+/// A lease that makes its holder a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityLease {
+    /// The member.
+    pub server: ServerId,
+    /// Its process.
+    pub holder: HolderIdentity,
+    /// When it says it last renewed the lease. Compared for change only, never with our clock.
+    pub renew_time: Option<MicroTime>,
+    /// How long a renewal is valid; `None` if the lease does not say so, and then it is expired.
+    pub duration: Option<Duration>,
+    /// For preconditions.
+    pub uid: String,
+    /// For preconditions.
+    pub resource_version: String,
+}
+
+/// Why a lease makes no member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAMember {
+    /// In another namespace, where others than servers may write.
+    #[error("it is not in the namespace {NAMESPACE}")]
+    Namespace,
+    /// Another component, or no component at all.
+    #[error("it lacks the label {IDENTITY_LABEL}={IDENTITY_LABEL_VALUE}")]
+    Label,
+    /// A name that no server gives itself.
+    #[error("its name is not that of an API server")]
+    Name,
+    /// Held by nobody, or by somebody else.
+    #[error("its holder is not a process of the server that it is named after")]
+    Holder,
+}
+
+impl IdentityLease {
+    /// Reads a lease that may be an identity lease.
+    pub fn read(lease: &Lease) -> Result<Self, NotAMember> {
+        let Lease { metadata, spec, .. } = lease;
+        if metadata.namespace != NAMESPACE {
+            return Err(NotAMember::Namespace);
+        }
+        if metadata.labels.get(IDENTITY_LABEL).is_none_or(|value| value != IDENTITY_LABEL_VALUE) {
+            return Err(NotAMember::Label);
+        }
+        let server = ServerId::from_name(&metadata.name).ok_or(NotAMember::Name)?;
+        let holder = spec.holder_identity.as_deref().map(HolderIdentity::from_text);
+        let holder = holder.filter(|holder| holder.is_of(&server)).ok_or(NotAMember::Holder)?;
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Ok(Self {
+            server,
+            holder,
+            renew_time: spec.renew_time,
+            duration: seconds.map(Duration::from_secs),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        })
+    }
+
+    /// Whether it has expired, if its renewal was last seen to change so long ago. One that does not say when it was renewed
+    /// or for how long is expired.
+    pub fn is_expired(&self, unrenewed: Duration) -> bool {
+        self.renew_time.is_none() || self.duration.is_none_or(|duration| unrenewed >= duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::objects::to_stored_json;
+    use expect_test::expect;
+
+    use super::*;
+
+    fn form(hostname: &str) -> LeaseForm {
+        let server = ServerId::from_hostname("test-server-a");
+        LeaseForm {
+            holder: HolderIdentity::new(&server, 1),
+            server,
+            hostname: hostname.to_owned(),
+            address: Address::new("fd00::1", 6443),
+            duration: Duration::from_secs(3600),
+        }
+    }
+
+    fn at(text: &str) -> MicroTime {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn our_lease_is_kube_apiservers() {
+        let lease = form("test-server-a").new_lease(at("2026-11-15T10:00:00.000001Z"));
+        expect![[r#"
+            {"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe","namespace":"kube-system","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver","kubernetes.io/hostname":"test-server-a"},"annotations":{"kubernetes.io/peer-advertise-address":"[fd00::1]:6443"}},"spec":{"holderIdentity":"apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe_00000000-0000-4000-8000-000000000001","leaseDurationSeconds":3600,"renewTime":"2026-11-15T10:00:00.000001Z"}}
+        "#]]
+        .assert_eq(std::str::from_utf8(&to_stored_json(&lease)).unwrap());
+    }
+
+    #[test]
+    fn a_renewal_changes_the_time_and_keeps_the_rest() {
+        let form = form("test-server-a");
+        let mut lease = form.new_lease(at("2026-11-15T10:00:00Z"));
+        lease.metadata.uid = "u".to_owned();
+        lease.spec.holder_identity = Some("somebody".to_owned());
+        let renewed = form.renewed(&lease, at("2026-11-15T10:00:10Z"));
+        assert_eq!(renewed.spec.renew_time, Some(at("2026-11-15T10:00:10Z")));
+        lease.spec.renew_time = renewed.spec.renew_time;
+        assert_eq!(renewed, lease);
+    }
+
+    #[test]
+    fn a_fraction_of_a_second_is_a_second() {
+        let mut form = form("a");
+        for (duration, seconds) in [(1, 1), (1000, 1), (1001, 2), (u64::MAX, i32::MAX)] {
+            form.duration = Duration::from_millis(duration);
+            let lease = form.new_lease(at("2026-11-15T10:00:00Z"));
+            assert_eq!(lease.spec.lease_duration_seconds, Some(seconds), "{duration} ms");
+        }
+    }
+
+    #[test]
+    fn a_hostname_that_is_no_label_value_is_cut_or_left_out() {
+        let cut = format!("{}.{}", "a".repeat(62), "b".repeat(40));
+        for (hostname, label) in [
+            ("host", Some("host")),
+            (&*cut, Some(&cut[..62])),
+            ("host:6443", None),
+            ("", None),
+            ("-", None),
+            ("ü", None),
+        ] {
+            assert_eq!(label_value(hostname), label, "{hostname}");
+        }
+    }
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Lease), expected: Result<(), NotAMember>) {
+        let mut lease = form("a").new_lease(at("2026-11-15T10:00:00Z"));
+        change(&mut lease);
+        assert_eq!(IdentityLease::read(&lease).map(|_| ()), expected);
+    }
+
+    #[test]
+    fn only_leases_of_servers_make_members() {
+        check(|_| {}, Ok(()));
+        check(|lease| lease.metadata.namespace = "default".to_owned(), Err(NotAMember::Namespace));
+        check(|lease| lease.metadata.labels.clear(), Err(NotAMember::Label));
+        check(
+            |lease| {
+                lease.metadata.labels.insert(IDENTITY_LABEL.to_owned(), "kube-controller-manager".to_owned());
+            },
+            Err(NotAMember::Label),
+        );
+        check(|lease| lease.metadata.name = "phantom".to_owned(), Err(NotAMember::Name));
+        check(|lease| lease.metadata.name = "apiserver-other".to_owned(), Err(NotAMember::Holder));
+        check(|lease| lease.spec.holder_identity = None, Err(NotAMember::Holder));
+    }
+
+    #[test]
+    fn a_lease_expires_by_the_time_since_it_was_seen_to_change() {
+        let read = |change: fn(&mut Lease)| {
+            let mut lease = form("a").new_lease(at("2026-11-15T10:00:00Z"));
+            change(&mut lease);
+            IdentityLease::read(&lease).unwrap()
+        };
+        let whole = read(|_| {});
+        assert!(!whole.is_expired(Duration::from_secs(3599)));
+        assert!(whole.is_expired(Duration::from_secs(3600)));
+        assert!(read(|lease| lease.spec.renew_time = None).is_expired(Duration::ZERO));
+        assert!(read(|lease| lease.spec.lease_duration_seconds = None).is_expired(Duration::ZERO));
+        assert!(read(|lease| lease.spec.lease_duration_seconds = Some(-1)).is_expired(Duration::ZERO));
+    }
+}
