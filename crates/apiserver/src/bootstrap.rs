@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use access::rbac::Kind;
 use api::{GroupVersionResource, Status};
+use futures_util::{StreamExt as _, stream};
 use object::Stored;
-use registry::{Decision, WriteError};
+use registry::Decision;
 use serde_json::{Value, json};
 use store::Key;
 
@@ -15,6 +17,8 @@ use crate::{ApiServer, rest};
 
 /// The namespaces that are always there.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// How many objects are written at once.
+const AT_ONCE: usize = 64;
 /// The pause before another try when storage does not take a write.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,31 +38,42 @@ pub async fn run(server: Arc<ApiServer>, progress: Progress) {
     if server.registry.cache().filled().await.is_err() {
         return;
     }
-    for name in NAMESPACES {
-        while let Err(error) = server.put_missing(namespace(name)).await {
-            tracing::warn!(
-                namespace = name,
-                error = error.message,
-                "a system namespace cannot be created; trying again"
-            );
-            tokio::time::sleep(RETRY_PAUSE).await;
-        }
+    let server = &server;
+    let namespaces = NAMESPACES.map(|name| (format!("namespace {name}"), Wanted::Object(namespace(name))));
+    let roles = access::bootstrap::wanted().into_iter().map(|role| {
+        let kind = role.kind().name();
+        (format!("{kind} {}", role.metadata().name), Wanted::Role(role))
+    });
+    // Namespaces first, since some roles lie in them; then everything at once, so that writes share commits.
+    for wave in [namespaces.into_iter().collect::<Vec<_>>(), roles.collect()] {
+        stream::iter(wave)
+            .for_each_concurrent(AT_ONCE, async |(what, wanted)| {
+                while let Err(error) = server.ensure(&wanted).await {
+                    tracing::warn!(what, error = error.message, "a system object cannot be written; trying again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            })
+            .await;
     }
     progress.0.store(true, Ordering::Release);
 }
 
-/// An object to be put where there is none.
-struct Wanted {
+enum Wanted {
+    /// To be put where there is none.
+    Object(SystemObject),
+    /// To be completed where it lacks something.
+    Role(access::bootstrap::Wanted),
+}
+
+struct SystemObject {
     resource: GroupVersionResource<&'static str>,
-    namespace: &'static str,
     name: String,
     object: Value,
 }
 
-fn namespace(name: &str) -> Wanted {
-    Wanted {
+fn namespace(name: &str) -> SystemObject {
+    SystemObject {
         resource: GroupVersionResource { group: "", version: "v1", resource: "namespaces" },
-        namespace: "",
         name: name.to_owned(),
         object: json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
@@ -69,30 +84,73 @@ fn namespace(name: &str) -> Wanted {
 }
 
 impl ApiServer {
-    async fn put_missing(&self, wanted: Wanted) -> Result<(), Status> {
-        let Some(resource) = self.resolve(wanted.resource) else { return Ok(()) };
-        let key = match wanted.namespace {
-            "" => wanted.name.clone(),
-            namespace => format!("{namespace}/{}", wanted.name),
-        };
-        let key = Key::from([resource.shelf.prefix().as_ref(), key.as_bytes()].concat());
-        let Value::Object(mut object) = wanted.object else { unreachable!("wanted objects are objects") };
-        stamp(&mut object);
+    async fn ensure(&self, wanted: &Wanted) -> Result<(), Status> {
+        match wanted {
+            Wanted::Object(system) => {
+                let Value::Object(object) = &system.object else { unreachable!("system objects are objects") };
+                let put_missing = |current: Option<&Stored>| Ok(current.is_none().then(|| object.clone()));
+                self.put_system(system.resource, &system.name, put_missing).await
+            }
+            Wanted::Role(role) => {
+                let metadata = role.metadata();
+                let name = match &*metadata.namespace {
+                    "" => metadata.name.clone(),
+                    namespace => format!("{namespace}/{}", metadata.name),
+                };
+                let resource = match role.kind() {
+                    Kind::Role => "roles",
+                    Kind::ClusterRole => "clusterroles",
+                    Kind::RoleBinding => "rolebindings",
+                    Kind::ClusterRoleBinding => "clusterrolebindings",
+                };
+                let resource = GroupVersionResource { group: access::rbac::GROUP, version: "v1", resource };
+                self.put_system(resource, &name, |current| complete_role(current, role)).await
+            }
+        }
+    }
+
+    /// Puts what `next` makes of an object; nothing if that is `None`.
+    async fn put_system(
+        &self,
+        resource: GroupVersionResource<&'static str>,
+        name: &str,
+        mut next: impl FnMut(Option<&Stored>) -> Result<Option<Object>, Status>,
+    ) -> Result<(), Status> {
+        let Some(resource) = self.resolve(resource) else { return Ok(()) };
+        let key = Key::from([resource.shelf.prefix().as_ref(), name.as_bytes()].concat());
         let persisted = resource.served.persisted.as_ref().expect("a bound resource is persisted");
-        let value = forms::storage_bytes(object, persisted.encoding);
         let decide = |current: Option<&Stored>| {
-            Ok::<_, Status>(match current {
-                Some(_) => Decision::Keep,
-                None => Decision::Put { value: value.clone(), ttl: None },
+            Ok(match next(current)? {
+                None => Decision::Keep,
+                Some(mut object) => {
+                    if current.is_none() {
+                        stamp(&mut object);
+                    }
+                    Decision::Put { value: forms::storage_bytes(object, persisted.encoding), ttl: None }
+                }
             })
         };
         let name = api::GroupResource { group: persisted.encoding.group, resource: persisted.resource };
-        match self.registry.write(name, resource.shelf, &key, decide).await {
-            Ok(_) => Ok(()),
-            Err(error @ (WriteError::Held(_) | WriteError::Read(_) | WriteError::Store(_) | WriteError::Busy)) => {
-                Err(crate::faults::unwritten(error))
-            }
-            Err(WriteError::Refused(status)) => Err(status),
+        let written = self.registry.write(name, resource.shelf, &key, decide).await;
+        written.map(drop).map_err(crate::faults::unwritten)
+    }
+}
+
+fn complete_role(current: Option<&Stored>, wanted: &access::bootstrap::Wanted) -> Result<Option<Object>, Status> {
+    use access::bootstrap::Change;
+    match access::bootstrap::reconcile(current.map(|stored| &*stored.body), wanted) {
+        Ok(Change::Create(json) | Change::Update(json)) => {
+            Ok(Some(serde_json::from_slice(&json).expect("it was just written as JSON")))
+        }
+        Ok(Change::None) => Ok(None),
+        Ok(Change::Skip(why)) => {
+            tracing::info!(name = wanted.metadata().name, ?why, "a default role is left as it is");
+            Ok(None)
+        }
+        // Somebody wrote something there that is no role. It grants nothing, and it is not ours to overwrite.
+        Err(error) => {
+            tracing::error!(%error, "a default role cannot be read and is left as it is");
+            Ok(None)
         }
     }
 }

@@ -19,11 +19,19 @@ pub(crate) fn body_of(stored: &Stored, served: &Served) -> Bytes {
 
 /// An object in a served version, to be read and changed.
 pub(crate) fn object_of(stored: &Stored, served: &Served) -> Object {
-    let Value::Object(mut object) = stored.value() else { unreachable!("a stored object is an object") };
+    let mut object = stored_object(stored);
     if !is_stored_as(stored, served) {
         name_kind(&mut object, served.response_kind());
     }
     object
+}
+
+/// An object in the version in which it is stored.
+pub(crate) fn stored_object(stored: &Stored) -> Object {
+    match stored.value() {
+        Value::Object(object) => object,
+        other => unreachable!("a stored object is an object: {other}"),
+    }
 }
 
 /// The bytes to store: in the storage version, without a resourceVersion.

@@ -2,6 +2,7 @@
 
 mod config;
 mod run;
+mod storage;
 mod table;
 
 use std::process::ExitCode;

@@ -33,7 +33,7 @@ pub(super) async fn delete_collection(context: Context<'_>, request: Request) ->
     context.refuse_odd_names()?;
     let list = ListOptions::parse(request.uri().query().unwrap_or_default())?;
     let options = delete_options(context, request).await?;
-    let selection = Selection::new(list.labels, list.fields)?;
+    let selection = Selection::new(list.labels, list.fields, context.resource.served)?;
     let span =
         Span { within: context.within(), start: Key::new(), limit: None, wants: &|stored| selection.selects(stored) };
     let listing = context.server.registry.list(context.resource.shelf, &span, Freshness::Latest).await;

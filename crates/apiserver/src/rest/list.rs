@@ -26,7 +26,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Result<Resp
         None => options.list_freshness(),
     };
     let limit = options.limit;
-    let selection = Selection::new(options.labels, options.fields)?;
+    let selection = Selection::new(options.labels, options.fields, context.resource.served)?;
     let within = context.within();
     let span = Span {
         within: within.clone(),

@@ -1,24 +1,29 @@
 //! Which objects a list, a watch or a deletion is about.
 
-use api::Status;
 use api::selector::{FieldSelector, LabelSelector};
-use object::Stored;
+use api::{GroupKind, Status};
+use catalogue::Served;
+use object::{Stored, selectable};
+
+use crate::forms;
 
 /// Label and field selectors of a request.
 #[derive(Debug)]
 pub(super) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
+    /// Whether the fields are all in an object's head, so that it need not be parsed.
+    is_by_name: bool,
 }
 
 impl Selection {
-    /// Refuses fields that cannot be selected by.
-    pub(super) fn new(labels: LabelSelector, fields: FieldSelector) -> Result<Self, Status> {
-        let known = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
-        match fields.terms().iter().find(|term| !known(&term.field)) {
-            Some(term) => Err(Status::bad_request(format!("field label not supported: {}", term.field))),
-            None => Ok(Self { labels, fields }),
-        }
+    /// Refuses fields that objects of this kind cannot be selected by.
+    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, served: &Served) -> Result<Self, Status> {
+        let kind = GroupKind { group: served.group.name, kind: served.kind.name };
+        selectable::check(&fields, kind).map_err(|refusal| Status::bad_request(refusal.to_string()))?;
+        let in_head = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let is_by_name = fields.terms().iter().all(|term| in_head(&term.field));
+        Ok(Self { labels, fields, is_by_name })
     }
 
     /// Whether everything is selected.
@@ -28,11 +33,20 @@ impl Selection {
 
     /// Whether this object is.
     pub(super) fn selects(&self, stored: &Stored) -> bool {
-        let field = |name: &str| match name {
+        self.labels.matches(|label| stored.label(label)) && self.selects_fields(stored)
+    }
+
+    fn selects_fields(&self, stored: &Stored) -> bool {
+        if self.fields.is_empty() {
+            return true;
+        }
+        if !self.is_by_name {
+            return selectable::matches(&self.fields, &forms::stored_object(stored));
+        }
+        self.fields.matches(|name| match name {
             "metadata.name" => Some(&*stored.name),
             "metadata.namespace" => Some(&*stored.namespace),
             _ => None,
-        };
-        self.labels.matches(|label| stored.label(label)) && self.fields.matches(field)
+        })
     }
 }

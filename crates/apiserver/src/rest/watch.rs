@@ -32,7 +32,7 @@ pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Res
     context.refuse_odd_names()?;
     let options = ListOptions::parse(query)?;
     let ends = Instant::now() + context.watch_duration(options.timeout_seconds);
-    let selection = Selection::new(options.labels, options.fields)?;
+    let selection = Selection::new(options.labels, options.fields, context.resource.served)?;
     let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events)?;
     let start = start_of(context, &selection, options.version, bookmarks, shape).await?;
     let watcher = context.server.registry.watch(context.resource.shelf, start.revision).map_err(expired)?;

@@ -1,7 +1,8 @@
 //! What was typed, checked and typed in the other sense.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
@@ -23,7 +24,7 @@ pub(crate) struct Config {
     pub(crate) compaction_interval: Duration,
     pub(crate) anonymous: bool,
     pub(crate) authorizer: Authorizer,
-    pub(crate) surface: Surface,
+    pub(crate) surface: Arc<Surface>,
     pub(crate) request_timeout: Duration,
     pub(crate) watch_seconds_min: u64,
     pub(crate) shutdown_delay: Duration,
@@ -38,7 +39,7 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) enum Storage {
     Sqlite(PathBuf),
-    Etcd { servers: Vec<String>, ca: Option<PathBuf>, certificate: Option<(PathBuf, PathBuf)> },
+    Etcd(store::etcd::Config),
 }
 
 /// How the log looks and how much is in it.
@@ -71,13 +72,13 @@ impl Config {
             serving: pair(flags, "tls-cert-file", "tls-private-key-file")?,
             cert_dir: PathBuf::from(flags.text("cert-dir")),
             client_ca: path("client-ca-file"),
-            storage: storage(flags)?,
+            storage: storage(flags),
             prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
             anonymous: flags.is("anonymous-auth"),
             authorizer: flags
                 .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
-            surface: Surface::new(&gates, &runtime),
+            surface: Arc::new(Surface::new(&gates, &runtime)),
             request_timeout: duration("request-timeout")?,
             watch_seconds_min: flags.parsed("min-request-timeout", str::parse)?,
             shutdown_delay: duration("shutdown-delay-duration")?,
@@ -92,15 +93,28 @@ impl Config {
     }
 }
 
-fn storage(flags: &Values) -> Result<Storage, FlagError> {
+impl Config {
+    /// What the handlers are told.
+    pub(crate) fn local(&self, address: SocketAddr) -> apiserver::Config {
+        apiserver::Config {
+            git_version: format!("v{}.0+unskew.{}", self.surface.release(), env!("CARGO_PKG_VERSION")),
+            address: address.to_string(),
+            watch_seconds_min: self.watch_seconds_min,
+        }
+    }
+}
+
+fn storage(flags: &Values) -> Storage {
     let servers = flags.list("etcd-servers");
     if servers.is_empty() {
-        return Ok(Storage::Sqlite(PathBuf::from(flags.text("sqlite-file"))));
+        return Storage::Sqlite(PathBuf::from(flags.text("sqlite-file")));
     }
-    Ok(Storage::Etcd {
-        servers,
-        ca: flags.given("etcd-cafile").map(PathBuf::from),
-        certificate: pair(flags, "etcd-certfile", "etcd-keyfile")?,
+    let path = |name: &str| flags.given(name).map(PathBuf::from);
+    Storage::Etcd(store::etcd::Config {
+        ca_file: path("etcd-cafile"),
+        cert_file: path("etcd-certfile"),
+        key_file: path("etcd-keyfile"),
+        ..store::etcd::Config::new(servers)
     })
 }
 

@@ -14,8 +14,6 @@ use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
 use edge::pipeline::{Limits, Pipeline};
 use registry::{Cache, Open, Registry};
-use store::Store;
-use store::sqlite::SqliteStore;
 use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use transport::pki::{Authority, Pair, Purpose};
 use transport::{Authorities, Watched};
 
-use super::config::{Config, Storage};
+use super::config::Config;
+use super::storage::{Opened, Probe};
 use crate::{kubeconfig, logging, say};
 
 /// How long connections may take to finish what they have begun, and tasks to end.
@@ -32,6 +31,7 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> anyhow::Result<()> {
     logging::start(config.logging.json, config.logging.verbosity);
+    raise_file_limit();
     if !config.without_meaning.is_empty() {
         tracing::warn!(flags = config.without_meaning.join(", "), "these flags have no meaning here and are ignored");
     }
@@ -43,65 +43,90 @@ pub(crate) fn run(config: Config) -> anyhow::Result<()> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = bind(&config).await?;
-    let address = listener.local_addr()?;
-    let advertised = SocketAddr::new(config.advertise.unwrap_or(config.bind), address.port());
+    let address = SocketAddr::new(config.advertise.unwrap_or(config.bind), listener.local_addr()?.port());
     let tasks = Tasks::new();
-    let (trust, admin) = trust(&config, advertised, &tasks)?;
-    let opened = open_store(&config.storage, &tasks).await?;
-    let store = opened.store();
-    let surface = Arc::new(config.surface);
-    let shelves = apiserver::shelves(&surface, &config.prefix);
-    let prefix = store::Key::from(format!("{}/", config.prefix));
-    let cache = Cache::start(store.clone(), prefix, shelves, &tasks);
-    let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
+    let (trust, admin) = trust(&config, address, &tasks)?;
+    let opened = Opened::open(&config.storage).await?;
     let streams = Tasks::new();
-    let local = ApiServer::new(
-        registry,
-        surface.clone(),
-        &config.prefix,
-        &apiserver::Config {
-            git_version: format!("v{}.0+unskew.{}", surface.release(), env!("CARGO_PKG_VERSION")),
-            address: advertised.to_string(),
-            watch_seconds_min: config.watch_seconds_min,
-        },
-        streams.clone(),
-    );
-    let index = Arc::new(ArcSwap::from_pointee(access::rbac::Index::default()));
-    let feed = PolicyFeed::new(&local, index.clone());
-    tasks.spawn("rbac", |stop| feed.run(stop));
-    let gate = AccessGate {
-        client_ca: Some(trust.client_ca),
-        anonymous: config.anonymous && config.authorizer.permits_anonymous(),
-        authorizer: config.authorizer,
-        index,
-    };
     let started = bootstrap::Progress::default();
     let draining = CancellationToken::new();
-    let health = Health::new(checks(&store, &cache, &started, &draining));
-    let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
-    let local = Arc::new(local);
-    let bootstrapping = bootstrap::run(local.clone(), started.clone());
-    let metrics = Metrics::new(&prometheus::Registry::new());
-    let pipeline = Arc::new(Pipeline::new(gate, local, health, metrics, limits));
+    let pipeline = assemble(
+        config.local(address),
+        &config,
+        trust.client_ca,
+        &opened,
+        &Parts { tasks: &tasks, streams: &streams, started: &started, draining: &draining },
+    );
     let connections = Tasks::new();
     let closing = CancellationToken::new();
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
-    tasks.spawn_once("bootstrap", bootstrapping);
-    announce(advertised, admin.as_deref());
+    announce(address, admin.as_deref());
     let outcome = tokio::select! {
         failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
+        failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         () = stop_signal() => Ok(()),
     };
-    // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are.
+    // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are; the
+    // store last, because everything else writes to it.
     draining.cancel();
     tokio::time::sleep(config.shutdown_delay).await;
     closing.cancel();
-    let _ = streams.stop(STOP_GRACE).await;
-    let _ = connections.stop(STOP_GRACE).await;
-    opened.close().await;
-    let _ = tasks.stop(STOP_GRACE).await;
+    for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
+        if let Err(error) = family.stop(STOP_GRACE).await {
+            tracing::warn!(%error, what, "not everything ended in time");
+        }
+    }
+    opened.close(STOP_GRACE).await;
     outcome
+}
+
+/// What the pipeline's parts share with the process.
+struct Parts<'a> {
+    tasks: &'a Tasks,
+    streams: &'a Tasks,
+    started: &'a bootstrap::Progress,
+    draining: &'a CancellationToken,
+}
+
+/// Puts the server together over its store: cache, registry, handlers, gate, pipeline.
+fn assemble(
+    local: apiserver::Config,
+    config: &Config,
+    client_ca: Watched<Authorities>,
+    opened: &Opened,
+    parts: &Parts<'_>,
+) -> Arc<Pipeline<AccessGate, Arc<ApiServer>>> {
+    let (store, surface) = (opened.store(), config.surface.clone());
+    let prefix = store::Key::from(format!("{}/", config.prefix));
+    let shelves = apiserver::shelves(&surface, &config.prefix);
+    let cache = Cache::start(store.clone(), prefix, shelves, parts.tasks);
+    let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
+    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, &local, parts.streams.clone()));
+    let index = Arc::new(ArcSwap::from_pointee(access::rbac::Index::default()));
+    let feed = PolicyFeed::new(&server, index.clone());
+    parts.tasks.spawn("rbac", |stop| feed.run(stop));
+    parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), parts.started.clone()));
+    let gate = AccessGate {
+        client_ca: Some(client_ca),
+        anonymous: config.anonymous && config.authorizer.permits_anonymous(),
+        authorizer: config.authorizer.clone(),
+        index,
+    };
+    let probe = Probe::start(store, parts.tasks);
+    let health = Health::new(checks(probe, &cache, parts.started, parts.draining));
+    let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
+    let metrics = Metrics::new(&prometheus::Registry::new());
+    Arc::new(Pipeline::new(gate, server, health, metrics, limits))
+}
+
+/// Every watch is a connection: the soft limit of open files is raised to the hard one.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
 }
 
 async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
@@ -150,49 +175,13 @@ fn trust(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Resu
     Ok((Trust { serving, client_ca }, admin))
 }
 
-/// A store that was opened and must be closed.
-enum Opened {
-    Sqlite(Arc<SqliteStore>),
-}
-
-impl Opened {
-    fn store(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-        }
-    }
-
-    async fn close(&self) {
-        match self {
-            Self::Sqlite(store) => store.close().await,
-        }
-    }
-}
-
-async fn open_store(storage: &Storage, tasks: &Tasks) -> anyhow::Result<Opened> {
-    match storage {
-        Storage::Sqlite(file) => {
-            if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder)
-                    .with_context(|| format!("cannot create {} for --sqlite-file", folder.display()))?;
-            }
-            Ok(Opened::Sqlite(Arc::new(SqliteStore::open(store::sqlite::Config::new(file), tasks).await?)))
-        }
-        Storage::Etcd { .. } => anyhow::bail!("--etcd-servers: not built yet in serve"),
-    }
-}
-
-fn checks(
-    store: &Arc<dyn Store>,
-    cache: &Cache,
-    started: &bootstrap::Progress,
-    draining: &CancellationToken,
-) -> Vec<Check> {
-    let _ = store;
+fn checks(probe: Probe, cache: &Cache, started: &bootstrap::Progress, draining: &CancellationToken) -> Vec<Check> {
     let (cache, started, draining) = (cache.clone(), started.clone(), draining.clone());
+    let readiness_probe = probe.clone();
     vec![
         Check::new("log", Pages::All, || Ok(())),
-        Check::new("etcd", Pages::All, || Ok(())),
+        Check::new("etcd", Pages::All, move || probe.check()),
+        Check::new("etcd-readiness", Pages::ReadyOnly, move || readiness_probe.check()),
         Check::new("informer-sync", Pages::ReadyOnly, move || {
             if cache.is_filled() { Ok(()) } else { Err("the watch cache is not filled yet".to_owned()) }
         }),
