@@ -2,9 +2,10 @@
 //!
 //! Data and lookups, nothing else: no I/O, no clock, no async. [`kinds`] is the table of kinds, [`gates`] that of feature gates;
 //! [`Gates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`Surface`] is what is left, for one server;
-//! [`diff()`] compares two releases.
+//! [`diff()`] compares two releases. [`schema`] is the table of types behind the kinds, and what follows from it for a body.
 //!
-//! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`].
+//! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`];
+//! then [`schema`].
 
 pub mod diff;
 mod flag;
@@ -13,6 +14,7 @@ pub mod kind;
 pub mod kinds;
 pub mod release;
 pub mod runtime_config;
+pub mod schema;
 pub mod surface;
 pub mod verbs;
 

@@ -7,9 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use api::media::AggregatedVersion;
 use catalogue::{Gates, Release, RuntimeConfig, Surface};
 use discovery::Document;
-use discovery::aggregated::{self, Form};
+use discovery::aggregated;
 use discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions};
 use discovery::parse::parse_api_versions;
 use serde_json::Value;
@@ -44,7 +45,7 @@ fn bytes_and_etag_are_those_of_the_live_server() {
     for (release, folder) in releases("discovery-default") {
         let surface = surface_of(release, DEFAULTS);
         for (name, groups) in [("aggregated_v2", surface.groups_apis()), ("api_v2", surface.groups_core())] {
-            let document = aggregated::json(&groups, Form::V2);
+            let document = aggregated::json(&groups, AggregatedVersion::V2);
             let sent = fs::read(folder.join(name).with_extension("raw")).unwrap();
             assert!(document.identity == sent, "{release} {name} is written otherwise");
             let etag = fs::read_to_string(folder.join(name).with_extension("etag")).unwrap();
@@ -78,8 +79,8 @@ fn document_of(surface: &Surface, name: &str, real: &[u8]) -> Option<Document> {
     let groups = surface.groups_apis();
     let parts: Vec<_> = name.split("__").collect();
     match parts[..] {
-        ["aggregated_v2"] => Some(aggregated::json(&groups, Form::V2)),
-        ["aggregated_v2beta1"] => Some(aggregated::json(&groups, Form::V2Beta1)),
+        ["aggregated_v2"] => Some(aggregated::json(&groups, AggregatedVersion::V2)),
+        ["aggregated_v2beta1"] => Some(aggregated::json(&groups, AggregatedVersion::V2Beta1)),
         // The address is that of whoever asks for the document.
         ["api"] => {
             let versions = surface.groups_core().versions().map(|(_, version)| version.name.clone()).collect();

@@ -1,0 +1,240 @@
+use std::collections::BTreeSet;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::kind::ResponseKind;
+use crate::kinds::GROUPS;
+
+#[track_caller]
+fn kind(release: Release, group: &str, version: &str, kind: &str) -> Struct {
+    Struct::of_kind(release, GroupVersionKind { group, version, kind }).unwrap()
+}
+
+/// Fields of a type on a path from a kind, each with all that is known of it.
+#[track_caller]
+fn check(release: Release, from: (&str, &str, &str), path: &[&str], expected: &Expect) {
+    let (group, version, name) = from;
+    let mut home = kind(release, group, version, name);
+    for step in path {
+        let mut form = home.field(step).unwrap_or_else(|| panic!("no field {step} in {home:?}")).shape().form();
+        while let Form::List(inner) | Form::Map(inner) = form {
+            form = inner.form();
+        }
+        let Form::Struct(inner) = form else { panic!("{step} is no type with fields") };
+        home = inner;
+    }
+    let line = |field: Field| {
+        let mut line = format!("{}{} {:?}", field.name(), if field.is_required() { "!" } else { "" }, field.shape());
+        line.extend(field.topology().map(|topology| format!(" {topology:?}")));
+        line.extend(field.patch().map(|patch| format!(" {} {:?}", patch.strategy, patch.key)));
+        line.extend(field.default().map(|default| format!(" ={default}")));
+        line + &format!(" {:?}\n", field.numbers().collect::<Vec<_>>())
+    };
+    expected.assert_eq(&home.fields().map(line).collect::<String>());
+}
+
+#[test]
+fn fields_have_the_types_that_go_names() {
+    check(
+        Release::R36,
+        ("apps", "v1", "Deployment"),
+        &["spec"],
+        &expect![[r#"
+        minReadySeconds int32 [5]
+        paused bool [7]
+        progressDeadlineSeconds int32 [9]
+        replicas int32 [1]
+        revisionHistoryLimit int32 [6]
+        selector! v1.LabelSelector [2]
+        strategy v1.DeploymentStrategy retainKeys None [4]
+        template! v1.PodTemplateSpec [3]
+    "#]],
+    );
+    check(
+        Release::R31,
+        ("", "v1", "Pod"),
+        &["spec", "containers", "ports"],
+        &expect![[r#"
+        containerPort! int32 [3]
+        hostIP string [5]
+        hostPort int32 [2]
+        name string [1]
+        protocol v1.Protocol ="TCP" [4]
+    "#]],
+    );
+    check(
+        Release::R36,
+        ("", "v1", "Pod"),
+        &["spec", "containers", "resources"],
+        &expect![[r#"
+        claims []v1.ResourceClaim Map(["name"]) [3]
+        limits v1.ResourceList [1]
+        requests v1.ResourceList [2]
+    "#]],
+    );
+    check(
+        Release::R36,
+        ("", "v1", "PodList"),
+        &[],
+        &expect![[r#"
+        apiVersion string []
+        items! []v1.Pod [2]
+        kind string []
+        metadata v1.ListMeta [1]
+    "#]],
+    );
+}
+
+#[test]
+fn lists_and_maps_say_how_they_merge() {
+    let spec = |field: &str| {
+        let Form::Struct(spec) = kind(Release::R36, "", "v1", "Pod").field("spec").unwrap().shape().form() else {
+            panic!("spec has fields")
+        };
+        let field = spec.field(field).unwrap();
+        format!("{:?} {:?}", field.topology(), field.patch())
+    };
+    expect![[r#"Some(Map(["name"])) Some(PatchRule { is_merged: true, retains_keys: true, key: Some("name"), strategy: "merge,retainKeys" })"#]].assert_eq(&spec("volumes"));
+    expect!["Some(Atomic) None"].assert_eq(&spec("nodeSelector"));
+    expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { is_merged: true, retains_keys: false, key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
+    expect!["Some(Atomic) None"].assert_eq(&spec("tolerations"));
+    assert_eq!(kind(Release::R36, "", "v1", "Pod").topology(), None);
+    let selector = Struct::of_definition(Release::R36, "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");
+    assert_eq!(selector.unwrap().topology(), Some(Topology::Atomic));
+}
+
+#[test]
+fn a_field_is_there_in_the_releases_that_have_it() {
+    let has = |field: &str, release| {
+        Struct::of_definition(release, "io.k8s.api.core.v1.Container").unwrap().field(field).is_some()
+    };
+    assert!(!has("restartPolicyRules", Release::R33));
+    assert!(has("restartPolicyRules", Release::R34));
+    let is_required = |release| kind(release, "apps", "v1", "Deployment").field("spec").unwrap().is_required();
+    assert!(!is_required(Release::R36));
+    assert!(is_required(Release::R37));
+    let alpha = GroupVersionKind { group: "scheduling.k8s.io", version: "v1alpha2", kind: "Workload" };
+    let known = Release::ALL.into_iter().filter(|release| Struct::of_kind(*release, alpha).is_some());
+    assert_eq!(known.collect::<Vec<_>>(), [Release::R36]);
+}
+
+#[test]
+fn every_kind_that_a_release_serves_has_a_type() {
+    for release in Release::ALL {
+        for (group, served) in GROUPS.iter().flat_map(|group| group.kinds.iter().map(move |kind| (group, kind))) {
+            for version in served.versions_served(release) {
+                let kind = GroupVersionKind { group: group.name, version: version.name, kind: served.name };
+                let found = Struct::of_kind(release, kind).unwrap_or_else(|| panic!("{release} {kind:?}"));
+                assert!(found.field("metadata").is_some() || served.name.ends_with("Review"), "{found:?}");
+                for subresource in served.subresources_of(release).filter(|subresource| !subresource.connect) {
+                    let answered = match subresource.kind {
+                        ResponseKind::Parent => kind,
+                        ResponseKind::Sibling(sibling) => GroupVersionKind { kind: sibling, ..kind },
+                        ResponseKind::Foreign(group, version, kind) => GroupVersionKind { group, version, kind },
+                    };
+                    assert!(Struct::of_kind(release, answered).is_some(), "{release} {answered:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_stored_kind_has_a_list() {
+    let release = Release::NEWEST;
+    let without: Vec<_> = GROUPS
+        .iter()
+        .flat_map(|group| group.kinds.iter().map(move |kind| (group, kind)))
+        .filter_map(|(group, kind)| Some((group, kind, kind.version_stored(release)?)))
+        .filter(|(_, kind, version)| kind.version(version).is_some_and(|version| version.is_served(release)))
+        .filter(|(group, kind, version)| {
+            let list = format!("{}List", kind.name);
+            Struct::of_kind(release, GroupVersionKind { group: group.name, version, kind: &list }).is_none()
+        })
+        .map(|(_, kind, _)| kind.name)
+        .collect();
+    assert_eq!(without, [""; 0]);
+}
+
+/// A field of a release never has a type that the release does not know.
+#[test]
+fn every_reference_leads_to_a_type_of_the_same_release() {
+    for release in Release::ALL {
+        for home in Struct::all(release) {
+            for field in home.fields() {
+                let mut form = field.shape().form();
+                while let Form::List(inner) | Form::Map(inner) = form {
+                    form = inner.form();
+                }
+                let Form::Struct(inner) = form else { continue };
+                assert!(inner.row.releases.contains(release), "{field:?} in {release}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_are_in_order_and_fields_unique_within_a_release() {
+    let table = Table::get();
+    for package in &table.packages {
+        let names = Struct::all(Release::NEWEST).filter(|known| known.package() == package.name).map(Struct::name);
+        assert!(names.is_sorted_by(|a, b| a < b), "{}", package.name);
+    }
+    for home in &table.types {
+        for release in Release::ALL {
+            let Some(home) = Struct::existing(home, release) else { continue };
+            let names: Vec<_> = home.fields().map(Field::name).collect();
+            assert!(names.is_sorted_by(|a, b| a < b), "{home:?}");
+            assert!(names.iter().all(|name| home.field(name).is_some()), "{home:?}");
+        }
+    }
+}
+
+/// The keys of a list must be fields of its items, or nothing can be told apart by them.
+#[test]
+fn keys_are_fields_of_the_items() {
+    for home in Release::ALL.into_iter().flat_map(Struct::all) {
+        for field in home.fields() {
+            let keys: Vec<_> = match field.topology() {
+                Some(Topology::Map(keys)) => keys.names().collect(),
+                Some(Topology::Atomic | Topology::Granular | Topology::Set) | None => Vec::new(),
+            };
+            let keys = keys.into_iter().chain(field.patch().and_then(|patch| patch.key));
+            // Kubernetes itself says that this list of objects is told apart by the type of a condition.
+            if home.name() == "StorageVersionMigrationList" {
+                continue;
+            }
+            for key in keys {
+                let Form::List(items) = field.shape().form() else { panic!("{field:?} has keys and is no list") };
+                let Form::Struct(item) = items.form() else { panic!("{field:?} has keys and its items no fields") };
+                assert!(item.field(key).is_some(), "{field:?} by {key}");
+            }
+        }
+    }
+}
+
+/// Two fields of one message with one number would be read as each other.
+#[test]
+fn protobuf_numbers_are_given_once() {
+    for home in Struct::all(Release::NEWEST) {
+        let numbers: Vec<Vec<u32>> = home.fields().map(|field| field.numbers().collect()).collect();
+        let numbers: Vec<_> = numbers.into_iter().filter(|numbers| !numbers.is_empty()).collect();
+        let distinct: BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(distinct.len(), numbers.len(), "{home:?}");
+        let known = home.fields().filter(|field| field.numbers().next().is_none());
+        let unnumbered: Vec<_> =
+            known.map(Field::name).filter(|name| !matches!(*name, "apiVersion" | "kind")).collect();
+        let is_wire_only = home.package() == "io.k8s.apimachinery.pkg.version";
+        assert!(unnumbered.is_empty() || is_wire_only, "{home:?} {unnumbered:?}");
+    }
+}
+
+#[test]
+fn the_table_is_small() {
+    let table = Table::get();
+    let rows = table.types.len() * size_of::<table::Type>();
+    let fields: usize = table.types.iter().map(|row| table.fields_of(row).len()).sum();
+    let bytes = rows + fields * size_of::<table::Field>();
+    assert!(bytes < 1 << 20, "{bytes} bytes for {} types and {fields} fields", table.types.len());
+}
