@@ -5,6 +5,7 @@ use api::query;
 use api::selector::{FieldSelector, LabelSelector};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use object::managed_fields;
 use registry::read::Freshness;
 use serde::{Deserialize, Serialize};
 use store::Revision;
@@ -173,25 +174,33 @@ pub(crate) struct WriteOptions {
     /// Everything but the write itself.
     pub(crate) dry_run: bool,
     /// Who writes, for managed fields.
-    pub(crate) field_manager: Option<String>,
+    pub(crate) manager: String,
 }
 
 impl WriteOptions {
-    pub(crate) fn parse(query: &str) -> Result<Self, Status> {
-        let mut options = Self::default();
-        for (key, value) in query::pairs(query) {
-            match (&*key, &*value) {
-                ("dryRun", "All") => options.dry_run = true,
-                ("dryRun", other) => {
-                    return Err(Status::bad_request(format!(
-                        "dryRun: Unsupported value: \"{other}\": supported values: \"All\""
-                    )));
+    pub(crate) fn of(request: &edge::Request) -> Result<Self, Status> {
+        let agent = request.headers().get(http::header::USER_AGENT);
+        let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        Self::parse(request.uri().query().unwrap_or_default(), agent)
+    }
+
+    fn parse(query: &str, user_agent: &str) -> Result<Self, Status> {
+        let mut dry_run = false;
+        for (_, value) in query::pairs(query).filter(|(key, _)| key == "dryRun") {
+            match &*value {
+                "All" => dry_run = true,
+                other => {
+                    let message = format!("dryRun: Unsupported value: \"{other}\": supported values: \"All\"");
+                    return Err(Status::bad_request(message));
                 }
-                ("fieldManager", manager) if !manager.is_empty() => options.field_manager = Some(manager.to_owned()),
-                _ => {}
             }
         }
-        Ok(options)
+        let field_manager = query::first(query, "fieldManager").unwrap_or_default();
+        let errors = object::validate::manager(&field_manager, "fieldManager");
+        if !errors.is_empty() {
+            return Err(Status::invalid(api::GroupKind { group: "meta.k8s.io", kind: "UpdateOptions" }, "", &errors));
+        }
+        Ok(Self { dry_run, manager: managed_fields::manager_name(&field_manager, user_agent) })
     }
 }
 

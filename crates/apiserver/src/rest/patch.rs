@@ -14,7 +14,7 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 pub(super) async fn patch(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
-    let options = WriteOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = WriteOptions::of(&request)?;
     let media_type = content_type(&request).split(';').next().unwrap_or_default().trim().to_owned();
     if ![JSON_PATCH, MERGE_PATCH].contains(&&*media_type) {
         return Err(Status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH]));

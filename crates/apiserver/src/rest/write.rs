@@ -4,6 +4,7 @@ use api::{GroupVersionKind, Status};
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
+use object::managed_fields::{self, Writer};
 use object::metadata::Stamp;
 use object::{Refusal, Stored, decode, delete, metadata, validate};
 use registry::{Decision, Written};
@@ -17,7 +18,7 @@ use crate::{faults, json, kinds};
 const NAME_TRIES: usize = 8;
 
 pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    let options = WriteOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = WriteOptions::of(&request)?;
     let mut object = decode_body(context, request).await?;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, ""))?;
     context.admit_into_namespace().await?;
@@ -37,7 +38,7 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
 
 pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
-    let options = WriteOptions::parse(request.uri().query().unwrap_or_default())?;
+    let options = WriteOptions::of(&request)?;
     let mut object = decode_body(context, request).await?;
     let name = &*context.asked.name;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
@@ -75,8 +76,8 @@ impl Context<'_> {
             let new = next(old.as_ref())?;
             is_new = old.is_none();
             let decision = match &old {
-                None => Decision::Put { value: self.new_object(new)?, ttl: self.resource.rules.ttl },
-                Some(old) => self.next_state(old, new)?,
+                None => Decision::Put { value: self.new_object(new, options)?, ttl: self.resource.rules.ttl },
+                Some(old) => self.next_state(old, new, options)?,
             };
             shown = current.cloned();
             if options.dry_run {
@@ -105,7 +106,7 @@ impl Context<'_> {
 
     async fn create_once(self, object: Object, options: &WriteOptions) -> Result<Result<Stored, Status>, Taken> {
         let mut object = object;
-        if let Err(refusal) = prepare(&mut object, self) {
+        if let Err(refusal) = prepare(&mut object, self, options) {
             let name = text(&object, "name").to_owned();
             return Ok(Err(self.refused(refusal, &name)));
         }
@@ -136,7 +137,7 @@ impl Context<'_> {
     }
 
     /// What becomes of an object whose next state is wanted to be `new`.
-    fn next_state(self, old: &Object, mut new: Object) -> Result<Decision, Status> {
+    fn next_state(self, old: &Object, mut new: Object, options: &WriteOptions) -> Result<Decision, Status> {
         let name = &*self.asked.name;
         let rules = self.resource.rules;
         let served = self.resource.served;
@@ -151,6 +152,8 @@ impl Context<'_> {
         prepared
             .and_then(|()| Refusal::invalid_unless_empty(validate::metadata_update(old, &new, rules)))
             .map_err(|refusal| self.refused(refusal, name))?;
+        let api_version = self.api_version();
+        managed_fields::update(old, &mut new, &self.writer(options, &api_version));
         let is_removed = match self.resource.served.kind.plural {
             "namespaces" => kinds::is_finished(served, &new),
             _ => delete::is_removed_by_update(old, &new),
@@ -164,8 +167,8 @@ impl Context<'_> {
         Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
     }
 
-    fn new_object(self, mut object: Object) -> Result<Bytes, Status> {
-        prepare(&mut object, self).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
+    fn new_object(self, mut object: Object, options: &WriteOptions) -> Result<Bytes, Status> {
+        prepare(&mut object, self, options).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
         Ok(forms::storage_bytes(object, self.encoding()))
     }
 
@@ -187,6 +190,16 @@ impl Context<'_> {
         response
     }
 
+    /// The version of the request, as in `apiVersion`.
+    fn api_version(&self) -> String {
+        self.asked.group_version().to_string()
+    }
+
+    fn writer<'w>(&'w self, options: &'w WriteOptions, api_version: &'w str) -> Writer<'w> {
+        let subresource = &*self.asked.subresource;
+        Writer { manager: &options.manager, api_version, subresource, now: now() }
+    }
+
     pub(super) fn encoding(self) -> GroupVersionKind<&'static str> {
         self.resource.served.persisted.as_ref().expect("a bound resource is persisted").encoding
     }
@@ -198,11 +211,13 @@ impl Context<'_> {
     }
 }
 
-fn prepare(object: &mut Object, context: Context<'_>) -> Result<(), Refusal> {
+fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) -> Result<(), Refusal> {
     let rules = context.resource.rules;
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
     kinds::complete(context.resource.served, object)?;
+    let api_version = context.api_version();
+    managed_fields::update(&Object::new(), object, &context.writer(options, &api_version));
     Refusal::invalid_unless_empty(validate::metadata(object, rules))
 }
 

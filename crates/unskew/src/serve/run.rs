@@ -113,7 +113,11 @@ fn assemble(
         authorizer: config.authorizer.clone(),
         index,
     };
-    let probe = Probe::start(store, parts.tasks);
+    let probe = Probe::start(store.clone(), parts.tasks);
+    if !config.compaction_interval.is_zero() {
+        let compaction = store::compaction::Compaction::new(store, config.compaction_interval);
+        parts.tasks.spawn("compaction", |stop| compaction.run(stop));
+    }
     let health = Health::new(checks(probe, &cache, parts.started, parts.draining));
     let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
     let metrics = Metrics::new(&prometheus::Registry::new());
