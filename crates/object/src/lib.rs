@@ -5,6 +5,7 @@
 //! [`stored`] is the form in which objects lie in storage and in memory, as finished bytes.
 
 mod access;
+pub mod convert;
 pub mod decode;
 pub mod delete;
 mod label_selector;

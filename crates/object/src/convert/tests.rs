@@ -1,0 +1,197 @@
+use serde_json::json;
+
+use super::*;
+
+fn version(text: &str) -> GroupVersion<&str> {
+    GroupVersion::parse(text).expect("a test writes versions")
+}
+
+#[track_caller]
+fn converted(object: &Value, to: &str) -> Value {
+    let mut object = object.as_object().unwrap().clone();
+    let from = object["apiVersion"].as_str().unwrap().to_owned();
+    convert(&mut object, version(&from), version(to));
+    Value::Object(object)
+}
+
+/// Converts there and back, and checks both.
+#[track_caller]
+fn check_both_ways(one: &Value, other: &Value) {
+    assert_eq!(&converted(one, other["apiVersion"].as_str().unwrap()), other);
+    assert_eq!(&converted(other, one["apiVersion"].as_str().unwrap()), one);
+}
+
+#[test]
+fn where_nothing_differs_the_version_changes() {
+    check_both_ways(
+        &json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"future": 1}}),
+        &json!({"apiVersion": "batch/v1beta1", "kind": "CronJob", "spec": {"future": 1}}),
+    );
+    for (kind, from, to) in [
+        ("HorizontalPodAutoscaler", "autoscaling/v2", "autoscaling/v2beta2"),
+        ("DeviceClass", "resource.k8s.io/v1beta1", "resource.k8s.io/v1"),
+        ("ResourceClaim", "resource.k8s.io/v1beta2", "resource.k8s.io/v1"),
+        ("Event", "events.k8s.io/v1", "events.k8s.io/v1beta1"),
+    ] {
+        assert!(special(kind, version(from), version(to)).is_none(), "{kind}");
+    }
+}
+
+#[test]
+fn events_have_other_names_in_each_group() {
+    check_both_ways(
+        &json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}, "message": "m",
+            "source": {"component": "c"}, "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": null, "count": 3,
+            "reportingComponent": "r", "reportingInstance": "i", "type": "Normal", "reason": "x", "series": {"count": 2},
+        }),
+        &json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "regarding": {"kind": "Pod"}, "note": "m",
+            "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": "2026-01-01T00:00:00Z", "deprecatedLastTimestamp": null,
+            "deprecatedCount": 3, "reportingController": "r", "reportingInstance": "i", "type": "Normal", "reason": "x", "series": {"count": 2},
+        }),
+    );
+}
+
+#[test]
+fn claims_have_their_request_under_exactly() {
+    let flat = json!([
+        {"name": "a", "deviceClassName": "gpu", "selectors": [{"cel": {}}], "allocationMode": "ExactCount", "count": 1, "adminAccess": true,
+         "tolerations": [{}], "capacity": {"requests": {}}},
+        {"name": "b", "firstAvailable": [{"name": "c", "deviceClassName": "x"}], "future": 1},
+    ]);
+    let nested = json!([
+        {"name": "a", "exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {}}], "allocationMode": "ExactCount", "count": 1, "adminAccess": true,
+         "tolerations": [{}], "capacity": {"requests": {}}}},
+        {"name": "b", "firstAvailable": [{"name": "c", "deviceClassName": "x"}], "future": 1},
+    ]);
+    for later in ["resource.k8s.io/v1beta2", "resource.k8s.io/v1"] {
+        check_both_ways(
+            &json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "spec": {"devices": {"requests": flat}}}),
+            &json!({"apiVersion": later, "kind": "ResourceClaim", "spec": {"devices": {"requests": nested}}}),
+        );
+        check_both_ways(
+            &json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": {"requests": flat}}}}),
+            &json!({"apiVersion": later, "kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": {"requests": nested}}}}),
+        );
+    }
+    let empty = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "spec": {}});
+    assert_eq!(converted(&empty, "resource.k8s.io/v1")["spec"], json!({}));
+}
+
+#[test]
+fn slices_have_their_devices_without_basic() {
+    check_both_ways(
+        &json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSlice", "spec": {"driver": "d", "devices": [
+            {"name": "a", "basic": {"attributes": {"x": {"int": 1}}, "capacity": {"m": {"value": "1Gi"}}}}, {"name": "b", "basic": {}}]}}),
+        &json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": {"driver": "d", "devices": [
+            {"name": "a", "attributes": {"x": {"int": 1}}, "capacity": {"m": {"value": "1Gi"}}}, {"name": "b"}]}}),
+    );
+}
+
+fn scaler_v2(metrics: &Value, more: &Value) -> Value {
+    let mut scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
+        "spec": {"maxReplicas": 9, "metrics": metrics}});
+    if let Some(behavior) = more.get("behavior") {
+        scaler["spec"]["behavior"] = behavior.clone();
+    }
+    if let Some(status) = more.get("status") {
+        scaler["status"] = status.clone();
+    }
+    scaler
+}
+
+fn annotation(scaler: &Value, name: &str) -> Value {
+    let text = scaler["metadata"]["annotations"][format!("autoscaling.alpha.kubernetes.io/{name}")].as_str();
+    serde_json::from_str(text.unwrap_or("null")).unwrap()
+}
+
+#[test]
+fn a_cpu_target_is_a_field_of_the_first_version() {
+    let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}});
+    check_both_ways(
+        &json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a", "annotations": {"x": "y"}},
+                "spec": {"maxReplicas": 9, "targetCPUUtilizationPercentage": 70}, "status": {"currentReplicas": 1}}),
+        &json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a", "annotations": {"x": "y"}},
+                "spec": {"maxReplicas": 9, "metrics": [cpu]}, "status": {"currentReplicas": 1}}),
+    );
+    let bare = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {}});
+    assert_eq!(
+        converted(&bare, "autoscaling/v2")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"],
+        80
+    );
+}
+
+#[test]
+fn other_metrics_are_kept_in_an_annotation() {
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let metrics = json!([
+        {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+        {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 50}}},
+        {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c", "target": {"type": "Utilization", "averageUtilization": 5}}},
+        {"type": "Pods", "pods": {"metric": {"name": "m", "selector": selector}, "target": {"type": "AverageValue", "averageValue": "3"}}},
+        {"type": "Object", "object": {"metric": {"name": "m", "selector": selector}, "describedObject": {"kind": "K", "name": "n", "apiVersion": "v1"},
+            "target": {"type": "Value", "value": "7"}}},
+        {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {"kind": "K", "name": "n"}, "target": {"type": "AverageValue", "averageValue": "2"}}},
+        {"type": "External", "external": {"metric": {"name": "m", "selector": selector}, "target": {"type": "AverageValue", "averageValue": "4"}}},
+        {"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "4"}}},
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
+    ]);
+    let v2 = scaler_v2(&metrics, &json!({}));
+    let v1 = converted(&v2, "autoscaling/v1");
+    assert_eq!(v1["spec"], json!({"maxReplicas": 9, "targetCPUUtilizationPercentage": 70}));
+    assert_eq!(
+        annotation(&v1, "metrics"),
+        json!([
+            {"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}},
+            {"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 50}},
+            {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c", "targetAverageUtilization": 5}},
+            {"type": "Pods", "pods": {"metricName": "m", "selector": selector, "targetAverageValue": "3"}},
+            {"type": "Object", "object": {"metricName": "m", "selector": selector, "target": {"kind": "K", "name": "n", "apiVersion": "v1"}, "targetValue": "7"}},
+            {"type": "Object", "object": {"metricName": "m", "target": {"kind": "K", "name": "n"}, "targetValue": "0", "averageValue": "2"}},
+            {"type": "External", "external": {"metricName": "m", "metricSelector": selector, "targetAverageValue": "4"}},
+            {"type": "External", "external": {"metricName": "m", "targetValue": "4"}},
+        ])
+    );
+    assert_eq!(converted(&v1, "autoscaling/v2"), v2);
+}
+
+#[test]
+fn behavior_and_status_are_kept_in_annotations() {
+    let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}}]);
+    let more = json!({
+        "behavior": {"scaleUp": {"stabilizationWindowSeconds": 3, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}},
+        "status": {
+            "currentReplicas": 2,
+            "conditions": [{"type": "AbleToScale", "status": "True"}],
+            "currentMetrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 41, "averageValue": "100m"}}},
+                {"type": "Pods", "pods": {"metric": {"name": "m"}, "current": {"averageValue": "3"}}},
+                {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {"kind": "K", "name": "n"}, "current": {"value": "3"}}},
+                {"type": "External", "external": {"metric": {"name": "m"}, "current": {"value": "3", "averageValue": "1"}}},
+            ],
+        },
+    });
+    let v2 = scaler_v2(&cpu, &more);
+    let v1 = converted(&v2, "autoscaling/v1");
+    assert_eq!(v1["status"], json!({"currentReplicas": 2, "currentCPUUtilizationPercentage": 41}));
+    assert_eq!(
+        annotation(&v1, "behavior"),
+        json!({"ScaleUp": {"StabilizationWindowSeconds": 3, "Policies": [{"Type": "Pods", "Value": 4, "PeriodSeconds": 60}]}})
+    );
+    assert_eq!(
+        annotation(&v1, "current-metrics")[0],
+        json!({"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": 41, "currentAverageValue": "100m"}})
+    );
+    assert_eq!(converted(&v1, "autoscaling/v2"), v2);
+}
+
+#[test]
+fn broken_annotations_are_dropped() {
+    let v1 = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"annotations": {
+        "autoscaling.alpha.kubernetes.io/metrics": "{", "autoscaling.alpha.kubernetes.io/conditions": "7"}}, "spec": {}, "status": {}});
+    let v2 = converted(&v1, "autoscaling/v2");
+    assert_eq!(v2["metadata"], json!({}));
+    assert_eq!(v2["status"], json!({}));
+    assert_eq!(v2["spec"]["metrics"].as_array().unwrap().len(), 1);
+}
