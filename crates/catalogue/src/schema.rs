@@ -4,9 +4,11 @@
 //! then once; a lookup is a binary search. [`Struct::of_kind`] is where to begin; everything reached from it is of the same
 //! release.
 //!
-//! [`check`](mod@check) says what is wrong with a body, [`settle`](mod@settle) writes it as Kubernetes would.
+//! [`check`](mod@check) says what is wrong with a body, [`settle`](mod@settle) writes it as Kubernetes would; [`place`] is for
+//! patches.
 
 pub mod check;
+pub mod place;
 mod quantity;
 pub mod settle;
 mod table;
@@ -19,6 +21,7 @@ use crate::release::Release;
 use table::{Table, Word};
 
 pub use check::{WrongType, check};
+pub use place::{Place, PlacedField};
 pub use settle::settle;
 
 /// A type made of fields, in one release.

@@ -116,6 +116,24 @@ impl Table {
         &self.fields[owner.fields.clone()]
     }
 
+    /// The fields of all types.
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Where a type of this table stands.
+    pub(super) fn position(&self, row: &Type) -> usize {
+        let types = &self.types[self.packages[row.package].types.clone()];
+        let within = types.partition_point(|known| known.name < row.name);
+        self.packages[row.package].types.start + within
+    }
+
+    /// Where a field of a type of this table stands.
+    pub(super) fn field_position(&self, row: &Field, owner: &Type) -> Option<usize> {
+        let within = self.fields_of(owner).iter().position(|known| std::ptr::eq(known, row))?;
+        Some(owner.fields.start + within)
+    }
+
     fn read(text: &'static str) -> Self {
         let mut table = Self { packages: Vec::new(), types: Vec::new(), fields: Vec::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ' '])) {
