@@ -15,6 +15,23 @@ pub(crate) struct TestArgs {
     pub(crate) cargo: Vec<String>,
 }
 
+impl TestArgs {
+    /// The packages that the words for cargo select; none if they select no package.
+    pub(crate) fn packages(&self) -> Vec<String> {
+        let mut packages = Vec::new();
+        // Behind a second `--` are words for the test harness.
+        let mut words = self.cargo.iter().take_while(|word| *word != "--");
+        while let Some(word) = words.next() {
+            if word == "-p" || word == "--package" {
+                packages.extend(words.next().cloned());
+            } else if let Some(name) = word.strip_prefix("--package=").or_else(|| word.strip_prefix("-p")) {
+                packages.push(name.trim_start_matches('=').to_owned());
+            }
+        }
+        packages
+    }
+}
+
 /// Words behind `--` are another program's, its `--help` too.
 pub(crate) fn asks_for_help(words: &[String]) -> bool {
     words.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h")
@@ -105,6 +122,16 @@ mod tests {
         check("-- -p store --help etcd::", &expect![[r#"[] [] ["-p", "store", "--help", "etcd::"]"#]]);
         check("crash", &expect![[r#"[] ["crash"] []"#]]);
         check("--nocapture", &expect!["unknown flag `--nocapture`; flags for `cargo test` come behind `--`"]);
+    }
+
+    #[test]
+    fn packages_are_read_however_they_are_written() {
+        let packages = |line: &str| {
+            let cargo = line.split_whitespace().map(str::to_owned).collect();
+            TestArgs { cargo, ..TestArgs::default() }.packages()
+        };
+        assert_eq!(packages("-p store watch --package=api -papi2 --package tasks"), ["store", "api", "api2", "tasks"]);
+        assert!(packages("watch --no-run -- -p store").is_empty());
     }
 
     #[test]

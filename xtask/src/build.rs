@@ -22,7 +22,21 @@ pub(crate) struct Built {
 
 /// Builds all binaries and all tests in the test profile.
 pub(crate) fn everything(workspace: &Workspace) -> Result<Built> {
-    let job = workspace.cargo("build", BUILD_LIMIT).args(["--workspace", "--bins", "--tests", "--locked"]);
+    build(workspace, &["--workspace", "--bins", "--tests"])
+}
+
+/// Builds the tests of some packages, with the features that these have alone, and the `unskew` that tests may start.
+pub(crate) fn packages(workspace: &Workspace, names: &[String]) -> Result<Built> {
+    build(workspace, &["--package", "unskew", "--bins"])?;
+    let mut selection = vec!["--bins", "--tests"];
+    for name in names {
+        selection.extend(["--package", name]);
+    }
+    build(workspace, &selection)
+}
+
+fn build(workspace: &Workspace, selection: &[&str]) -> Result<Built> {
+    let job = workspace.cargo("build", BUILD_LIMIT).arg("--locked").args(selection);
     let messages = job.arg("--message-format=json-render-diagnostics").output_with_progress()?;
     let mut packages = BTreeMap::new();
     for line in messages.lines() {

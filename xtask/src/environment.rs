@@ -7,6 +7,12 @@ pub(crate) fn text(name: &str) -> Option<String> {
     value.filter(|value| !value.is_empty())
 }
 
+/// A variable that names a file or folder, made absolute: tests run in the folder of their package.
+pub(crate) fn path(name: &str) -> Option<std::path::PathBuf> {
+    let path = text(name)?;
+    Some(std::path::absolute(&path).unwrap_or_else(|_| path.into()))
+}
+
 /// The variables that `cargo run` sets for the program it runs.
 ///
 /// They describe xtask; a cargo started by xtask must not see them, or build scripts that watch them would rerun.

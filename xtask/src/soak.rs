@@ -6,7 +6,6 @@
 use anyhow::{Result, bail};
 
 use crate::args::{self, TestArgs};
-use crate::build;
 use crate::test::{self, Size};
 use crate::workspace::Workspace;
 
@@ -25,6 +24,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         [_, second, ..] => bail!("one name at most; what is `{second}`?"),
     }
     let workspace = Workspace::open()?;
-    let built = build::everything(&workspace)?;
-    test::run(&workspace, &built, &TestArgs { without, names: Vec::new(), cargo }, Size::Full)
+    let args = TestArgs { without, names: Vec::new(), cargo };
+    let built = test::build(&workspace, &args)?;
+    test::run(&workspace, &built, &args, Size::Full)
 }

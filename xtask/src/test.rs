@@ -46,6 +46,9 @@ const TEST_LIMIT: Duration = Duration::from_secs(25 * 60);
 /// Thousands of kills and tens of thousands of watches take hours.
 const SOAK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
 
+/// Recorded discovery documents, which are not in the checkout.
+const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
+
 /// How large the tests are.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Size {
@@ -59,8 +62,16 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         bail!("to run the tests with `{name}` in their name: cargo xtask test -- {name}");
     }
     let workspace = Workspace::open()?;
-    let built = build::everything(&workspace)?;
+    let built = build(&workspace, &parsed)?;
     run(&workspace, &built, &parsed, Size::Small)
+}
+
+/// Builds what the arguments select: with everything in one build, or a few packages alone.
+pub(crate) fn build(workspace: &Workspace, args: &TestArgs) -> Result<Built> {
+    match args.packages().as_slice() {
+        [] => build::everything(workspace),
+        packages => build::packages(workspace, packages),
+    }
 }
 
 /// Provides the tools, runs the tests, prints the summary; an error if any test failed.
@@ -70,11 +81,14 @@ pub(crate) fn run(workspace: &Workspace, built: &Built, args: &TestArgs, size: S
     let mut results = Results::new(&built.packages);
     let limit = if size == Size::Full { SOAK_LIMIT } else { TEST_LIMIT };
     let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
-    if !args.cargo.iter().any(|word| word == "-p" || word.starts_with("--package")) {
+    if args.packages().is_empty() {
         job = job.arg("--workspace");
     }
     job = job.args(&args.cargo).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
     job = job.env("UNSKEW_WITHOUT", names(&args.without)).env("UNSKEW_BIN", workspace.binary("unskew"));
+    if let Some(data) = environment::path(DISCOVERY_DATA) {
+        job = job.env(DISCOVERY_DATA, data);
+    }
     job = if size == Size::Full { job.env("UNSKEW_SOAK", "1") } else { job.without_env("UNSKEW_SOAK") };
     let status = job.lines(&mut |line| {
         print!("{line}");
@@ -99,8 +113,8 @@ fn names(tools: &[Optional]) -> String {
 fn print_summary(results: &Results<'_>, provided: &[Provided], without: &[Optional], took: Duration) {
     println!("\nTests\n{}", table::render(&results.rows()));
     println!("Tools\n{}", table::render(&tools::rows(provided)));
-    let data = environment::text("UNSKEW_DISCOVERY_DATA").unwrap_or_else(|| "not given".to_owned());
-    println!("UNSKEW_DISCOVERY_DATA: {data}");
+    let data = environment::path(DISCOVERY_DATA).map_or("not given".to_owned(), |data| data.display().to_string());
+    println!("{DISCOVERY_DATA}: {data}");
     let left_out = names(without);
     println!("left out: {}", if left_out.is_empty() { "nothing" } else { &left_out });
     if results.ignored() > 0 {

@@ -136,7 +136,7 @@ pub(crate) fn rows(provided: &[Provided]) -> Vec<Vec<String>> {
 
 /// A tool that the user names by its variable; it must be there, whatever else could be found.
 fn given(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(path) = environment::text(variable).map(PathBuf::from) else { return Ok(None) };
+    let Some(path) = environment::path(variable) else { return Ok(None) };
     if !path.is_file() {
         bail!("{variable} names {}, which is no file", path.display());
     }

@@ -60,11 +60,12 @@ pub(super) fn check(helps: &Helps, manual: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-/// The names under `Commands:`; `help` only repeats the others.
+/// The names under `Commands:`; `help` only repeats the others, and what is not built has no flags.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // A name is indented by two; a description that goes on in the next line by more.
-    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let built = lines.filter(|line| !line.ends_with("(not built yet)"));
+    let names = built.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|name| !name.is_empty() && *name != "help")
 }
 
@@ -102,6 +103,7 @@ Commands:
   serve    Serves the API
            and more of it
   gateway  Stands before servers
+  up       Runs a cluster (not built yet)
   help     Print this message
 
 Options:
