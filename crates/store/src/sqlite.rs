@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
-use std::time::Duration;
+use std::time::Instant;
 
 use tasks::Tasks;
 use tokio::sync::mpsc;
@@ -51,7 +51,7 @@ use crate::sqlite::expiry::Expiry;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::feed::Feed;
 use crate::sqlite::files::{Files, Opened};
-use crate::sqlite::forget::{Left, SWEEP_ROWS};
+use crate::sqlite::forget::{Reading, Window};
 use crate::sqlite::hub::{Hub, Subscription};
 use crate::sqlite::pool::Pool;
 use crate::sqlite::revision_file::RevisionFile;
@@ -67,9 +67,6 @@ pub const REQUEST_BYTES_MAX: usize = 1536 * 1024;
 
 /// Batches that wait for a slow receiver before its watch reads for itself.
 const WATCH_QUEUE: usize = 16;
-
-/// Between the steps of a compaction, so that most commits are without one.
-const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 
 /// A store in an SQLite file. [`SqliteStore::close`] ends it in order; dropping it ends it, too, but waits for nothing.
 #[derive(Debug)]
@@ -127,6 +124,32 @@ impl SqliteStore {
     /// Removes the keys that are due now, without waiting for the next look.
     pub async fn expire(&self) -> Result<(), Error> {
         self.expiry.expire().await
+    }
+
+    /// Removes what compaction has made superfluous.
+    async fn sweep(&self) -> Result<(), Error> {
+        loop {
+            let (window, reading) = self.read_window().await?;
+            for step in window.into_steps() {
+                let started = Instant::now();
+                self.writer.submit(0, move |write| step.run(write)).await?;
+                tokio::time::sleep(forget::pause_after(started.elapsed())).await;
+            }
+            if reading == Reading::End {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read_window(&self) -> Result<(Window, Reading), Error> {
+        let mut window = Window::default();
+        loop {
+            let reading;
+            (window, reading) = self.pool.read(move |reader| window.read_piece(&reader.connection)).await?;
+            if reading != Reading::More {
+                return Ok((window, reading));
+            }
+        }
     }
 
     fn signal_end(&self) {
@@ -205,10 +228,7 @@ impl Store for SqliteStore {
     fn compact(&self, revision: Revision) -> Pending<'_, ()> {
         Box::pin(async move {
             self.writer.submit(0, move |write| Ok(forget::decide(write, revision)?)).await??;
-            while self.writer.submit(0, |write| Ok(forget::sweep(write, SWEEP_ROWS)?)).await? == Left::Some {
-                tokio::time::sleep(SWEEP_PAUSE).await;
-            }
-            Ok(())
+            self.sweep().await
         })
     }
 }

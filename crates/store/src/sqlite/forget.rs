@@ -2,23 +2,32 @@
 //!
 //! The revision is written down first, and every read compares itself with it in its own transaction, so it does not
 //! matter how far the removal has come, or that its process died: any process goes on where it stopped.
+//!
+//! What became superfluous is found by reading, without any turn, and removed in the order of the log: neighbours are on
+//! one page, and a page that is written once instead of once per row is most of what makes compaction cheap.
 
-use rusqlite::Connection;
+use std::time::Duration;
 
+use rusqlite::{Connection, Row};
+
+use crate::sqlite::fault::Fault;
 use crate::sqlite::schema::Place;
 use crate::sqlite::snapshot;
 use crate::sqlite::write::Write;
 use crate::{Error, Revision};
 
-/// Changes that are seen to in one commit: so few that whoever commits with them hardly notices.
-pub(super) const SWEEP_ROWS: usize = 256;
+/// Changes that are read at once: some milliseconds.
+const PIECE_ROWS: usize = 5_000;
 
-/// What is left to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    Nothing,
-    Some,
-}
+/// Changes that are looked at before anything is removed: ten megabytes of places, and the whole of most compactions.
+const WINDOW_ROWS: usize = 1 << 20;
+
+/// Rows that are removed in one commit: so few that whoever commits with them hardly notices.
+const STEP_ROWS: usize = 128;
+
+/// Between two steps, so that most commits are without one; and not so long that compaction cannot keep up.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Decides that everything before `revision` is forgotten. From here on nobody can read it.
 pub(super) fn decide(write: &Write<'_>, revision: Revision) -> rusqlite::Result<Result<(), Error>> {
@@ -30,54 +39,143 @@ pub(super) fn decide(write: &Write<'_>, revision: Revision) -> rusqlite::Result<
     Ok(Ok(()))
 }
 
-/// Removes the rows that `rows` further changes made superfluous.
+/// How far a compaction has come that is not finished.
+pub(super) fn unfinished(connection: &Connection) -> rusqlite::Result<Option<Place>> {
+    let swept = swept(connection)?;
+    Ok((swept < Place::first_of(snapshot::compacted(connection)?)).then_some(swept))
+}
+
+/// What is superfluous in a part of the log.
 ///
 /// Every change up to the compacted revision makes the one before it of the same key superfluous. A removal before the
 /// compacted revision is superfluous itself. One at the compacted revision stays until the next time: the newest row
 /// of the log is what remembers the current revision.
-pub(super) fn sweep(write: &Write<'_>, rows: usize) -> rusqlite::Result<Left> {
-    let connection = write.connection();
-    let compacted = snapshot::compacted(connection)?;
-    let kept = Place::first_of(compacted);
-    let swept: Place = connection.prepare_cached("SELECT swept FROM state")?.query_row([], |row| row.get(0))?;
-    let changes = changes(connection, swept, Place::first_of(compacted.next()), rows)?;
-    for change in &changes {
-        if let Some(previous) = change.previous {
-            connection.prepare_cached("DELETE FROM log WHERE place = ?1")?.execute([previous])?;
-        }
-        if change.is_removal && change.place < kept {
-            connection.prepare_cached("DELETE FROM log WHERE place = ?1")?.execute([change.place])?;
-            let sql = "DELETE FROM latest WHERE key = ?1 AND place = ?2";
-            connection.prepare_cached(sql)?.execute((&change.key, change.place))?;
-        }
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Rows of the log.
+    places: Vec<Place>,
+    /// Keys that are gone, and where they were removed.
+    removed: Vec<(Vec<u8>, Place)>,
+    /// Everything before this place has been looked at.
+    end: Option<Place>,
+    rows: usize,
+}
+
+/// Whether to read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// The window is not full, and there is more.
+    More,
+    /// The window is full. There may be another.
+    Full,
+    /// There is no more.
+    End,
+}
+
+impl Window {
+    /// Reads the next piece.
+    pub(super) fn read_piece(mut self, connection: &Connection) -> Result<(Self, Reading), Fault> {
+        let reading = self.read(connection)?;
+        Ok((self, reading))
     }
-    let (swept, left) = match changes.last() {
-        Some(last) if changes.len() == rows && last.place < kept => (last.place.next(), Left::Some),
-        Some(_) | None => (kept, Left::Nothing),
-    };
-    connection.prepare_cached("UPDATE state SET swept = ?1 WHERE swept < ?1")?.execute([swept])?;
-    Ok(left)
+
+    fn read(&mut self, connection: &Connection) -> rusqlite::Result<Reading> {
+        let compacted = snapshot::compacted(connection)?;
+        let kept = Place::first_of(compacted);
+        let from = self.end.map_or_else(|| swept(connection), Ok)?;
+        let sql = "SELECT place, previous, value IS NULL, iif(value IS NULL, key, x'') FROM log
+                   WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3";
+        let mut select = connection.prepare_cached(sql)?;
+        let mut rows = select.query((from, Place::first_of(compacted.next()), PIECE_ROWS))?;
+        let before = self.rows;
+        while let Some(row) = rows.next()? {
+            self.look_at(row, kept)?;
+        }
+        if self.rows - before < PIECE_ROWS {
+            self.end = Some(kept);
+            return Ok(Reading::End);
+        }
+        Ok(if self.rows >= WINDOW_ROWS { Reading::Full } else { Reading::More })
+    }
+
+    /// What to remove, commit by commit; the last one notes down that all of it is done.
+    pub(super) fn into_steps(mut self) -> impl Iterator<Item = Step> {
+        // Backwards, because steps are cut from the end.
+        self.places.sort_unstable_by(|one, other| other.cmp(one));
+        self.places.dedup();
+        std::iter::from_fn(move || self.next_step())
+    }
+
+    /// Keys first: once the row of a removal is gone from the log, nobody would find its key. Then the log from its start:
+    /// once a row is gone, nobody would find the ones before it of the same key.
+    fn next_step(&mut self) -> Option<Step> {
+        if !self.removed.is_empty() {
+            let from = self.removed.len().saturating_sub(STEP_ROWS);
+            return Some(Step::Latest(self.removed.split_off(from)));
+        }
+        if !self.places.is_empty() {
+            let from = self.places.len().saturating_sub(STEP_ROWS);
+            let mut places = self.places.split_off(from);
+            places.reverse();
+            return Some(Step::Log(places));
+        }
+        self.end.take().map(Step::Done)
+    }
+
+    fn look_at(&mut self, row: &Row<'_>, kept: Place) -> rusqlite::Result<()> {
+        let place: Place = row.get(0)?;
+        let previous: Option<Place> = row.get(1)?;
+        self.rows += 1;
+        self.end = Some(place.next().min(kept));
+        self.places.extend(previous);
+        if row.get(2)? && place < kept {
+            self.places.push(place);
+            self.removed.push((row.get(3)?, place));
+        }
+        Ok(())
+    }
 }
 
-/// How far a compaction has come that is not finished.
-pub(super) fn unfinished(connection: &Connection) -> rusqlite::Result<Option<Place>> {
-    let swept: Place = connection.prepare_cached("SELECT swept FROM state")?.query_row([], |row| row.get(0))?;
-    Ok((swept < Place::first_of(snapshot::compacted(connection)?)).then_some(swept))
+/// How long to wait after a step that took `took`: at most a third of the time is compaction's.
+pub(super) fn pause_after(took: Duration) -> Duration {
+    (2 * took).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-struct Change {
-    place: Place,
-    previous: Option<Place>,
-    key: Vec<u8>,
-    is_removal: bool,
+/// What one commit removes. Doing it twice, or in two processes, does no harm.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Rows of the log.
+    Log(Vec<Place>),
+    /// Keys that are gone, unless they are back.
+    Latest(Vec<(Vec<u8>, Place)>),
+    /// Nothing: everything before this place is done.
+    Done(Place),
 }
 
-fn changes(connection: &Connection, from: Place, before: Place, rows: usize) -> rusqlite::Result<Vec<Change>> {
-    let sql = "SELECT place, previous, value IS NULL, iif(value IS NULL, key, x'') FROM log
-               WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3";
-    let mut select = connection.prepare_cached(sql)?;
-    let changes = select.query_map((from, before, rows), |row| {
-        Ok(Change { place: row.get(0)?, previous: row.get(1)?, is_removal: row.get(2)?, key: row.get(3)? })
-    })?;
-    changes.collect()
+impl Step {
+    pub(super) fn run(&self, write: &Write<'_>) -> Result<(), Fault> {
+        let connection = write.connection();
+        match self {
+            Self::Log(places) => {
+                let mut delete = connection.prepare_cached("DELETE FROM log WHERE place = ?1")?;
+                for place in places {
+                    delete.execute([place])?;
+                }
+            }
+            Self::Latest(removed) => {
+                let mut delete = connection.prepare_cached("DELETE FROM latest WHERE key = ?1 AND place = ?2")?;
+                for (key, place) in removed {
+                    delete.execute((key, place))?;
+                }
+            }
+            Self::Done(place) => {
+                connection.prepare_cached("UPDATE state SET swept = ?1 WHERE swept < ?1")?.execute([place])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn swept(connection: &Connection) -> rusqlite::Result<Place> {
+    connection.prepare_cached("SELECT swept FROM state")?.query_row([], |row| row.get(0))
 }

@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::Error;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::forget::{self, SWEEP_ROWS};
+use crate::sqlite::forget::{self, Reading, Window};
 use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::schema::Place;
 use crate::sqlite::write::Write;
@@ -36,12 +37,12 @@ const TRUNCATE_BYTES: u64 = 64 << 20;
 /// From here on, a process that was not elected helps.
 const HELP_PAGES: i64 = 4 * RESTART_PAGES;
 
-/// Free pages that are kept for the next writes; more is given back to the file system if it is a quarter of the file.
+/// Fewer free pages than this are not worth moving any: four megabytes.
 const FREE_PAGES_KEPT: i64 = 1_000;
 
-/// Pages moved in one commit, some hundred microseconds, and commits per look.
-const VACUUM_PAGES: i64 = 64;
-const VACUUMS_MAX: usize = 10;
+/// Pages moved in one commit, some hundred microseconds, and commits per look. Nothing is urgent about it.
+const VACUUM_PAGES: i64 = 16;
+const VACUUMS_MAX: usize = 5;
 
 /// Looks after which a compaction that nobody went on with is ours: two seconds.
 const ABANDONED_LOOKS: u32 = 20;
@@ -62,6 +63,7 @@ pub(super) struct Keeper {
 pub(super) struct Seen {
     pages: i64,
     quiet_looks: u32,
+    is_vacuuming: bool,
     swept: Option<Place>,
     stuck_looks: u32,
 }
@@ -114,10 +116,14 @@ impl Keeper {
         Ok(())
     }
 
-    fn vacuum(&self) -> Result<(), Fault> {
+    /// Between two compactions a file grows to twice its size and is used again, so half of it may well be free. When
+    /// three quarters are, it was once much larger than it will be soon.
+    fn vacuum(&mut self) -> Result<(), Fault> {
         for _ in 0..VACUUMS_MAX {
-            let free = self.number("PRAGMA freelist_count")?;
-            if free <= FREE_PAGES_KEPT || free < self.number("PRAGMA page_count")? / 4 {
+            let (free, pages) = (self.number("PRAGMA freelist_count")?, self.number("PRAGMA page_count")?);
+            let is_too_large = if self.seen.is_vacuuming { free > pages / 2 } else { free > pages / 4 * 3 };
+            self.seen.is_vacuuming = is_too_large && free > FREE_PAGES_KEPT;
+            if !self.seen.is_vacuuming {
                 break;
             }
             self.writer.submit_blocking(vacuum)?;
@@ -130,13 +136,21 @@ impl Keeper {
         let is_stuck = swept.is_some() && swept == self.seen.swept;
         self.seen.swept = swept;
         self.seen.stuck_looks = if is_stuck { self.seen.stuck_looks + 1 } else { 0 };
-        if self.seen.stuck_looks >= ABANDONED_LOOKS {
-            // One step; the next look finds it stuck again if nobody else goes on.
-            self.seen.stuck_looks = ABANDONED_LOOKS - 1;
-            self.seen.swept = self.writer.submit_blocking(|write| {
-                forget::sweep(write, SWEEP_ROWS)?;
-                Ok(forget::unfinished(write.connection())?)
-            })?;
+        if self.seen.stuck_looks < ABANDONED_LOOKS {
+            return Ok(());
+        }
+        self.seen.stuck_looks = 0;
+        let (mut window, mut reading) = (Window::default(), Reading::More);
+        while reading == Reading::More {
+            (window, reading) = window.read_piece(&self.connection)?;
+        }
+        for step in window.into_steps() {
+            let started = Instant::now();
+            self.writer.submit_blocking(move |write| step.run(write))?;
+            let pause = forget::pause_after(started.elapsed());
+            if !matches!(self.stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+                return Err(Error::Unavailable { reason: "the store is closed".to_owned() }.into());
+            }
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ async fn files_stay_small_under_leases_that_are_always_renewed() {
     scene.store.compact(last).await.expect("it compacts");
     let page = scene.store.range(Range::prefix("/leases/").limit(0)).await.expect("it reads");
     assert_eq!(page.count, LEASES as u64);
-    // What is free is given back, but for the thousand pages that are kept for the next writes.
+    // What is free is given back, but for what the next writes will use.
     eventually(|| size(&scene.file("state.db")) < 8 * MIB).await;
 }
 
