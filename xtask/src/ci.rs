@@ -13,8 +13,9 @@ use crate::bench;
 use crate::build::{self, Built};
 use crate::licenses;
 use crate::table;
-use crate::test::{self, Size};
+use crate::test::{self, Prepared, Size};
 use crate::tidy;
+use crate::tools::{self, Provided};
 use crate::workspace::Workspace;
 
 pub(crate) const HELP: &str = "\
@@ -38,8 +39,9 @@ struct Step {
 }
 
 /// The budgets add up to less than `BUDGET`.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "format", budget: Duration::from_secs(20), run: format },
+    Step { name: "tools", budget: Duration::from_secs(60), run: tools },
     Step { name: "build", budget: Duration::from_secs(600), run: build },
     Step { name: "tests", budget: Duration::from_secs(500), run: tests },
     Step { name: "clippy", budget: Duration::from_secs(240), run: clippy },
@@ -53,6 +55,7 @@ const STEPS: [Step; 8] = [
 struct Ci {
     workspace: Workspace,
     args: TestArgs,
+    provided: Option<Vec<Provided>>,
     built: Option<Built>,
 }
 
@@ -61,7 +64,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     if let Some(word) = args.names.first().or(args.cargo.first()) {
         bail!("ci runs everything; what is `{word}`?");
     }
-    let mut ci = Ci { workspace: Workspace::open()?, args, built: None };
+    let mut ci = Ci { workspace: Workspace::open()?, args, provided: None, built: None };
     let started = Instant::now();
     let mut rows = vec![["step", "seconds", "budget", "result"].map(str::to_owned).to_vec()];
     let mut failed = Vec::new();
@@ -102,6 +105,11 @@ fn format(ci: &mut Ci) -> Result<()> {
     ci.workspace.cargo("fmt", STEP_LIMIT).args(["--all", "--check"]).run()
 }
 
+fn tools(ci: &mut Ci) -> Result<()> {
+    ci.provided = Some(tools::provide_for_tests(&ci.workspace.tools(), &ci.args.without)?);
+    Ok(())
+}
+
 fn build(ci: &mut Ci) -> Result<()> {
     ci.built = Some(build::everything(&ci.workspace)?);
     Ok(())
@@ -109,7 +117,8 @@ fn build(ci: &mut Ci) -> Result<()> {
 
 fn tests(ci: &mut Ci) -> Result<()> {
     let Some(built) = &ci.built else { bail!("there is no build to test") };
-    test::run(&ci.workspace, built, &ci.args, Size::Small)
+    let Some(provided) = &ci.provided else { bail!("the tools are not there") };
+    test::run(&ci.workspace, &Prepared { built, provided }, &ci.args, Size::Small)
 }
 
 fn clippy(ci: &mut Ci) -> Result<()> {

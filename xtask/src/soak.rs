@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use crate::args::{self, TestArgs};
 use crate::test::{self, Size};
-use crate::workspace::Workspace;
 
 pub(crate) const HELP: &str = "\
 cargo xtask soak [<name>] [--without kubectl,python,browser] [-- <cargo test arguments>]
@@ -23,8 +22,5 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         [name] => cargo.insert(0, name.clone()),
         [_, second, ..] => bail!("one name at most; what is `{second}`?"),
     }
-    let workspace = Workspace::open()?;
-    let args = TestArgs { without, names: Vec::new(), cargo };
-    let built = test::build(&workspace, &args)?;
-    test::run(&workspace, &built, &args, Size::Full)
+    test::prepare_and_run(&TestArgs { without, names: Vec::new(), cargo }, Size::Full)
 }

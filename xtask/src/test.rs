@@ -61,23 +61,35 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     if let Some(name) = parsed.names.first() {
         bail!("to run the tests with `{name}` in their name: cargo xtask test -- {name}");
     }
+    prepare_and_run(&parsed, Size::Small)
+}
+
+/// Tools come before the build: what cannot be had is said at once.
+pub(crate) fn prepare_and_run(args: &TestArgs, size: Size) -> Result<()> {
     let workspace = Workspace::open()?;
-    let built = build(&workspace, &parsed)?;
-    run(&workspace, &built, &parsed, Size::Small)
+    let provided = tools::provide_for_tests(&workspace.tools(), &args.without)?;
+    let built = build(&workspace, args)?;
+    run(&workspace, &Prepared { built: &built, provided: &provided }, args, size)
+}
+
+/// What a run of the tests needs to be there.
+pub(crate) struct Prepared<'a> {
+    pub(crate) built: &'a Built,
+    pub(crate) provided: &'a [Provided],
 }
 
 /// Builds what the arguments select: with everything in one build, or a few packages alone.
-pub(crate) fn build(workspace: &Workspace, args: &TestArgs) -> Result<Built> {
+fn build(workspace: &Workspace, args: &TestArgs) -> Result<Built> {
     match args.packages().as_slice() {
         [] => build::everything(workspace),
         packages => build::packages(workspace, packages),
     }
 }
 
-/// Provides the tools, runs the tests, prints the summary; an error if any test failed.
-pub(crate) fn run(workspace: &Workspace, built: &Built, args: &TestArgs, size: Size) -> Result<()> {
+/// Runs the tests and prints the summary; an error if any test failed.
+pub(crate) fn run(workspace: &Workspace, prepared: &Prepared<'_>, args: &TestArgs, size: Size) -> Result<()> {
+    let Prepared { built, provided } = *prepared;
     let started = Instant::now();
-    let provided = tools::provide_for_tests(&workspace.tools(), &args.without)?;
     let mut results = Results::new(&built.packages);
     let limit = if size == Size::Full { SOAK_LIMIT } else { TEST_LIMIT };
     let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
@@ -95,7 +107,7 @@ pub(crate) fn run(workspace: &Workspace, built: &Built, args: &TestArgs, size: S
         results.read(line);
     });
     results.end();
-    print_summary(&results, &provided, &args.without, started.elapsed());
+    print_summary(&results, provided, &args.without, started.elapsed());
     let status = status?;
     if results.failed() > 0 {
         bail!("{} tests failed", results.failed());
