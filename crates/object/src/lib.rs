@@ -1,27 +1,40 @@
 //! One Kubernetes object: how it is kept, and the rules that hold whatever its kind.
 //!
 //! Pure: no I/O, no clock, no randomness, no async; time, uid and chance come in as values, and so do the facts about a kind
-//! ([`rules`]). Objects are JSON maps here, because a server of one release must keep the fields of another.
-//! [`stored`] is the form in which objects lie in storage and in memory, as finished bytes.
+//! ([`rules`]) and the fields of its type ([`schema`]). Objects are JSON maps here, because a server of one release must keep
+//! the fields of another. [`stored`] is the form in which they lie in storage and in memory, as finished bytes.
+//!
+//! A write goes through [`decode`], perhaps [`patch`] or [`scale`], [`unknown`], [`metadata`], [`managed_fields`] and
+//! [`validate`], in this order; `tests/it` shows it. A deletion is decided by [`delete`]. A read may end in [`convert`],
+//! [`table`] or [`partial`], and [`selectable`] says what it selects by. A [`Refusal`] says why not, in Kubernetes' words, and
+//! leaves the HTTP status to who answers.
+//!
+//! **Invariant:** what [`decode`] and [`patch`] let through nests no deeper than [`decode::DEPTH_MAX`], and nothing here nests
+//! it so much deeper that it could not be read again.
 
-mod access;
-pub mod convert;
-pub mod decode;
-pub mod delete;
-mod label_selector;
-pub mod managed_fields;
-pub mod metadata;
-pub mod partial;
-pub mod patch;
 pub mod refusal;
 pub mod rules;
-pub mod scale;
 pub mod schema;
-pub mod selectable;
+
 pub mod stored;
-pub mod table;
+
+pub mod decode;
+pub mod managed_fields;
+pub mod metadata;
+pub mod patch;
+pub mod scale;
 pub mod unknown;
 pub mod validate;
+
+pub mod delete;
+
+pub mod convert;
+pub mod partial;
+pub mod selectable;
+pub mod table;
+
+mod access;
+mod label_selector;
 
 pub use refusal::{Refusal, Subject};
 pub use rules::KindRules;
