@@ -1,0 +1,224 @@
+//! A server's document as it lies in storage: compressed, with the holder it is of.
+//!
+//! One line of JSON about the document, then the document itself as an aggregated list of all groups, compressed together.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use api::media::AggregatedVersion;
+use bytes::Bytes;
+use discovery::parse::{self, BYTES_MAX, parse_aggregated};
+use discovery::{Groups, aggregated};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+
+use super::{ServerDocument, Unbuilt};
+use crate::identity::HolderIdentity;
+
+/// The layout described above. A server that finds another one does not know the document, and asks.
+const FORMAT: u32 = 1;
+/// The longest line before the document: holder, ETags and a few hundred names.
+const HEAD_BYTES_MAX: usize = 256 * 1024;
+
+/// A document in storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// The process whose document this is.
+    pub holder: HolderIdentity,
+    /// Who put it there.
+    pub source: Source,
+    /// Whether it is to go.
+    pub tenure: Tenure,
+    /// The document.
+    pub document: Arc<ServerDocument>,
+}
+
+/// Who put a document into storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The server itself, which does so whenever it changes: nobody needs to ask.
+    Published,
+    /// A peer that asked over HTTP, and goes on asking.
+    Asked {
+        /// What the answer can be revalidated with.
+        etags: Etags,
+    },
+}
+
+/// The ETags of the two answers, as they came; empty if there was none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Etags {
+    /// Of `/api`.
+    pub api: String,
+    /// Of `/apis`.
+    pub apis: String,
+}
+
+/// Whether a document stays in storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    /// Until it is replaced.
+    Staying,
+    /// It has the linger as time to live, because its server's lease is gone.
+    Leaving,
+}
+
+/// Why bytes in storage are no document.
+#[derive(Debug, thiserror::Error)]
+pub enum StoredError {
+    /// Not gzip, cut short, or longer than any document.
+    #[error("it cannot be decompressed: {0}")]
+    Compression(std::io::Error),
+    /// More than is ever read.
+    #[error("it is longer than any document")]
+    TooLong,
+    /// The line before the document is not ours.
+    #[error("it does not begin with a line that can be read: {0}")]
+    Head(serde_json::Error),
+    /// Written by a newer server.
+    #[error("it has the format {0}, and this server knows only {FORMAT}")]
+    Format(u32),
+    /// The document itself is at fault.
+    #[error(transparent)]
+    Document(parse::ParseError),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    format: u32,
+    holder: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etags: Option<Etags>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaving: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unbuilt: Vec<Unbuilt>,
+}
+
+impl StoredDocument {
+    /// The bytes to store.
+    pub fn encode(&self) -> Bytes {
+        let head = Head {
+            format: FORMAT,
+            holder: self.holder.as_str().to_owned(),
+            etags: match &self.source {
+                Source::Published => None,
+                Source::Asked { etags } => Some(etags.clone()),
+            },
+            leaving: self.tenure == Tenure::Leaving,
+            unbuilt: self.document.unbuilt().to_vec(),
+        };
+        let items = self.document.core().items().iter().chain(self.document.apis().items());
+        let whole = aggregated::json(&Groups::new(items.cloned().collect()), AggregatedVersion::V2);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        let head = serde_json::to_vec(&head).expect("strings and numbers are JSON");
+        for part in [&head[..], b"\n", &whole.identity] {
+            encoder.write_all(part).expect("writing to memory cannot fail");
+        }
+        encoder.finish().expect("writing to memory cannot fail").into()
+    }
+
+    /// Reads what was stored. Nothing is believed about its size.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
+        let limit = HEAD_BYTES_MAX + BYTES_MAX;
+        let mut plain = Vec::new();
+        let mut decoder = GzDecoder::new(bytes).take(limit as u64 + 1);
+        decoder.read_to_end(&mut plain).map_err(StoredError::Compression)?;
+        if plain.len() > limit {
+            return Err(StoredError::TooLong);
+        }
+        let head_end = plain.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n').unwrap_or(0);
+        let (head, whole) = plain.split_at(head_end);
+        let head: Head = serde_json::from_slice(head).map_err(StoredError::Head)?;
+        if head.format != FORMAT {
+            return Err(StoredError::Format(head.format));
+        }
+        let whole = parse_aggregated(whole).map_err(StoredError::Document)?;
+        Ok(Self {
+            holder: HolderIdentity::from_text(&head.holder),
+            source: head.etags.map_or(Source::Published, |etags| Source::Asked { etags }),
+            tenure: if head.leaving { Tenure::Leaving } else { Tenure::Staying },
+            document: Arc::new(ServerDocument::from_whole(&Arc::new(whole)).with_unbuilt(head.unbuilt)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::testing::document;
+
+    fn stored(source: Source, tenure: Tenure) -> StoredDocument {
+        let exec = Unbuilt { group: "".into(), resource: "pods".into(), subresource: "exec".into() };
+        let whole = document("v1 pods:get pods/exec:create | apps/v1 deployments:get | batch/v1! jobs:get");
+        StoredDocument {
+            holder: HolderIdentity::from_text("apiserver-x_1"),
+            source,
+            tenure,
+            document: Arc::new(ServerDocument::from_whole(&whole).with_unbuilt(vec![exec])),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        let etags = Etags { api: "\"A\"".to_owned(), apis: String::new() };
+        for source in [Source::Published, Source::Asked { etags }] {
+            for tenure in [Tenure::Staying, Tenure::Leaving] {
+                let stored = stored(source.clone(), tenure);
+                assert_eq!(StoredDocument::decode(&stored.encode()).unwrap(), stored);
+            }
+        }
+    }
+
+    #[test]
+    fn a_real_document_is_small_in_storage() {
+        let gates = catalogue::Gates::new(catalogue::Release::R36);
+        let surface = catalogue::Surface::new(&gates, &catalogue::RuntimeConfig::default());
+        let document = ServerDocument::new(surface.groups_core().into(), surface.groups_apis().into());
+        let stored = StoredDocument { document: Arc::new(document), ..stored(Source::Published, Tenure::Staying) };
+        let bytes = stored.encode();
+        assert_eq!(StoredDocument::decode(&bytes).unwrap(), stored);
+        assert!(bytes.len() < 8 * 1024, "{} bytes", bytes.len());
+    }
+
+    #[track_caller]
+    fn check(plain: &str, error: &Expect) {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(plain.as_bytes()).unwrap();
+        error.assert_eq(&StoredDocument::decode(&encoder.finish().unwrap()).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn bytes_that_are_no_document_say_why() {
+        let error = StoredDocument::decode(b"{}").unwrap_err().to_string();
+        assert!(error.starts_with("it cannot be decompressed: "), "{error}");
+        check(
+            "",
+            &expect!["it does not begin with a line that can be read: EOF while parsing a value at line 1 column 0"],
+        );
+        check(
+            "{}\n{}",
+            &expect!["it does not begin with a line that can be read: missing field `format` at line 1 column 2"],
+        );
+        check("{\"format\":2,\"holder\":\"a\"}\n{}", &expect!["it has the format 2, and this server knows only 1"]);
+        check(
+            "{\"format\":1,\"holder\":\"a\"}\n{}",
+            &expect![[r#"expected a document of kind APIGroupDiscoveryList, found """#]],
+        );
+    }
+
+    #[test]
+    fn a_bomb_is_not_unpacked() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let block = vec![b' '; 1 << 20];
+        for _ in 0..=(HEAD_BYTES_MAX + BYTES_MAX) / block.len() {
+            encoder.write_all(&block).unwrap();
+        }
+        let error = StoredDocument::decode(&encoder.finish().unwrap()).unwrap_err();
+        assert!(matches!(error, StoredError::TooLong), "{error}");
+    }
+}

@@ -1,0 +1,181 @@
+//! What peering needs of the world outside, as small traits over values.
+//!
+//! A server implements them on its storage and its connections, a gateway on its list of upstreams, tests in memory. Nothing
+//! here waits without bound: whoever implements a call gives it a deadline, and callers guard theirs as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::objects::{Endpoints, Lease};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, StatusCode};
+
+use crate::endpoints::Address;
+use crate::identity::{IdentityLease, ServerId};
+
+/// The answer of a port that is still under way.
+pub type Pending<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
+
+/// One write of one entry: what a later write can be made conditional on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+/// Why storage did not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// It is not as it was seen, or is there already.
+    #[error("it was changed meanwhile")]
+    Conflict,
+    /// It is not there.
+    #[error("it does not exist")]
+    NotFound,
+    /// Anything else; it may work later, and may have worked.
+    #[error("storage does not answer: {reason}")]
+    Unavailable {
+        /// For the log.
+        reason: String,
+    },
+}
+
+/// A table in storage that is followed by a watch.
+///
+/// Whatever the store held when [`Progress::catch_up`] was called can be taken when it returns.
+pub trait Feed<T>: Send {
+    /// Waits until [`Feed::take`] has something to give. May be dropped at any time without losing anything.
+    fn ready(&mut self) -> BoxFuture<'_, ()>;
+
+    /// What is new, without waiting.
+    fn take(&mut self) -> Taken<T>;
+}
+
+/// What a feed gives.
+#[derive(Debug)]
+pub enum Taken<T> {
+    /// Everything there is: what is not in it is not there. The first gift, and again whenever changes were missed.
+    All(Vec<(ServerId, T)>),
+    /// Only what changed, in order; `None` if it is gone.
+    Changes(Vec<(ServerId, Option<T>)>),
+}
+
+/// The identity leases: labelled Leases in kube-system.
+pub trait Leases: Send + Sync {
+    /// All of them. Names that are no identity may be left out.
+    fn follow(&self) -> Box<dyn Feed<Arc<Lease>>>;
+
+    /// One of them, as it is now.
+    fn get(&self, server: &ServerId) -> Pending<'_, Option<Lease>>;
+
+    /// Creates one; [`PortError::Conflict`] if it exists.
+    fn create(&self, lease: Lease) -> Pending<'_, Lease>;
+
+    /// Replaces one that still has the uid and resourceVersion it carries.
+    fn update(&self, lease: Lease) -> Pending<'_, Lease>;
+
+    /// Removes one that still has the uid and resourceVersion that were seen.
+    fn delete(&self, seen: &IdentityLease) -> Pending<'_, ()>;
+}
+
+/// The endpoint records: out of reach of the REST API.
+pub trait Records: Send + Sync {
+    /// All of them.
+    fn follow(&self) -> Box<dyn Feed<Arc<Endpoints>>>;
+
+    /// One of them, as it is now.
+    fn get(&self, server: &ServerId) -> Pending<'_, Option<Endpoints>>;
+
+    /// Puts one that goes by itself after `ttl`.
+    fn put(&self, server: &ServerId, record: Endpoints, ttl: Duration) -> Pending<'_, Version>;
+
+    /// Removes one if it is still what was put.
+    fn delete(&self, server: &ServerId, put: Version) -> Pending<'_, ()>;
+}
+
+/// The stored documents: bytes, out of reach of the REST API.
+pub trait Documents: Send + Sync {
+    /// All of them.
+    fn follow(&self) -> Box<dyn Feed<(Version, Bytes)>>;
+
+    /// Puts one that must still be what was seen (absent for `None`), for good or for a time.
+    fn put(
+        &self,
+        server: &ServerId,
+        document: Bytes,
+        seen: Option<Version>,
+        ttl: Option<Duration>,
+    ) -> Pending<'_, Version>;
+
+    /// Removes one that is still what was seen.
+    fn delete(&self, server: &ServerId, seen: Version) -> Pending<'_, ()>;
+}
+
+/// How far our views have come.
+pub trait Progress: Send + Sync {
+    /// Waits until everything the store holds now can be taken from the feeds, and until what this server itself serves (its
+    /// CustomResourceDefinitions, say) is up to date as well.
+    fn catch_up(&self) -> Pending<'_, ()>;
+}
+
+/// One GET to a peer, over mutual TLS.
+pub trait Fetch: Send + Sync {
+    /// Sends it, and reads an answer of at most `request.bytes_max`. Redirects are not followed.
+    fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault>;
+}
+
+/// A GET to a peer.
+#[derive(Clone, Debug)]
+pub struct FetchRequest {
+    /// Whom to ask.
+    pub server: ServerId,
+    /// Where it listens.
+    pub address: Address,
+    /// The path, such as `/apis`.
+    pub path: String,
+    /// Everything that must be sent: what is accepted, who asks, and that a peer asks.
+    pub headers: HeaderMap,
+    /// The longest body to read.
+    pub bytes_max: usize,
+}
+
+/// What a peer answered.
+#[derive(Clone, Debug)]
+pub struct FetchAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body, decoded from any content encoding.
+    pub body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchFault {
+    /// No connection.
+    #[error("it cannot be reached: {reason}")]
+    Unreachable {
+        /// For the log.
+        reason: String,
+    },
+    /// The connection is not the peer's, or ours is not accepted.
+    #[error("the TLS handshake failed: {reason}")]
+    Tls {
+        /// For the log.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("it did not answer in time")]
+    TimedOut,
+    /// More than we read.
+    #[error("its answer is longer than {bytes_max} bytes")]
+    TooLong {
+        /// What we read at most.
+        bytes_max: usize,
+    },
+    /// The connection broke, or what came over it was not HTTP.
+    #[error("its answer broke off: {reason}")]
+    Broken {
+        /// For the log.
+        reason: String,
+    },
+}
