@@ -1,0 +1,115 @@
+//! The `Accept` header.
+
+use api::Status;
+use api::media::{
+    Accepted, AggregatedVersion, CLAUSES_MAX, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, Offer, Profile,
+    TransformKind, is_pretty, negotiate, negotiate_discovery, negotiate_stream,
+};
+
+pub(crate) const SEEDS: &[&str] = &[
+    "",
+    "*/*",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;\
+     g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;\
+     as=APIGroupDiscoveryList,application/json",
+    "application/vnd.kubernetes.protobuf;stream=watch;q=0.9, application/yaml;q=0.3, */*;q=0.1",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;pretty=1;sv=v1",
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
+];
+pub(crate) const WORDS: &[&str] = &[
+    ",",
+    ";",
+    "/",
+    "=",
+    " ",
+    "*",
+    "application/json",
+    "application/yaml",
+    "application/*",
+    "application/vnd.kubernetes.protobuf",
+    ";as=Table",
+    ";as=APIGroupDiscoveryList",
+    ";g=meta.k8s.io",
+    ";g=apidiscovery.k8s.io",
+    ";v=v1",
+    ";v=v2",
+    ";v=v2beta1",
+    ";q=0.5",
+    ";q=inf",
+    ";q=NaN",
+    ";pretty=1",
+    ";stream=watch",
+    ";profile=nopeer",
+    ";sv=v1",
+];
+
+/// A header gives what was offered or a refusal that says what is. Asking again for what was given gives it again, and
+/// whoever also takes plain JSON is not refused.
+pub fn accept_header(input: &[u8]) {
+    let accept = String::from_utf8_lossy(input);
+    for offer in [Offer::BUILT_IN, Offer::CUSTOM, Offer::PLAIN, Offer::JSON] {
+        check_object(&accept, offer);
+    }
+    if negotiate(&accept, Offer::BUILT_IN).is_err() {
+        assert!(negotiate(&accept, Offer::CUSTOM).is_err(), "less is offered, and more is found");
+    }
+    for oldest in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
+        for aggregated in [Encodings::ALL, Encodings::NONE] {
+            check_discovery(&accept, DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest });
+        }
+    }
+    if accept.split(',').count() < CLAUSES_MAX {
+        let with_json = format!("{accept},application/json");
+        assert!(negotiate(&with_json, Offer::JSON).is_ok());
+        assert!(negotiate_stream(&with_json, Offer::JSON).is_ok());
+    }
+    let _ = (is_pretty(&accept, &accept), Encoding::of_body(&accept));
+}
+
+fn check_object(accept: &str, offer: Offer) {
+    let accepted = match negotiate(accept, offer) {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            assert!(negotiate_stream(accept, offer).is_err());
+            return check_refusal(&error.into());
+        }
+    };
+    let offered = match accepted.transform.map(|transform| transform.kind) {
+        None => offer.object,
+        Some(TransformKind::Table) => offer.table,
+        Some(TransformKind::PartialObjectMetadata | TransformKind::PartialObjectMetadataList) => offer.metadata,
+    };
+    assert!(offered.contains(accepted.encoding));
+    let again = negotiate(accepted.encoding.media_type(), offer);
+    let plain = Accepted { transform: None, pretty: false, ..accepted };
+    assert!(again == Ok(plain) || !offer.object.contains(accepted.encoding));
+    match negotiate_stream(accept, offer) {
+        Ok(streamed) => assert!(streamed == accepted && accepted.encoding.watch_media_type().is_some()),
+        Err(_) => assert!(accepted.encoding.watch_media_type().is_none()),
+    }
+}
+
+fn check_discovery(accept: &str, offer: DiscoveryOffer) {
+    let form = match negotiate_discovery(accept, offer) {
+        Ok(form) => form,
+        Err(error) => return check_refusal(&error.into()),
+    };
+    let plain = match form {
+        DiscoveryForm::Aggregated { version, encoding, .. } => {
+            assert!(version >= offer.oldest && offer.aggregated.contains(encoding));
+            DiscoveryForm::Aggregated { version, encoding, profile: Profile::Merged, pretty: false }
+        }
+        DiscoveryForm::Legacy { encoding, .. } => {
+            assert!(offer.legacy.contains(encoding));
+            DiscoveryForm::Legacy { encoding, pretty: false }
+        }
+    };
+    assert_eq!(negotiate_discovery(form.media_type(), offer), Ok(plain));
+}
+
+fn check_refusal(status: &Status) {
+    assert_eq!(status.http_code(), 406);
+    let text = String::from_utf8(status.to_json()).expect("JSON is UTF-8");
+    assert!(text.contains("only the following media types are accepted: application/json"), "{text}");
+}

@@ -1,0 +1,99 @@
+//! Request bodies, in JSON and in YAML.
+
+use api::GroupVersionKind;
+use api::json::to_go_json;
+use object::decode::{DEPTH_MAX, Encoding, check_types, drop_nulls, object, value};
+use serde_json::Value;
+
+pub(crate) const SEEDS: &[&str] = &[
+    r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"a","namespace":"n","labels":{"a":"b","c":null},"annotations":{},"generation":3,"creationTimestamp":"2024-05-06T07:08:09Z","finalizers":["x/y"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}],"managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2024-05-06T07:08:09Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}}}]},"spec":{"a":[1,-2.5e3,18446744073709551615,1e400,"\u00e9\ud83d\ude00",null,true]}}"#,
+    r#"{"large":184467440737095500000,"small":2.2250738585072011e-308,"metadata":{"name":"a","name":"b"},"a":{"b":{"c":[[[]]]}}}"#,
+    "kind: Widget\napiVersion: example.com/v1\nmetadata:\n  name: a\n  labels: {a: 'b', \"c\": |-\n    x\n    y\n  }\nspec:\n- 0x1f\n- 0o17\n- 017\n- 1_000\n- 1e3\n- .5\n- yes\n- ~\n- 2024-05-06\n",
+    "base: &base\n  a: 1\n  b: [x, y]\nderived:\n  <<: *base\n  b: *base\nmany: [*base, *base]\n",
+    "%YAML 1.1\n---\n? a\n: !!str 5\n? [1]\n: b\n...\n---\n",
+];
+pub(crate) const WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "1e309",
+    "-0",
+    "18446744073709551616",
+    "\\ud800",
+    "\\u0000",
+    "\"metadata\":",
+    "\n",
+    "  ",
+    "- ",
+    ": ",
+    "&a ",
+    "*a",
+    "<<: ",
+    "!!int ",
+    "!!str ",
+    "|\n",
+    ">-\n",
+    "---\n",
+    "? ",
+    "# ",
+    ".inf",
+    "'",
+    "~",
+];
+
+const WIDGET: GroupVersionKind<&str> = GroupVersionKind { group: "example.com", version: "v1", kind: "Widget" };
+
+/// Any bytes give a value of bounded depth or a sentence. What was read is what is written back: its JSON reads as itself,
+/// and an accepted object is accepted again.
+pub fn object_body(input: &[u8]) {
+    for encoding in [Encoding::Json, Encoding::Yaml] {
+        match value(input, encoding) {
+            Ok(decoded) => check_value(decoded.value),
+            Err(error) => assert!(!error.is_empty()),
+        }
+        match object(input, encoding, WIDGET) {
+            Ok(decoded) => check_object(&Value::Object(decoded.value)),
+            Err(refusal) => assert!(!refusal.to_string().is_empty()),
+        }
+    }
+}
+
+fn check_value(mut read: Value) {
+    assert!(depth(&read) <= DEPTH_MAX);
+    let written = to_go_json(&read);
+    let again = value(&written, Encoding::Json).expect("what was written reads");
+    assert!(again.duplicates.is_empty());
+    assert_eq!(text(&to_go_json(&again.value)), text(&written), "an object changes by being read");
+    drop_nulls(&mut read);
+    let mut twice = read.clone();
+    drop_nulls(&mut twice);
+    assert_eq!(twice, read);
+}
+
+fn check_object(read: &Value) {
+    assert_eq!((&read["kind"], &read["apiVersion"]), (&"Widget".into(), &"example.com/v1".into()));
+    let written = to_go_json(read);
+    let again = object(&written, Encoding::Json, WIDGET).expect("an accepted object is accepted again");
+    assert_eq!(text(&to_go_json(&again.value)), text(&written));
+    let mut checked = again.value.clone();
+    check_types(&mut checked, WIDGET).expect("its metadata was checked");
+    assert_eq!(checked, again.value);
+}
+
+fn text(json: &[u8]) -> &str {
+    std::str::from_utf8(json).expect("JSON is UTF-8")
+}
+
+/// How many lists and maps lie in each other.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}

@@ -1,0 +1,82 @@
+//! Objects as storage holds them, put there by any server of any release.
+
+use object::Stored;
+use serde_json::Value;
+
+pub(crate) const SEEDS: &[&str] = &[
+    "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"labels\":{\"b\":\"c\",\"a\":\"\"}},\"spec\":{}}\n",
+    r#" { "metadata" : { } , "spec":{"a":[[[1]]]}}"#,
+    r#"{"metadata":{"name":"a","resourceVersion":"3","labels":null},"apiVersion":"apps/v1"}"#,
+    r#"{"kind":"List"}"#,
+    "k8s\0\n\x0c",
+    "k8s:enc:aescbc:v1:key:",
+];
+pub(crate) const WORDS: &[&str] = &[
+    "\"metadata\":",
+    "\"resourceVersion\":",
+    "\"resourceVersion\":null,",
+    "\"labels\":",
+    "\"name\":",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "\\u0061",
+    " ",
+    "\n",
+];
+
+const REVISION: u64 = 7;
+
+/// Any bytes give an object or say why not. What is read is sendable JSON that differs from what is stored by its
+/// resourceVersion alone, and its head tells what its body says.
+pub fn stored_object(input: &[u8]) {
+    let stored = match Stored::from_storage(input, REVISION) {
+        Ok(stored) => stored,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let value = stored.value();
+    check_head(&stored, &value);
+    check_body(input, &value);
+    let later = stored.at_revision(REVISION + 1);
+    assert_eq!(later.value()["metadata"]["resourceVersion"], (REVISION + 1).to_string());
+    assert_eq!(without_revision(later.value()), without_revision(value));
+    assert!(stored.weight() >= stored.body.len());
+}
+
+fn check_head(stored: &Stored, value: &Value) {
+    let metadata = &value["metadata"];
+    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+    assert_eq!(*stored.api_version, *text(&value["apiVersion"]));
+    assert_eq!(*stored.name, *text(&metadata["name"]));
+    assert_eq!(*stored.namespace, *text(&metadata["namespace"]));
+    assert_eq!(*stored.uid, *text(&metadata["uid"]));
+    assert_eq!(metadata["resourceVersion"], REVISION.to_string());
+    let labels = metadata["labels"].as_object().map(|labels| labels.len()).unwrap_or_default();
+    assert_eq!(stored.labels.len(), labels);
+    assert!(stored.labels.iter().all(|(key, value)| metadata["labels"][&**key] == **value));
+    assert!(stored.labels.iter().all(|(key, value)| stored.label(key) == Some(&**value)));
+}
+
+fn check_body(input: &[u8], value: &Value) {
+    let original: Value = serde_json::from_slice(input.trim_ascii_end()).expect("it was read");
+    assert_eq!(without_revision(value.clone()), without_revision(original));
+}
+
+/// Without resourceVersion; no metadata and empty metadata are the same.
+fn without_revision(mut value: Value) -> Value {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    let is_empty = |metadata: &Value| metadata.is_null() || metadata.as_object().is_some_and(serde_json::Map::is_empty);
+    if let Value::Object(fields) = &mut value
+        && fields.get("metadata").is_some_and(is_empty)
+    {
+        fields.remove("metadata");
+    }
+    value
+}

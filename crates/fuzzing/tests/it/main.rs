@@ -1,0 +1,135 @@
+//! Every fuzz body, run shortly and always the same: seeds, their mutations, and what breaks careless parsers.
+
+mod mutation;
+
+use fuzzing::{TARGETS, Target};
+use mutation::Mutator;
+
+/// Inputs per target; a few seconds in an unoptimised build.
+const ITERATIONS: usize = 20_000;
+
+fn target(name: &str) -> &'static Target {
+    TARGETS.iter().find(|target| target.name == name).expect("the target is listed")
+}
+
+/// Prints the input of a failure, which a panic inside the body does not.
+#[expect(clippy::print_stdout, reason = "tests print what failed")]
+fn check(target: &Target, input: &[u8]) {
+    struct Input<'a>(&'a Target, &'a [u8]);
+    impl Drop for Input<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                let shown = &self.1[..self.1.len().min(2_000)];
+                println!("{} fails on {} bytes: {}", self.0.name, self.1.len(), shown.escape_ascii());
+            }
+        }
+    }
+    let input = Input(target, input);
+    (target.run)(input.1);
+}
+
+fn run(name: &str) {
+    let target = target(name);
+    for seed in target.seeds {
+        check(target, seed.as_bytes());
+    }
+    let mut mutator = Mutator::new(target);
+    for _ in 0..ITERATIONS {
+        check(target, &mutator.next());
+    }
+}
+
+#[test]
+fn request_line() {
+    run("request_line");
+}
+
+#[test]
+fn accept_header() {
+    run("accept_header");
+}
+
+#[test]
+fn selectors() {
+    run("selectors");
+}
+
+#[test]
+fn discovery_json() {
+    run("discovery_json");
+}
+
+#[test]
+fn object_body() {
+    run("object_body");
+}
+
+#[test]
+fn patch() {
+    run("patch");
+}
+
+#[test]
+fn stored_object() {
+    run("stored_object");
+}
+
+/// Deep enough to overflow any stack if a parser recurses once per level.
+const LEVELS: usize = 100_000;
+
+#[test]
+fn nesting_is_no_danger_to_the_stack() {
+    const DOCUMENT: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","#;
+    let cases = [
+        (String::new(), "[", "]"),
+        (String::new(), r#"{"a":"#, "}"),
+        (String::new(), "{a: ", "}"),
+        (String::new(), "- ", ""),
+        (String::new(), "? ", ""),
+        ("a in ".to_owned(), "(", ")"),
+        ("GET /api/v1".to_owned(), "/a", ""),
+        (r#"{"metadata":"#.to_owned(), r#"{"a":"#, "}"),
+        (r#"{"metadata":{},"spec":"#.to_owned(), "[", "]"),
+        ("{}\n".to_owned(), r#"{"a":"#, "}"),
+        (format!(r#"{DOCUMENT}"items":"#), "[", "]"),
+        (format!(r#"{DOCUMENT}"unknown":"#), r#"[{"a":"#, "}]"),
+    ];
+    for (prefix, opening, closing) in cases {
+        let (open, close) = (opening.repeat(LEVELS), closing.repeat(LEVELS));
+        let end = if prefix.ends_with(':') { "}" } else { "" };
+        for input in [format!("{prefix}{open}"), format!("{prefix}{open}1{close}{end}")] {
+            TARGETS.iter().for_each(|target| check(target, input.as_bytes()));
+        }
+    }
+}
+
+#[test]
+fn size_is_no_danger() {
+    const BYTES: usize = 1 << 17;
+    for piece in
+        ["a", "a=b,", "%61", "é", "/a", "application/json;q=0.1,", "a in (b),", "[],", "\0", "\"", "\n", "{}\n"]
+    {
+        let input = piece.repeat(BYTES / piece.len());
+        TARGETS.iter().for_each(|target| check(target, input.as_bytes()));
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_taken() {
+    for input in [&b"\xff\xfe"[..], b"GET /\xff%ff", b"a=\xc3", b"{\"a\":\"\xed\xa0\x80\"}", b"\xef\xbb\xbf{}"] {
+        TARGETS.iter().for_each(|target| check(target, input));
+    }
+}
+
+#[test]
+fn every_target_has_its_file_for_cargo_fuzz() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .expect("the folder of the fuzz targets is there")
+        .map(|file| file.expect("the folder can be read").file_name().into_string().expect("names are text"))
+        .collect();
+    files.sort_unstable();
+    let mut names: Vec<String> = TARGETS.iter().map(|target| format!("{}.rs", target.name)).collect();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}

@@ -1,0 +1,64 @@
+//! Seeded mutations of a target's seeds.
+
+use fastrand::Rng;
+use fuzzing::Target;
+
+/// Mutations of one input; more leaves little of the seed.
+const MUTATIONS_MAX: usize = 8;
+/// Longer inputs are cut: copies of parts would otherwise grow without end.
+const BYTES_MAX: usize = 4096;
+
+/// An endless row of inputs, the same in every run.
+pub(crate) struct Mutator {
+    random: Rng,
+    target: &'static Target,
+}
+
+impl Mutator {
+    pub(crate) fn new(target: &'static Target) -> Self {
+        Self { random: Rng::with_seed(0x756e_736b_6577), target }
+    }
+
+    pub(crate) fn next(&mut self) -> Vec<u8> {
+        let mut input = self.seed().to_vec();
+        for _ in 0..self.random.usize(1..=MUTATIONS_MAX) {
+            self.mutate(&mut input);
+        }
+        input.truncate(BYTES_MAX);
+        input
+    }
+
+    fn seed(&mut self) -> &'static [u8] {
+        self.random.choice(self.target.seeds).expect("every target has seeds").as_bytes()
+    }
+
+    fn mutate(&mut self, input: &mut Vec<u8>) {
+        let at = self.random.usize(..=input.len());
+        let end = (at + self.random.usize(..16)).min(input.len());
+        match self.random.u8(..8) {
+            0 if at < input.len() => input[at] ^= 1 << self.random.u8(..8),
+            1 if at < input.len() => input[at] = self.random.u8(..),
+            2 => drop(input.drain(at..end)),
+            3 => {
+                let part = input[at..end].to_vec();
+                let to = self.random.usize(..=input.len());
+                input.splice(to..to, part);
+            }
+            4 => {
+                // What one seed begins, another goes on with.
+                let other = self.seed();
+                let from = self.random.usize(..=other.len());
+                input.truncate(at);
+                input.extend_from_slice(&other[from..]);
+            }
+            5 => {
+                let word = self.random.choice(self.target.words).expect("every target has words");
+                input.splice(at..end, word.bytes());
+            }
+            _ => {
+                let word = self.random.choice(self.target.words).expect("every target has words");
+                input.splice(at..at, word.bytes());
+            }
+        }
+    }
+}

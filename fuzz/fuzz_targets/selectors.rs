@@ -1,0 +1,4 @@
+//! Runs `fuzzing::selectors`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzzing::selectors(input));
