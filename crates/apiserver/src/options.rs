@@ -60,7 +60,11 @@ impl ListOptions {
             fields: FieldSelector::parse(&fields).map_err(|error| Status::bad_request(error.to_string()))?,
             limit: number("limit")?.filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok()),
             token: text("continue").map(Into::into),
-            version: Version::parse(text("resourceVersion").as_deref(), text("resourceVersionMatch").as_deref())?,
+            version: match (text("resourceVersion").as_deref(), text("resourceVersionMatch").as_deref()) {
+                // A watch with initial events names the match and may leave the version open: the newest.
+                (None, Some("NotOlderThan")) if flag("sendInitialEvents").is_some() => Version::Unset,
+                (version, how) => Version::parse(version, how)?,
+            },
             allow_bookmarks: flag("allowWatchBookmarks").unwrap_or(false),
             send_initial_events: flag("sendInitialEvents"),
             timeout_seconds: number("timeoutSeconds")?,

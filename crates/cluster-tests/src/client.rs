@@ -1,0 +1,166 @@
+//! A plain HTTPS client that sends exactly what it is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A hanging server must not hang the run.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a client shows.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// A certificate and its key.
+    Certificate {
+        /// The certificate, PEM.
+        certificate: PathBuf,
+        /// Its key, PEM.
+        key: PathBuf,
+    },
+    /// A bearer token.
+    Token(String),
+    /// Nothing.
+    Nobody,
+}
+
+/// A client of one server; every request has a connection of its own.
+#[derive(Clone)]
+pub struct Client {
+    address: String,
+    tls: Arc<ClientConfig>,
+    token: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: http::HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The status code, and the message of a Status.
+    pub fn brief(&self) -> String {
+        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        format!("{} {}", self.status.as_u16(), json["message"].as_str().unwrap_or_default())
+    }
+}
+
+impl Client {
+    pub(crate) fn new(address: &str, authority: &Path, identity: Identity) -> Self {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority).expect("the authority can be read") {
+            roots.add(certificate.expect("the authority is PEM")).expect("the authority is a certificate");
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider supports them")
+            .with_root_certificates(roots);
+        let (tls, token) = match identity {
+            Identity::Certificate { certificate, key } => {
+                let chain = CertificateDer::pem_file_iter(certificate).expect("it can be read");
+                let chain = chain.collect::<Result<_, _>>().expect("it is PEM");
+                let key = PrivateKeyDer::from_pem_file(key).expect("the key can be read");
+                (builder.with_client_auth_cert(chain, key).expect("they belong together"), None)
+            }
+            Identity::Token(token) => (builder.with_no_client_auth(), Some(token)),
+            Identity::Nobody => (builder.with_no_client_auth(), None),
+        };
+        Self { address: address.to_owned(), tls: Arc::new(tls), token }
+    }
+
+    /// Whether `/readyz` is green.
+    pub async fn is_ready(&self) -> bool {
+        let Ok(mut connection) = self.connect().await else { return false };
+        let request = self.request(Method::GET, "/readyz").body(Full::default()).expect("it is well-formed");
+        connection.send_request(request).await.is_ok_and(|response| response.status() == StatusCode::OK)
+    }
+
+    /// Gets a path.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path), Bytes::new()).await
+    }
+
+    /// Posts JSON.
+    pub async fn create(&self, path: &str, object: &Value) -> Answer {
+        self.write(Method::POST, path, "application/json", object.to_string().into()).await
+    }
+
+    /// Puts JSON.
+    pub async fn update(&self, path: &str, object: &Value) -> Answer {
+        self.write(Method::PUT, path, "application/json", object.to_string().into()).await
+    }
+
+    /// Deletes.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path), Bytes::new()).await
+    }
+
+    /// Sends a body of some content type.
+    pub async fn write(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> Answer {
+        self.send(self.request(method, path).header("content-type", content_type), body).await
+    }
+
+    /// The beginnings of a request.
+    pub fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        let builder = Request::builder().method(method).uri(path).header("host", &self.address);
+        match &self.token {
+            Some(token) => builder.header("authorization", format!("Bearer {token}")),
+            None => builder,
+        }
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub async fn send(&self, request: http::request::Builder, body: Bytes) -> Answer {
+        let sending = async {
+            let response = self.open(request, body).await;
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await.expect("the body arrives").to_bytes();
+            Answer { status: parts.status, headers: parts.headers, body }
+        };
+        tokio::time::timeout(PATIENCE, sending).await.expect("the server answers in time")
+    }
+
+    /// Sends a request and returns the answer as soon as it begins.
+    pub async fn open(&self, request: http::request::Builder, body: Bytes) -> Response<Incoming> {
+        let mut connection = self.connect().await.expect("the server accepts connections");
+        let request = request.body(Full::new(body)).expect("the request is well-formed");
+        connection.send_request(request).await.expect("the server answers")
+    }
+
+    async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect(&self.address).await?;
+        let name = ServerName::try_from("kubernetes.default.svc").expect("it is a name");
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
+        #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}

@@ -1,0 +1,14 @@
+//! What whole-server tests share: servers and etcd as real processes, and clients to ask them with.
+//!
+//! Binaries and tools come from the environment that `cargo xtask test` sets; without it a test fails with one clear line.
+#![expect(clippy::missing_panics_doc, reason = "a test harness panics: that is how a test fails")]
+
+pub mod client;
+pub mod etcd;
+pub mod process;
+pub mod server;
+pub mod tools;
+
+pub use client::Client;
+pub use etcd::Etcd;
+pub use server::{Server, Store};

@@ -1,0 +1,131 @@
+//! One `unskew serve` as a real process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::client::{Client, Identity};
+use crate::process::Process;
+use crate::{Etcd, tools};
+
+/// How long a server may take to be ready, or to stop, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a server keeps its objects in.
+#[derive(Clone, Copy, Debug)]
+pub enum Store<'a> {
+    /// A file in the server's folder.
+    Sqlite,
+    /// A real etcd.
+    Etcd(&'a Etcd),
+}
+
+/// A running server. Killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    folder: PathBuf,
+    address: String,
+}
+
+impl Server {
+    /// Starts a server with its data in `folder` and waits until it is ready.
+    #[track_caller]
+    pub fn start(folder: &Path, store: Store<'_>, flags: &[&str]) -> Self {
+        let server = Self::launch(folder, store, flags);
+        server.wait_ready();
+        server
+    }
+
+    /// Starts a server and waits until it listens.
+    #[track_caller]
+    pub fn launch(folder: &Path, store: Store<'_>, flags: &[&str]) -> Self {
+        let mut command = Command::new(tools::unskew());
+        command.current_dir(folder).arg("serve").args(["--secure-port=0"]).args(flags);
+        if let Store::Etcd(etcd) = store {
+            command.arg(format!("--etcd-servers={}", etcd.url()));
+        }
+        let log = folder.join("server.log");
+        let (process, lines) = Process::start(command, &log);
+        let address = address_of(&lines).unwrap_or_else(|| {
+            panic!(
+                "the server did not say where it listens; its log: {}",
+                std::fs::read_to_string(&log).unwrap_or_default()
+            )
+        });
+        Self { process, folder: folder.to_owned(), address }
+    }
+
+    /// Where it listens: host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The file that lets kubectl in as administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("unskew-data/admin.kubeconfig")
+    }
+
+    /// The folder of the server's own keys and certificates.
+    pub fn pki(&self) -> PathBuf {
+        self.folder.join("unskew-data/pki")
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+    }
+
+    /// A client that is let in as administrator.
+    pub fn admin(&self) -> Client {
+        self.client(Identity::Certificate {
+            certificate: self.pki().join("admin.crt"),
+            key: self.pki().join("admin.key"),
+        })
+    }
+
+    /// A client with an identity of its own.
+    pub fn client(&self, identity: Identity) -> Client {
+        Client::new(&self.address, &self.pki().join("ca.crt"), identity)
+    }
+
+    /// Waits until `/readyz` is green.
+    #[track_caller]
+    pub fn wait_ready(&self) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+        let admin = self.admin();
+        let deadline = Instant::now() + PATIENCE;
+        while !runtime.block_on(admin.is_ready()) {
+            assert!(Instant::now() < deadline, "the server is not ready; its log: {}", self.log());
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// Asks it to stop and waits; its exit code.
+    #[track_caller]
+    pub fn stop(mut self) -> Option<i32> {
+        self.process.signal(Signal::TERM);
+        self.process.wait(PATIENCE)
+    }
+
+    /// Kills it without a warning.
+    pub fn kill(mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait(PATIENCE);
+    }
+}
+
+fn address_of(lines: &mpsc::Receiver<String>) -> Option<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.checked_duration_since(Instant::now())?;
+        let line = lines.recv_timeout(left).ok()?;
+        if let Some((_, address)) = line.split_once("https://") {
+            return Some(address.trim().to_owned());
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the binaries are.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{Finished, run};
+
+/// Longer than any client command needs on a loaded machine; a hanging one must not hang the run.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The path in an environment variable that `cargo xtask test` sets.
+#[track_caller]
+pub fn required(variable: &str) -> PathBuf {
+    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    let value = std::env::var(variable);
+    match value {
+        Ok(path) if !path.is_empty() => PathBuf::from(path),
+        _ => panic!("{variable} is not set: run these tests with `cargo xtask test`"),
+    }
+}
+
+/// The server binary of the same build.
+#[track_caller]
+pub fn unskew() -> PathBuf {
+    required("UNSKEW_BIN")
+}
+
+/// Whether the tests of a tool were left out by `--without`, which is then said.
+#[expect(clippy::print_stdout, reason = "a test that was left out says so")]
+pub fn is_left_out(tool: &str) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    let without = std::env::var("UNSKEW_WITHOUT").unwrap_or_default();
+    let is_left_out = without.split(',').any(|name| name == tool);
+    if is_left_out {
+        println!("left out: {tool} was given to --without");
+    }
+    is_left_out
+}
+
+/// Runs kubectl against a server; what it prints, and how it ended.
+#[track_caller]
+pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str]) -> Finished {
+    let mut command = Command::new(required("UNSKEW_KUBECTL"));
+    command.arg("--kubeconfig").arg(kubeconfig).args(args);
+    // Its discovery cache would otherwise be shared between servers that pick the same port one after another.
+    command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
+    run(command, COMMAND_TIMEOUT)
+}
+
+/// Runs a Python program that has the official client; arguments follow the program.
+#[track_caller]
+pub fn python(program: &str, args: &[&str]) -> Finished {
+    let mut command = Command::new(required("UNSKEW_PYTHON"));
+    command.arg("-c").arg(program).args(args);
+    run(command, COMMAND_TIMEOUT)
+}

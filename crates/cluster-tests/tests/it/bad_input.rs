@@ -1,0 +1,49 @@
+//! Bad input: a clear Status, and a server that goes on.
+
+use http::Method;
+
+use super::*;
+
+#[test]
+fn every_kind_of_nonsense_is_refused_by_name_and_the_server_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        let json = "application/json";
+        let post = async |body: Vec<u8>, content_type: &str| {
+            client.write(Method::POST, CONFIG_MAPS, content_type, body.into()).await.status.as_u16()
+        };
+        assert_eq!(post(vec![b' '; (3 << 20) + 1], json).await, 413);
+        assert_eq!(post(b"{\"metadata\":".to_vec(), json).await, 400);
+        assert_eq!(post("[".repeat(100_000).into_bytes(), json).await, 400);
+        assert_eq!(post("{\"a\":".repeat(50_000).into_bytes(), json).await, 400);
+        assert_eq!(post(b"{}".to_vec(), "text/csv").await, 415);
+        assert_eq!(post(b"k8s\0".to_vec(), "application/vnd.kubernetes.protobuf").await, 415);
+        assert_eq!(post(b"a: &a [*a, *a]".to_vec(), "application/yaml").await, 400);
+        assert_eq!(post(br#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}"#.to_vec(), json).await, 400);
+        assert_eq!(post(br#"{"metadata":{"name":"UPPER"}}"#.to_vec(), json).await, 422);
+        assert_eq!(post(br#"{"metadata":{"name":"x","namespace":"other"}}"#.to_vec(), json).await, 400);
+
+        let get = async |path: &str| client.get(path).await;
+        assert_eq!(
+            get("/api/v1/namespaces/default/gadgets").await.brief(),
+            "404 the server could not find the requested resource"
+        );
+        assert_eq!(get("/apis/example.com/v1/widgets").await.status, 404);
+        assert_eq!(get("/no/such/page").await.status, 404);
+        assert_eq!(get("/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets%2fx").await.status, 404);
+        assert_eq!(get("/api/v1/namespaces/../namespaces/default/configmaps/%2e%2e").await.status, 404);
+        assert_eq!(get("/api/v1/namespaces/default/configmaps/%00").await.status, 404);
+        assert_eq!(get("/api/v1/%zz").await.status, 400);
+        assert_eq!(get(&format!("{CONFIG_MAPS}?labelSelector=a%20in")).await.status, 400);
+        assert_eq!(get(&format!("{CONFIG_MAPS}?limit=x")).await.status, 400);
+        assert_eq!(get(&format!("{CONFIG_MAPS}?continue=x")).await.status, 400);
+        let options = client.send(client.request(Method::OPTIONS, CONFIG_MAPS), bytes::Bytes::new()).await;
+        assert_eq!(options.status, 405);
+        let picky = client.request(Method::GET, CONFIG_MAPS).header("accept", "image/png");
+        assert_eq!(client.send(picky, bytes::Bytes::new()).await.status, 406);
+
+        assert_eq!(client.create(CONFIG_MAPS, &config_map("still-here")).await.status, 201);
+    });
+}

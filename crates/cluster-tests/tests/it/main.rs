@@ -1,0 +1,46 @@
+//! Whole servers: real processes, real TLS, SQLite and etcd, real clients.
+
+mod access;
+mod bad_input;
+mod kubectl;
+mod lists;
+mod objects;
+mod process;
+mod python;
+mod watches;
+
+use std::path::Path;
+
+use cluster_tests::{Client, Etcd, Server, Store};
+use serde_json::{Value, json};
+
+/// Runs a test against a server on SQLite and against one on etcd.
+#[track_caller]
+fn on_both(test: impl Fn(&Server)) {
+    let etcd = Etcd::start();
+    for store in [Store::Sqlite, Store::Etcd(&etcd)] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(folder.path(), store, &[]);
+        test(&server);
+    }
+}
+
+/// Runs an asynchronous test against a server on each storage.
+#[track_caller]
+fn on_both_async(test: impl AsyncFn(Client)) {
+    on_both(|server| block_on(test(server.admin())));
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn on_sqlite(folder: &Path, flags: &[&str]) -> Server {
+    Server::start(folder, Store::Sqlite, flags)
+}
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn config_map(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"a": "1"}})
+}

@@ -1,0 +1,147 @@
+//! The process: how it starts, what it refuses, how it stops, and what it keeps.
+
+use std::time::Duration;
+
+use cluster_tests::process::run;
+use cluster_tests::tools;
+
+use super::*;
+
+fn serve(folder: &Path, flags: &[&str]) -> cluster_tests::process::Finished {
+    let mut command = std::process::Command::new(tools::unskew());
+    command.current_dir(folder).arg("serve").args(flags);
+    run(command, Duration::from_secs(30))
+}
+
+#[test]
+fn wrong_flags_are_named_and_exit_with_64() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, complaint) in [
+        ("--frobnicate", "unknown flag: --frobnicate"),
+        ("--secure-port=many", "--secure-port"),
+        ("--emulated-version=1.12", "--emulated-version"),
+        ("--feature-gates=NoSuchGate=true", "NoSuchGate"),
+        ("--storage-media-type=application/yaml", "only application/json is built"),
+        ("--tls-cert-file=x", "--tls-private-key-file"),
+    ] {
+        let finished = serve(folder.path(), &[flag]);
+        assert_eq!(finished.code, Some(64), "{flag}: {finished:?}");
+        assert!(finished.stderr.contains(complaint), "{flag}: {}", finished.stderr);
+    }
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was made before the flags were right");
+}
+
+#[test]
+fn what_cannot_be_had_is_one_clear_line_and_exits_with_69() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let port = server.address().rsplit(':').next().unwrap().to_owned();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let taken = serve(elsewhere.path(), &[&format!("--secure-port={port}")]);
+    assert_eq!(taken.code, Some(69), "{taken:?}");
+    assert!(taken.stderr.contains(&port) && taken.stderr.contains("--secure-port"), "{}", taken.stderr);
+
+    let not_ours = elsewhere.path().join("notes.txt");
+    std::fs::write(&not_ours, "shopping list").unwrap();
+    let refused = serve(elsewhere.path(), &["--secure-port=0", &format!("--sqlite-file={}", not_ours.display())]);
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&not_ours).unwrap(), "shopping list");
+}
+
+#[test]
+fn a_server_stops_in_order_and_keeps_what_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = on_sqlite(folder.path(), &[]);
+    let uid = block_on(first.admin().create(CONFIG_MAPS, &config_map("kept"))).json()["metadata"]["uid"].clone();
+    assert_eq!(first.stop(), Some(0));
+    let second = on_sqlite(folder.path(), &[]);
+    let found = block_on(second.admin().get(&format!("{CONFIG_MAPS}/kept"))).json();
+    assert_eq!(found["metadata"]["uid"], uid);
+    second.kill();
+    let third = on_sqlite(folder.path(), &[]);
+    assert_eq!(block_on(third.admin().get(&format!("{CONFIG_MAPS}/kept"))).json(), found);
+}
+
+#[test]
+fn two_servers_on_one_file_show_each_other_every_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (on_sqlite(folder.path(), &[]), on_sqlite(folder.path(), &[]));
+    let (a, b) = (a.admin(), b.admin());
+    block_on(async {
+        for round in 0..100 {
+            let name = format!("r{round}");
+            assert_eq!(a.create(CONFIG_MAPS, &config_map(&name)).await.status, 201);
+            assert_eq!(b.get(&format!("{CONFIG_MAPS}/{name}")).await.status, 200, "round {round}");
+            let list = b.get(CONFIG_MAPS).await.json();
+            assert_eq!(list["items"].as_array().unwrap().len(), round + 1);
+        }
+    });
+}
+
+#[test]
+fn an_emulated_release_serves_what_it_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &["--emulated-version=1.33"]);
+    let client = server.admin();
+    block_on(async {
+        let version = client.get("/version").await.json();
+        assert_eq!(version["gitVersion"], "v1.33.0+unskew.0.1.0");
+        let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+        assert_eq!(client.get(classes).await.status, 404, "it appears in 1.34");
+        assert_eq!(
+            client.get("/apis/storage.k8s.io/v1beta1/volumeattributesclasses").await.status,
+            404,
+            "off by default"
+        );
+        assert_eq!(client.get("/apis/apps/v1/deployments").await.status, 200);
+    });
+}
+
+#[test]
+fn command_lines_of_kubeadm_and_envtest_start_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // A first start makes keys and certificates to name on the command lines.
+    on_sqlite(folder.path(), &[]).stop();
+    let pki = folder.path().join("unskew-data/pki");
+    let file = |name: &str| pki.join(name).display().to_string();
+    let etcd = Etcd::start();
+    let kubeadm = [
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        format!("--client-ca-file={}", file("ca.crt")),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--enable-bootstrap-token-auth=true".to_owned(),
+        format!("--kubelet-client-certificate={}", file("admin.crt")),
+        format!("--kubelet-client-key={}", file("admin.key")),
+        "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname".to_owned(),
+        format!("--proxy-client-cert-file={}", file("admin.crt")),
+        format!("--proxy-client-key-file={}", file("admin.key")),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        format!("--requestheader-client-ca-file={}", file("ca.crt")),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/12".to_owned(),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+    ];
+    let envtest = [
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        format!("--cert-dir={}", pki.display()),
+        "--authorization-mode=RBAC".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--client-ca-file={}", file("ca.crt")),
+        "--service-account-issuer=https://127.0.0.1/".to_owned(),
+    ];
+    for flags in [&kubeadm[..], &envtest[..]] {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let server = Server::start(folder.path(), Store::Etcd(&etcd), &flags);
+        assert!(server.log().contains("allow-privileged"), "flags without a meaning are named: {}", server.log());
+        assert_eq!(server.stop(), Some(0));
+    }
+}
