@@ -2,16 +2,18 @@
 //!
 //! Data and lookups, nothing else: no I/O, no clock, no async. [`kinds`] is the table of kinds, [`gates`] that of feature gates;
 //! [`Gates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`Surface`] is what is left, for one server;
-//! [`diff()`] compares two releases. [`schema`] is the table of types behind the kinds, and what follows from it for a body.
+//! [`diff()`] compares two releases. [`schema`] is the table of types behind the kinds, and what follows from it for a body;
+//! [`openapi`] tells clients about both.
 //!
 //! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`];
-//! then [`schema`].
+//! then [`schema`] and [`openapi`].
 
 pub mod diff;
 mod flag;
 pub mod gates;
 pub mod kind;
 pub mod kinds;
+pub mod openapi;
 pub mod release;
 pub mod runtime_config;
 pub mod schema;
