@@ -138,11 +138,11 @@ impl Authenticator {
         if let Some(user) = keep(shown.client.user(), &mut errors) {
             return Ok(Identity::new(user, Method::Certificate));
         }
-        let bearer = self.tokens.from_authorization(shown.headers.clone(), &mut warnings, objects, now);
+        let bearer = self.tokens.of_authorization(shown.headers.clone(), &mut warnings, objects, now);
         if let Some(identity) = keep(bearer, &mut errors) {
             return Ok(identity);
         }
-        if let Some(identity) = keep(self.tokens.from_websocket(shown.headers.clone(), objects, now), &mut errors) {
+        if let Some(identity) = keep(self.tokens.of_websocket(shown.headers.clone(), objects, now), &mut errors) {
             return Ok(identity);
         }
         let is_open = match &self.anonymous {

@@ -54,7 +54,7 @@ pub enum ImpersonationError {
 impl Impersonation {
     /// Reads the headers; `None` if nobody is impersonated.
     pub fn from_headers<'a>(
-        headers: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        headers: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
     ) -> Result<Option<Self>, ImpersonationError> {
         let values = |name: &'static str| {
             let values = headers.clone().filter(move |(header, _)| header.eq_ignore_ascii_case(name));
@@ -67,7 +67,7 @@ impl Impersonation {
             user: values(USER).next().transpose()?.unwrap_or_default(),
             uid: values(UID).next().transpose()?.unwrap_or_default(),
             groups: values(GROUP).collect::<Result<_, _>>()?,
-            extra: extra_values(&[EXTRA_PREFIX.to_owned()], headers.clone()).map_err(ImpersonationError::Header)?,
+            extra: extra_values(&[EXTRA_PREFIX.to_owned()], headers).map_err(ImpersonationError::Header)?,
         };
         if wanted.user.is_empty() {
             return if wanted == Self::default() {

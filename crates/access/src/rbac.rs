@@ -8,6 +8,7 @@
 mod aggregation;
 mod covers;
 pub mod escalation;
+mod holder;
 mod index;
 mod objects;
 mod policy;

@@ -65,7 +65,7 @@ impl BearerTokens {
         }
     }
 
-    pub(super) fn from_authorization<'a>(
+    pub(super) fn of_authorization<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])>,
         warnings: &mut Vec<&'static str>,
@@ -88,7 +88,7 @@ impl BearerTokens {
         self.identify(token, objects, now).map(Some)
     }
 
-    pub(super) fn from_websocket<'a>(
+    pub(super) fn of_websocket<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
         objects: &dyn Objects,

@@ -98,7 +98,7 @@ impl FrontProxy {
                 groups.push(text(group, value)?);
             }
         }
-        let extra = extra_values(&self.headers.extra_prefix, shown.headers.clone())?;
+        let extra = extra_values(&self.headers.extra_prefix, &shown.headers)?;
         Ok(Some(User { name, uid, groups, extra }.authenticated()))
     }
 }
@@ -136,7 +136,7 @@ impl HeaderNames {
 /// The extra values under any of the prefixes. Keys are lower case and percent-decoded.
 pub(crate) fn extra_values<'a>(
     prefixes: &[String],
-    headers: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+    headers: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
 ) -> Result<BTreeMap<String, Vec<String>>, AuthenticationError> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for prefix in prefixes {

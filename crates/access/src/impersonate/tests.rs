@@ -32,7 +32,7 @@ fn index() -> Index {
 
 fn act(asking: &str, headers: &[(&str, &str)]) -> String {
     let headers = headers.iter().map(|(name, value)| (*name, value.as_bytes()));
-    let wanted = match Impersonation::from_headers(headers) {
+    let wanted = match Impersonation::from_headers(&headers) {
         Ok(Some(wanted)) => wanted,
         Ok(None) => return "nobody".to_owned(),
         Err(error) => return format!("{} {}", error.to_status().code, error.to_status().message),
@@ -180,7 +180,7 @@ fn parts_of_an_identity_without_a_name_are_a_bad_request() {
 #[test]
 fn headers_that_are_not_text_or_too_many_are_refused() {
     let headers: [(&str, &[u8]); 1] = [("impersonate-user", b"\xff")];
-    let error = Impersonation::from_headers(headers.into_iter()).unwrap_err();
+    let error = Impersonation::from_headers(&headers.into_iter()).unwrap_err();
     assert_eq!(error.to_string(), "the header Impersonate-User is not UTF-8");
     assert_eq!(error.to_status().code, 400);
     let mut headers = vec![("impersonate-group", "g"); 1001];

@@ -112,7 +112,7 @@ impl Subject {
         }
     }
 
-    pub(super) fn namespace_in<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
+    pub(in crate::rbac) fn namespace_in<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
         if self.namespace.is_empty() { binding_namespace } else { &self.namespace }
     }
 }

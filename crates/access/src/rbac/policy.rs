@@ -1,10 +1,19 @@
 //! The writer's side: the objects as they are now, from which an [`Index`] is made.
+//!
+//! An index shares what did not change with the one before it: a changed binding costs what its own subjects hold, and a
+//! changed role what those hold who are bound to it.
 
-use std::collections::BTreeMap;
+mod changes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::aggregation::aggregate;
+use changes::{Changes, HolderKey, Key};
+
+use super::aggregation::{SharedRules, aggregate};
+use super::holder::Holder;
+use super::index::RulesByName;
 use super::table::RuleSet;
 use super::{Binding, Index, ObjectError, PolicyRule, Role};
 use crate::wire::read;
@@ -35,10 +44,15 @@ pub enum Change {
 /// Every role and binding there is. Names are keys, so an object put twice replaces itself.
 #[derive(Debug, Default)]
 pub struct Policy {
-    pub(super) cluster_roles: BTreeMap<Arc<str>, StoredRole>,
-    pub(super) roles: BTreeMap<(Arc<str>, Arc<str>), StoredRole>,
-    pub(super) cluster_role_bindings: BTreeMap<Arc<str>, Arc<Binding>>,
-    pub(super) role_bindings: BTreeMap<(Arc<str>, Arc<str>), Arc<Binding>>,
+    cluster_roles: BTreeMap<Arc<str>, StoredRole>,
+    roles: BTreeMap<Key, StoredRole>,
+    /// Of both kinds: the namespace of a ClusterRoleBinding is empty, so that those come first.
+    bindings: BTreeMap<Key, Arc<Binding>>,
+    /// Which bindings name a holder.
+    bindings_of: HashMap<HolderKey, BTreeSet<Key>>,
+    changes: Changes,
+    /// What was published last.
+    index: Index,
 }
 
 /// A role and its rules made ready to be searched.
@@ -53,11 +67,11 @@ impl Policy {
     ///
     /// Bytes that cannot be read take away what the object of that name granted before, since nobody knows what it grants now.
     pub fn put(&mut self, kind: Kind, namespace: &str, name: &str, json: &[u8]) -> Result<Change, ObjectError> {
+        let key: Key = (namespace.into(), name.into());
         let read = match kind {
-            Kind::Role | Kind::ClusterRole => read(json).map(|role| self.put_role(kind, namespace, name, role)),
-            Kind::RoleBinding | Kind::ClusterRoleBinding => {
-                read(json).map(|binding| self.put_binding(kind, namespace, name, binding))
-            }
+            Kind::ClusterRole => read(json).map(|role| self.put_cluster_role(&key.1, role)),
+            Kind::Role => read(json).map(|role| self.put_role(&key, role)),
+            Kind::RoleBinding | Kind::ClusterRoleBinding => read(json).map(|binding| self.put_binding(&key, binding)),
         };
         read.map_err(|source| {
             let _ = self.remove(kind, namespace, name);
@@ -68,19 +82,54 @@ impl Policy {
 
     /// Forgets an object.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Change {
+        let key: Key = (namespace.into(), name.into());
         let was_there = match kind {
-            Kind::ClusterRole => self.cluster_roles.remove(name).is_some(),
-            Kind::ClusterRoleBinding => self.cluster_role_bindings.remove(name).is_some(),
-            Kind::Role => self.roles.remove(&(namespace.into(), name.into())).is_some(),
-            Kind::RoleBinding => self.role_bindings.remove(&(namespace.into(), name.into())).is_some(),
+            Kind::ClusterRole => {
+                self.changes.cluster_roles = true;
+                self.cluster_roles.remove(name).is_some()
+            }
+            Kind::Role => {
+                self.changes.roles.insert(key.clone());
+                self.roles.remove(&key).is_some()
+            }
+            Kind::ClusterRoleBinding | Kind::RoleBinding => match self.bindings.remove(&key) {
+                Some(binding) => {
+                    self.unlink(&key, &binding);
+                    true
+                }
+                None => false,
+            },
         };
         if was_there { Change::Due } else { Change::None }
     }
 
-    /// The index of what is granted now. Made anew each time: some milliseconds for thousands of bindings, so a writer
-    /// takes in what is waiting before it makes one.
-    pub fn index(&self) -> Index {
-        Index::of(self)
+    /// The index of what is granted now.
+    pub fn index(&mut self) -> Index {
+        let changes = std::mem::take(&mut self.changes);
+        let mut due = changes.holders;
+        if changes.cluster_roles {
+            let changed = self.resolve_cluster_roles();
+            let is_bound = |binding: &Binding| {
+                binding.role_ref.kind == "ClusterRole" && changed.contains(binding.role_ref.name.as_str())
+            };
+            due.extend(
+                self.bindings.values().filter(|binding| is_bound(binding)).flat_map(|binding| HolderKey::of(binding)),
+            );
+        }
+        if !changes.roles.is_empty() {
+            self.index.roles.local = self.local_roles();
+            let is_bound = |binding: &Binding| {
+                let key: Key = (binding.metadata.namespace.as_str().into(), binding.role_ref.name.as_str().into());
+                binding.role_ref.kind == "Role" && changes.roles.contains(&key)
+            };
+            due.extend(
+                self.bindings.values().filter(|binding| is_bound(binding)).flat_map(|binding| HolderKey::of(binding)),
+            );
+        }
+        for key in due {
+            self.renew(&key);
+        }
+        self.index.clone()
     }
 
     /// The ClusterRoles whose `rules` are not the union their aggregation rule asks for, with the rules to write.
@@ -92,43 +141,119 @@ impl Policy {
         due.filter(|(name, rules)| self.cluster_roles[name].object.rules != *rules).collect()
     }
 
-    fn put_role(&mut self, kind: Kind, namespace: &str, name: &str, object: Role) -> Change {
-        let rules = Arc::new(RuleSet::new(object.rules.iter().cloned().map(Arc::new)));
-        let stored = StoredRole { object, rules };
-        let is_same = |before: &StoredRole, role: &Role| {
-            before.object.rules == role.rules
-                && before.object.aggregation_rule == role.aggregation_rule
-                && before.object.metadata.labels == role.metadata.labels
-        };
-        if kind == Kind::ClusterRole {
-            let before = self.cluster_roles.insert(name.into(), stored);
-            return Change::unless(before.is_some_and(|before| is_same(&before, &self.cluster_roles[name].object)));
-        }
-        let key: (Arc<str>, Arc<str>) = (namespace.into(), name.into());
-        let before = self.roles.insert(key.clone(), stored);
-        Change::unless(before.is_some_and(|before| is_same(&before, &self.roles[&key].object)))
+    fn put_cluster_role(&mut self, name: &Arc<str>, object: Role) -> Change {
+        let stored = StoredRole::new(object, self.cluster_roles.get(name));
+        let change = stored.change_from(self.cluster_roles.get(name));
+        self.cluster_roles.insert(name.clone(), stored);
+        self.changes.cluster_roles |= change == Change::Due;
+        change
     }
 
-    fn put_binding(&mut self, kind: Kind, namespace: &str, name: &str, mut binding: Binding) -> Change {
+    fn put_role(&mut self, key: &Key, object: Role) -> Change {
+        let stored = StoredRole::new(object, self.roles.get(key));
+        let change = stored.change_from(self.roles.get(key));
+        self.roles.insert(key.clone(), stored);
+        if change == Change::Due {
+            self.changes.roles.insert(key.clone());
+        }
+        change
+    }
+
+    fn put_binding(&mut self, key: &Key, mut binding: Binding) -> Change {
         // Reasons and service accounts without a namespace go by these; storage keys are the authority on them.
-        name.clone_into(&mut binding.metadata.name);
-        namespace.clone_into(&mut binding.metadata.namespace);
-        let binding = Arc::new(binding);
-        let before = match kind {
-            Kind::ClusterRoleBinding => self.cluster_role_bindings.insert(name.into(), binding.clone()),
-            Kind::RoleBinding | Kind::Role | Kind::ClusterRole => {
-                self.role_bindings.insert((namespace.into(), name.into()), binding.clone())
+        key.0.as_ref().clone_into(&mut binding.metadata.namespace);
+        key.1.as_ref().clone_into(&mut binding.metadata.name);
+        if let Some(before) = self.bindings.get(key).cloned() {
+            if before.subjects == binding.subjects && before.role_ref == binding.role_ref {
+                return Change::None;
             }
+            self.unlink(key, &before);
+        }
+        let binding = Arc::new(binding);
+        for holder in HolderKey::of(&binding) {
+            self.bindings_of.entry(holder.clone()).or_default().insert(key.clone());
+            self.changes.holders.insert(holder);
+        }
+        self.bindings.insert(key.clone(), binding);
+        Change::Due
+    }
+
+    fn unlink(&mut self, key: &Key, binding: &Binding) {
+        for holder in HolderKey::of(binding) {
+            if let Some(bindings) = self.bindings_of.get_mut(&holder) {
+                bindings.remove(key);
+            }
+            self.changes.holders.insert(holder);
+        }
+    }
+
+    /// Makes anew what one user or group holds.
+    fn renew(&mut self, key: &HolderKey) {
+        let (HolderKey::User(name) | HolderKey::Group(name)) = key;
+        let of_kind = match key {
+            HolderKey::User(_) => &mut self.index.users,
+            HolderKey::Group(_) => &mut self.index.groups,
         };
-        Change::unless(
-            before.is_some_and(|before| before.subjects == binding.subjects && before.role_ref == binding.role_ref),
-        )
+        let Some(bindings) = self.bindings_of.get(key).filter(|bindings| !bindings.is_empty()) else {
+            self.bindings_of.remove(key);
+            of_kind.remove(name);
+            return;
+        };
+        let roles = &self.index.roles;
+        let bindings = bindings.iter().filter_map(|key| self.bindings.get(key));
+        let holder = Holder::of(bindings, |role, namespace| roles.find(role, namespace).cloned());
+        of_kind.insert(name.clone(), Arc::new(holder));
+    }
+
+    /// Resolves aggregation; says whose rules are others now, or there no more.
+    fn resolve_cluster_roles(&mut self) -> BTreeSet<Arc<str>> {
+        let before = std::mem::take(&mut self.index.roles.cluster);
+        let mut now: RulesByName =
+            self.cluster_roles.iter().map(|(name, role)| (name.clone(), role.rules.clone())).collect();
+        for (name, rules) in aggregate(&self.cluster_roles) {
+            let rules = rules_or_same(before.get(&name), rules);
+            now.insert(name, rules);
+        }
+        let is_same = |name: &Arc<str>| match (before.get(name), now.get(name)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let changed = before.keys().chain(now.keys()).filter(|name| !is_same(name)).cloned().collect();
+        self.index.roles.cluster = Arc::new(now);
+        changed
+    }
+
+    fn local_roles(&self) -> Arc<HashMap<Arc<str>, RulesByName>> {
+        let mut local: HashMap<Arc<str>, RulesByName> = HashMap::new();
+        for ((namespace, name), role) in &self.roles {
+            local.entry(namespace.clone()).or_default().insert(name.clone(), role.rules.clone());
+        }
+        Arc::new(local)
     }
 }
 
-impl Change {
-    fn unless(is_same: bool) -> Self {
-        if is_same { Self::None } else { Self::Due }
+impl StoredRole {
+    fn new(object: Role, before: Option<&Self>) -> Self {
+        let rules = object.rules.iter().cloned().map(Arc::new).collect();
+        let rules = rules_or_same(before.map(|before| &before.rules), rules);
+        Self { object, rules }
+    }
+
+    fn change_from(&self, before: Option<&Self>) -> Change {
+        let is_same = before.is_some_and(|before| {
+            Arc::ptr_eq(&before.rules, &self.rules)
+                && before.object.aggregation_rule == self.object.aggregation_rule
+                && before.object.metadata.labels == self.object.metadata.labels
+        });
+        if is_same { Change::None } else { Change::Due }
+    }
+}
+
+/// The rules made ready to be searched, or those from before if they are the same.
+fn rules_or_same(before: Option<&Arc<RuleSet>>, rules: SharedRules) -> Arc<RuleSet> {
+    match before {
+        Some(before) if before.rules() == rules => before.clone(),
+        _ => Arc::new(RuleSet::new(rules)),
     }
 }
 

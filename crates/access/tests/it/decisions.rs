@@ -1,12 +1,11 @@
 //! Decisions as Kubernetes documents them, one per line.
 
-use access::rbac::{Change, Index, Kind};
-use access::{Authorizer, Decision};
-use expect_test::{Expect, expect};
+use access::Authorizer;
+use access::rbac::Index;
 
 use crate::world;
 
-const WORLD: &str = "
+pub(crate) const WORLD: &str = "
     clusterrole cluster-admin: * * *; * *
     clusterrole pod-reader: get,list,watch core pods
     clusterrole log-reader: get core pods/log
@@ -248,11 +247,11 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("alice+admins", "impersonate users anybody", "yes"),
 ];
 
-fn rbac() -> Authorizer {
+pub(crate) fn rbac() -> Authorizer {
     Authorizer::parse("Node,RBAC").unwrap()
 }
 
-fn is_allowed(index: &Index, who: &str, question: &str) -> bool {
+pub(crate) fn is_allowed(index: &Index, who: &str, question: &str) -> bool {
     rbac().decide(index, &world::attributes(&world::user(who), question)).is_allowed()
 }
 
@@ -274,227 +273,4 @@ fn the_slow_evaluator_decides_the_same() {
         let is_allowed = is_master || crate::slow::allows(&objects, &world::attributes(&user, question));
         assert_eq!(is_allowed, *expected == "yes", "{who}: {question}");
     }
-}
-
-#[track_caller]
-fn check_reason(who: &str, question: &str, expected: &Expect) {
-    let index = world::index(WORLD);
-    let user = world::user(who);
-    let asked = world::attributes(&user, question);
-    let text = match rbac().decide(&index, &asked) {
-        Decision::Allowed(allowed) => format!("yes: {allowed}"),
-        Decision::NotAllowed { reason } => {
-            let status = access::authorize::forbidden(&asked, &reason);
-            format!("{}: {}", status.code, status.message)
-        }
-    };
-    expected.assert_eq(&text);
-}
-
-#[test]
-fn a_yes_names_binding_role_and_subject() {
-    check_reason(
-        "alice",
-        "get pods p -n dev",
-        &expect![[r#"yes: RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "pod-reader" to User "alice""#]],
-    );
-    check_reason(
-        "zoe+readers",
-        "get pods p -n dev",
-        &expect![[
-            r#"yes: RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "pod-reader" to Group "readers""#
-        ]],
-    );
-    check_reason(
-        "sa:dev/builder",
-        "create deployments.apps -n dev",
-        &expect![[
-            r#"yes: RBAC: allowed by RoleBinding "deployers/dev" of Role "deployer" to ServiceAccount "builder/dev""#
-        ]],
-    );
-    check_reason(
-        "carol",
-        "list pods -n dev",
-        &expect![[r#"yes: RBAC: allowed by RoleBinding "readers/dev" of ClusterRole "pod-reader" to User "carol""#]],
-    );
-    check_reason("zoe+system:masters", "delete nodes n", &expect!["yes: "]);
-}
-
-#[test]
-fn a_no_says_what_was_asked_and_which_role_is_missing() {
-    check_reason(
-        "alice",
-        "delete pods p -n dev",
-        &expect![[
-            r#"403: pods "p" is forbidden: User "alice" cannot delete resource "pods" in API group "" in the namespace "dev""#
-        ]],
-    );
-    check_reason(
-        "alice",
-        "list deployments.apps",
-        &expect![[
-            r#"403: deployments.apps is forbidden: User "alice" cannot list resource "deployments" in API group "apps" at the cluster scope"#
-        ]],
-    );
-    check_reason(
-        "scott",
-        "patch deployments.apps/scale d -n dev",
-        &expect![[
-            r#"403: deployments.apps "d" is forbidden: User "scott" cannot patch resource "deployments/scale" in API group "apps" in the namespace "dev""#
-        ]],
-    );
-    check_reason(
-        "system:anonymous+system:unauthenticated",
-        "get /api",
-        &expect![[r#"403: forbidden: User "system:anonymous" cannot get path "/api""#]],
-    );
-    check_reason(
-        "gina",
-        "list pods",
-        &expect![[
-            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" at the cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found"#
-        ]],
-    );
-    check_reason(
-        "gina",
-        "list pods -n dev",
-        &expect![[
-            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" in the namespace "dev": RBAC: [clusterrole.rbac.authorization.k8s.io "missing" not found, role.rbac.authorization.k8s.io "missing" not found]"#
-        ]],
-    );
-    check_reason(
-        "rolf",
-        "list pods",
-        &expect![[
-            r#"403: pods is forbidden: User "rolf" cannot list resource "pods" in API group "" at the cluster scope: RBAC: role.rbac.authorization.k8s.io "deployer" not found"#
-        ]],
-    );
-    check_reason(
-        "polly",
-        "list pods",
-        &expect![[
-            r#"403: pods is forbidden: User "polly" cannot list resource "pods" in API group "" at the cluster scope: RBAC: unsupported role reference kind: "Policy""#
-        ]],
-    );
-}
-
-#[test]
-fn an_aggregated_role_changes_with_its_parts() {
-    let mut policy = world::policy(WORLD);
-    assert!(!is_allowed(&policy.index(), "eddy", "list widgets.example.com"));
-
-    let (_, _, _, part) = world::objects("clusterrole crd {to-view=yes}: list example.com widgets").remove(0);
-    assert_eq!(policy.put(Kind::ClusterRole, "", "crd", part.to_string().as_bytes()).unwrap(), Change::Due);
-    let with_part = policy.index();
-    assert!(is_allowed(&with_part, "vera", "list widgets.example.com"));
-    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"));
-
-    let (_, _, _, unlabelled) = world::objects("clusterrole crd: list example.com widgets").remove(0);
-    assert_eq!(policy.put(Kind::ClusterRole, "", "crd", unlabelled.to_string().as_bytes()).unwrap(), Change::Due);
-    assert!(!is_allowed(&policy.index(), "eddy", "list widgets.example.com"));
-    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "a snapshot does not change");
-
-    assert_eq!(policy.remove(Kind::ClusterRole, "", "part-a"), Change::Due);
-    assert!(!is_allowed(&policy.index(), "eddy", "get configmaps c -n dev"));
-}
-
-#[test]
-fn aggregates_are_offered_for_writing_in_the_order_of_names() {
-    let lines = |policy: &access::rbac::Policy| {
-        let aggregates = policy.outdated_aggregates().into_iter().map(|(name, rules)| {
-            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
-            format!("{name}: {}\n", rules.join(" "))
-        });
-        aggregates.collect::<String>()
-    };
-    let mut policy = world::policy(WORLD);
-    expect![[r#"
-        edit: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
-        view: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
-    "#]]
-    .assert_eq(&lines(&policy));
-    // A selector comes before a name, and no rule twice.
-    for (kind, namespace, name, json) in world::objects(
-        "clusterrole all < x=2 to-view=yes x=1: delete core everything
-         clusterrole z-first {x=2}: get core b
-         clusterrole a-last {x=1}: get core a; get core configmaps",
-    ) {
-        let _ = policy.put(kind, &namespace, &name, json.to_string().as_bytes()).unwrap();
-    }
-    let all = lines(&policy);
-    let all = all.lines().next().unwrap();
-    expect![[r#"all: {APIGroups:[""], Resources:["b"], Verbs:["get"]} {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]} {APIGroups:[""], Resources:["a"], Verbs:["get"]}"#]].assert_eq(all);
-}
-
-#[test]
-fn a_change_is_due_only_if_decisions_can_differ() {
-    let mut policy = world::policy(
-        "clusterrole r: get core pods\nbind b to clusterrole r: user=alice\nbind dev/b to clusterrole r: user=bob\nrole dev/r: get core pods",
-    );
-    for (kind, namespace, name, mut json) in world::objects(
-        "clusterrole r: get core pods\nbind b to clusterrole r: user=alice\nbind dev/b to clusterrole r: user=bob\nrole dev/r: get core pods",
-    ) {
-        json["metadata"]["annotations"] = serde_json::json!({"note": "new"});
-        assert_eq!(policy.put(kind, &namespace, &name, json.to_string().as_bytes()).unwrap(), Change::None, "{kind}");
-        assert_eq!(policy.remove(kind, &namespace, &name), Change::Due);
-        assert_eq!(policy.remove(kind, &namespace, &name), Change::None);
-    }
-}
-
-#[test]
-fn an_object_that_cannot_be_read_grants_nothing() {
-    let mut policy = world::policy("clusterrole r: get core pods\nbind b to clusterrole r: user=alice");
-    assert!(is_allowed(&policy.index(), "alice", "get pods p"));
-    let error = policy.put(Kind::ClusterRoleBinding, "", "b", br#"{"subjects":7}"#).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "ClusterRoleBinding b cannot be read and grants nothing: invalid type: integer `7`, expected a sequence at line 1 column 13"
-    );
-    assert!(!is_allowed(&policy.index(), "alice", "get pods p"));
-    let error = policy.put(Kind::Role, "dev", "r", b"").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "Role dev/r cannot be read and grants nothing: EOF while parsing a value at line 1 column 0"
-    );
-}
-
-#[test]
-fn modes_are_tried_in_order_after_masters() {
-    let index = world::index(WORLD);
-    let decide = |modes: &str, who: &str| {
-        let user = world::user(who);
-        let decision = Authorizer::parse(modes).unwrap().decide(&index, &world::attributes(&user, "delete nodes n"));
-        format!("{} {:?}", decision.is_allowed(), decision.reason())
-    };
-    assert_eq!(decide("AlwaysAllow", "alice"), r#"true """#);
-    assert_eq!(decide("AlwaysDeny", "alice"), r#"false "Everything is forbidden.""#);
-    assert_eq!(decide("AlwaysDeny", "alice+system:masters"), r#"true """#);
-    assert_eq!(
-        decide("AlwaysDeny,RBAC", "alice+admins"),
-        r#"true "RBAC: allowed by ClusterRoleBinding \"admins\" of ClusterRole \"cluster-admin\" to Group \"admins\"""#
-    );
-    assert_eq!(
-        decide("AlwaysDeny,RBAC", "gina"),
-        r#"false "Everything is forbidden.\nRBAC: clusterrole.rbac.authorization.k8s.io \"missing\" not found""#
-    );
-    assert_eq!(decide("Node", "alice"), r#"false """#);
-}
-
-#[test]
-fn modes_are_read_as_the_flag_gives_them() {
-    let error = |list: &str| Authorizer::parse(list).unwrap_err().to_string();
-    expect!["--authorization-mode: at least one authorization-mode must be passed"].assert_eq(&error(""));
-    expect![[r#"--authorization-mode: authorization-mode "rbac" is not a valid mode"#]].assert_eq(&error("rbac"));
-    expect!["--authorization-mode: Webhook is not supported; use RBAC, or AlwaysAllow for tests"]
-        .assert_eq(&error("RBAC,Webhook"));
-    expect!["--authorization-mode: ABAC is not supported; use RBAC, or AlwaysAllow for tests"]
-        .assert_eq(&error("ABAC"));
-    expect![[r#"--authorization-mode: authorization-mode ["RBAC" "RBAC"] has mode specified more than once"#]]
-        .assert_eq(&error("RBAC,RBAC"));
-    let notice = Authorizer::parse("Node,RBAC").unwrap().notice();
-    expect!["--authorization-mode: Node is accepted and has no opinion; grant nodes what they need with RBAC"]
-        .assert_eq(notice.unwrap());
-    assert_eq!(Authorizer::parse("RBAC").unwrap().notice(), None);
-    assert!(Authorizer::parse("RBAC").unwrap().permits_anonymous());
-    assert!(!Authorizer::parse("AlwaysAllow").unwrap().permits_anonymous());
 }

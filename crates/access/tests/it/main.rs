@@ -4,5 +4,6 @@
 mod decisions;
 mod escalation;
 mod random;
+mod reasons;
 mod slow;
 mod world;

@@ -152,3 +152,64 @@ fn a_hundred_thousand_random_questions_are_answered_as_by_the_slow_evaluator() {
     }
     assert!((20_000..80_000).contains(&allowed), "the questions are too easy: {allowed} of {asked} allowed");
 }
+
+#[test]
+fn an_index_made_of_changes_is_the_index_made_at_once() {
+    let mut dice = Dice(fastrand::Rng::with_seed(7));
+    for _ in 0..40 {
+        let mut objects = dice.objects();
+        let mut policy = Policy::default();
+        for (kind, namespace, name, json) in &objects {
+            let _ = policy.put(*kind, namespace, name, json.to_string().as_bytes()).unwrap();
+        }
+        for _ in 0..20 {
+            for _ in 0..dice.0.usize(1..4) {
+                change_something(&mut dice, &mut objects, &mut policy);
+            }
+            let index = policy.index();
+            for _ in 0..20 {
+                let mut user = world::user(dice.pick(USERS));
+                user.groups.extend(dice.some(NAMES, 2));
+                let question = dice.question();
+                let attributes = world::attributes(&user, &question);
+                let expected = slow::allows(&objects, &attributes);
+                assert_eq!(
+                    index.decide(&attributes).is_some(),
+                    expected,
+                    "{} {:?}: {question}",
+                    user.name,
+                    user.groups
+                );
+            }
+        }
+    }
+}
+
+/// Replaces, removes or adds one object, here and there.
+fn change_something(dice: &mut Dice, objects: &mut Vec<(Kind, String, String, Value)>, policy: &mut Policy) {
+    let at = dice.0.usize(..objects.len());
+    let (kind, namespace, name, _) = objects[at].clone();
+    if dice.one_in(3) && objects.len() > 4 {
+        objects.remove(at);
+        let _ = policy.remove(kind, &namespace, &name);
+        return;
+    }
+    let json = match kind {
+        Kind::ClusterRole => dice.role(4),
+        Kind::Role => {
+            let mut role = dice.role(4);
+            role.as_object_mut().unwrap().remove("aggregationRule");
+            role
+        }
+        Kind::RoleBinding | Kind::ClusterRoleBinding => dice.binding(6),
+    };
+    let _ = policy.put(kind, &namespace, &name, json.to_string().as_bytes()).unwrap();
+    if dice.one_in(3) {
+        let added = format!("{name}-again");
+        let _ = policy.put(kind, &namespace, &added, json.to_string().as_bytes()).unwrap();
+        objects.retain(|(k, ns, n, _)| (*k, ns, n) != (kind, &namespace, &added));
+        objects.push((kind, namespace.clone(), added, json.clone()));
+    }
+    objects.retain(|(k, ns, n, _)| (*k, ns, n) != (kind, &namespace, &name));
+    objects.push((kind, namespace, name, json));
+}
