@@ -15,6 +15,7 @@ mod policy;
 mod rule;
 mod selector;
 mod table;
+pub mod validation;
 
 pub use covers::{TooManyParts, missing_rules, uncovered};
 pub use index::{Grant, Index, Unresolved};

@@ -3,6 +3,7 @@
 
 mod decisions;
 mod escalation;
+mod flow;
 mod random;
 mod reasons;
 mod slow;

@@ -1,0 +1,89 @@
+//! A service account's token from its making to its end, through everything a server does with it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use access::authenticate::{Anonymous, Authenticator, BearerTokens, Certificate, Shown};
+use access::reviews::{self, Judge};
+use access::tokens::{Issuer, Kind, Objects, SigningKey, TokenFile, TokenRequest, Verifier};
+use access::{Attributes, Authorizer};
+use api::Target;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::world;
+
+#[derive(Default)]
+struct Stored(BTreeMap<(Kind, String, String), Vec<u8>>);
+
+impl Objects for Stored {
+    fn read(&self, kind: Kind, namespace: &str, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.0.get(&(kind, namespace.to_owned(), name.to_owned())).map(Cow::from)
+    }
+}
+
+fn signing_key() -> SigningKey {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+    let der = STANDARD.encode(pair.to_pkcs8v1().unwrap());
+    SigningKey::from_pem(&format!("-----BEGIN PRIVATE KEY-----\n{der}\n-----END PRIVATE KEY-----\n")).unwrap()
+}
+
+#[test]
+fn a_token_works_until_its_account_is_gone() {
+    let key = signing_key();
+    let audiences = vec!["https://kubernetes.default.svc".to_owned()];
+    let verifier = Verifier::new(audiences.clone(), audiences.clone(), vec![key.public().clone()]);
+    let issuer =
+        Issuer { name: audiences[0].clone(), key, audiences: audiences.clone(), seconds_max: None, extends: true };
+    let tokens = BearerTokens { file: TokenFile::default(), accounts: Some(verifier), audiences };
+    let authenticator = Authenticator { front_proxy: None, tokens, anonymous: Anonymous::Yes };
+    let index = world::index("role dev/r: list core pods\nbind dev/b to role r: sa=builder");
+    let authorizer = Authorizer::parse("Node,RBAC").unwrap();
+
+    let mut stored = Stored::default();
+    let account = (Kind::ServiceAccount, "dev".to_owned(), "builder".to_owned());
+    stored.0.insert(account.clone(), br#"{"metadata":{"uid":"u1"}}"#.to_vec());
+
+    let now = Timestamp::from_second(1_767_225_600).unwrap();
+    let request = TokenRequest { namespace: "dev", name: "builder", body: b"{}", now, random: [1; 16] };
+    let issued: Value = serde_json::from_slice(&issuer.issue(&request, &stored).unwrap().body).unwrap();
+    let token = issued["status"]["token"].as_str().unwrap().to_owned();
+
+    let header = format!("Bearer {token}");
+    let identify = |stored: &Stored, now: Timestamp| {
+        let headers = [("authorization", header.as_bytes())].into_iter();
+        let shown = Shown { client: Certificate::Absent, front_proxy: Certificate::Absent, headers, path: "/api" };
+        authenticator.authenticate(&shown, stored, now)
+    };
+    let identity = identify(&stored, now).unwrap();
+    for (line, expected) in [("/api/v1/namespaces/dev/pods", true), ("/api/v1/namespaces/ops/pods", false)] {
+        let target = Target::parse("GET", line).unwrap();
+        assert_eq!(
+            authorizer.decide(&index, &Attributes::of(&identity.user, &target)).is_allowed(),
+            expected,
+            "{line}"
+        );
+    }
+    let review = json!({"spec": {"token": token}}).to_string();
+    let review = |stored: &Stored| -> Value {
+        let answer = reviews::token_review(review.as_bytes(), &authenticator.tokens, stored, now).unwrap();
+        serde_json::from_slice::<Value>(&answer).unwrap()["status"].clone()
+    };
+    assert_eq!(review(&stored)["user"]["username"], "system:serviceaccount:dev:builder");
+    let judge = Judge { authorizer: &authorizer, index: &index };
+    let rules = reviews::self_subject_rules_review(br#"{"spec":{"namespace":"dev"}}"#, judge, &identity.user).unwrap();
+    assert!(String::from_utf8(rules).unwrap().contains(r#""resources":["pods"]"#));
+
+    let late = Timestamp::from_second(1_767_225_600 + 3700).unwrap();
+    let error = identify(&stored, late).unwrap_err();
+    assert_eq!(error.to_string(), "service account token has expired");
+
+    stored.0.remove(&account);
+    let error = identify(&stored, now).unwrap_err();
+    assert_eq!(error.to_string(), r#"serviceaccounts "builder" not found"#);
+    assert_eq!(error.to_status().message, "Unauthorized");
+    assert_eq!(review(&stored), json!({"user": {}, "error": r#"serviceaccounts "builder" not found"#}));
+}
