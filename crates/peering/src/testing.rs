@@ -1,15 +1,25 @@
 //! Short notations for tests.
 //!
+//! A cluster: `here: v1 pods:get; b live: batch/v1 jobs:get; c mute; shared: example.com/v1/xs; deleted: …; pending` is what
+//! this server serves, the other members with their states and documents (`former` after the state: of a former process), the
+//! definitions of shared state in storage and those deleted lately, and that the first sync is not over.
+//!
 //! A document: `v1 pods:get,list pods/exec:create | batch/v1! jobs:get` is the core group with one resource and its
 //! subresource, and a stale version of another group. Without a colon a resource has no verbs of its own.
 
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
-use discovery::{CreationTimestamp, Freshness, Group, Groups, Names, Resource, Scope, Subresource, Version};
+use discovery::{CreationTimestamp, Freshness, Group, Groups, Name, Names, Resource, Scope, Subresource, Version};
+use tokio::time::Instant;
 
-use crate::documents::{ServerDocument, Unbuilt};
-use crate::identity::ServerId;
+use crate::documents::{ServerDocument, Source, StoredDocument, Tenure, Unbuilt};
+use crate::endpoints::Address;
+use crate::exclusion::{Definitions, GRACE, SharedName, SharedNames};
+use crate::identity::{HolderIdentity, ServerId};
+use crate::members::{KnownDocument, Member, State};
+use crate::ports::Version as StoredVersion;
+use crate::view::{FirstSync, Inputs, Peering, View};
 
 /// The document in this notation.
 pub(crate) fn document(notation: &str) -> Arc<Groups> {
@@ -49,6 +59,82 @@ pub(crate) fn server_document(notation: &str) -> ServerDocument {
 /// The server of this short name.
 pub(crate) fn server(name: &str) -> ServerId {
     ServerId::from_name(&format!("apiserver-{name}")).unwrap()
+}
+
+/// The view of the cluster in this notation.
+pub(crate) fn view(cluster: &str) -> View {
+    View::new(inputs(cluster), None)
+}
+
+/// What that view is made from.
+pub(crate) fn inputs(cluster: &str) -> Inputs {
+    let mut inputs = Inputs {
+        me: server("me"),
+        local: Arc::new(server_document("")),
+        members: Arc::default(),
+        exclusion: Arc::default(),
+        first_sync: FirstSync::Over,
+        peering: Peering::Enabled,
+        may_be_built_in: |name| !name.group.contains('.') || name.group.ends_with(".k8s.io"),
+    };
+    let (mut members, mut shared, mut deleted) = (Vec::new(), SharedNames::new(), SharedNames::new());
+    for part in cluster.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let (head, rest) = part.split_once(':').unwrap_or((part, ""));
+        match head {
+            "here" => inputs.local = Arc::new(server_document(rest)),
+            "shared" => shared = shared_names(rest),
+            "deleted" => deleted = shared_names(rest),
+            "pending" => inputs.first_sync = FirstSync::Pending,
+            head => members.push(member(head, rest, &members)),
+        }
+    }
+    members.sort_by(|a, b| a.server.cmp(&b.server));
+    inputs.members = members.into();
+    let now = Instant::now();
+    let mut definitions = Definitions::new(GRACE);
+    definitions.see(&Arc::new(shared.union(&deleted).cloned().collect()), now);
+    inputs.exclusion = definitions.see(&Arc::new(shared), now);
+    inputs
+}
+
+/// Names such as `example.com/v1/xs` and, for a whole version, `example.com/v1`.
+pub(crate) fn shared_names(notation: &str) -> SharedNames {
+    let name = |word: &str| {
+        let mut parts = word.split('/').map(Name::from);
+        let (group, version) = (parts.next().unwrap(), parts.next().unwrap());
+        match parts.next() {
+            Some(resource) => SharedName::Resource { group, version, resource },
+            None => SharedName::Version { group, version },
+        }
+    };
+    notation.split_whitespace().map(name).collect()
+}
+
+fn member(head: &str, notation: &str, others: &[Member]) -> Member {
+    let mut words = head.split_whitespace();
+    let (name, state) = (words.next().unwrap(), words.next().unwrap());
+    let state = State::ALL.into_iter().find(|known| known.as_str() == state).unwrap();
+    let process = |number| HolderIdentity::new(&server(name), number);
+    let known = others.iter().filter_map(Member::served);
+    let document = server_document(notation).sharing_with(known);
+    let stored = StoredDocument {
+        holder: process(if words.next() == Some("former") { 1 } else { 2 }),
+        source: Source::Published,
+        tenure: Tenure::Staying,
+        document,
+    };
+    Member {
+        server: server(name),
+        state,
+        since: Instant::now(),
+        holder: (state != State::Left).then(|| process(2)),
+        address: (state == State::Live).then(|| Address::new(&format!("{name}.example"), 6443).unwrap()),
+        document: (!notation.is_empty()).then(|| KnownDocument {
+            stored,
+            version: StoredVersion(1),
+            since: Instant::now(),
+        }),
+    }
 }
 
 fn resources_of(notation: &str) -> Vec<Arc<Resource>> {

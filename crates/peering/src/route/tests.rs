@@ -1,0 +1,316 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{inputs, view};
+use crate::view::Peering;
+
+/// A request such as `GET /apis/batch/v1/jobs`, with ` (forwarded)` or ` (proven)` behind it.
+fn decide(request: &str, view: &View) -> String {
+    let (line, mark) = request.split_once(" (").unwrap_or((request, ""));
+    let (method, path) = line.split_once(' ').unwrap();
+    let target = Target::parse(method, path).unwrap();
+    let hop = if mark == "forwarded)" { Hop::FromPeer } else { Hop::FromClient };
+    let proof = if mark == "proven)" { Proof::CaughtUp } else { Proof::NotAsked };
+    match route(&target, hop, view, proof) {
+        Route::Peers(peers) => {
+            let names = peers.iter().map(|peer| view.member(*peer).server.as_str().trim_start_matches("apiserver-"));
+            format!("peers {}", names.collect::<Vec<_>>().join(" "))
+        }
+        Route::Here(why) => format!("here {why:?}"),
+        Route::Unavailable(why) => format!("503 {why:?}"),
+        Route::ProveAbsence => "prove".to_owned(),
+    }
+}
+
+#[track_caller]
+fn check(request: &str, cluster: &str, expected: &str) {
+    assert_eq!(decide(request, &view(cluster)), expected, "{request} in {cluster}");
+}
+
+#[test]
+fn rule_1_what_is_no_resource_is_answered_here() {
+    let cluster = "here: v1 pods:get; b live: batch/v1 jobs:get; c unknown; pending";
+    for path in ["/", "/api", "/apis", "/apis/batch", "/apis/batch/v1", "/healthz", "/openapi/v3", "/nonsense"] {
+        check(&format!("GET {path}"), cluster, "here NotAResource");
+        check(&format!("GET {path} (forwarded)"), cluster, "here NotAResource");
+    }
+}
+
+#[test]
+fn rule_2_a_forwarded_request_is_served_here_or_not_at_all() {
+    let cluster = "here: v1 pods:get,list; b live: batch/v1 jobs:get,list | v1 pods:get,patch; c unknown";
+    check("GET /api/v1/namespaces/x/pods (forwarded)", cluster, "here ServedHere");
+    check("GET /apis/batch/v1/jobs (forwarded)", cluster, "503 ForwardedButUnknown");
+    check("GET /apis/example.com/v1/xs (forwarded)", cluster, "503 ForwardedButUnknown");
+    check("GET /api/v1/namespaces/x/pods/y/exec (forwarded)", cluster, "503 ForwardedButUnknown");
+    // Another member has the verb, but there is no second hop; if nobody has it, this is where to say so.
+    check("PATCH /api/v1/namespaces/x/pods/y (forwarded)", cluster, "503 ForwardedButUnknown");
+    check("DELETE /api/v1/namespaces/x/pods/y (forwarded)", cluster, "here VerbServedNowhere");
+}
+
+#[test]
+fn rule_3_what_is_served_here_is_served_here() {
+    let cluster = "here: v1 pods:get,list,watch,create; b live: v1 pods:get,list,watch,create; c unknown; pending";
+    for request in [
+        "GET /api/v1/pods",
+        "GET /api/v1/pods?watch=true",
+        "GET /api/v1/watch/pods",
+        "GET /api/v1/namespaces/x/pods/y",
+        "HEAD /api/v1/namespaces/x/pods/y",
+        "POST /api/v1/namespaces/x/pods",
+    ] {
+        check(request, cluster, "here ServedHere");
+    }
+}
+
+#[test]
+fn rule_3_the_verb_only_ever_adds_peers() {
+    let here = "here: v1 pods:get,list";
+    let patch = "PATCH /api/v1/namespaces/x/pods/y";
+    check(patch, here, "here VerbServedNowhere");
+    check(patch, &format!("{here}; b live: v1 pods:get"), "here VerbServedNowhere");
+    check(patch, &format!("{here}; b live: v1 pods:get,patch; c live: v1 pods:get"), "peers b");
+    check(patch, &format!("{here}; b suspect: v1 pods:patch; c live: v1 pods:get"), "503 OnlySuspects");
+    check(patch, &format!("{here}; c unknown"), "here VerbServedNowhere");
+    check("DELETE /api/v1/namespaces/x/pods", &format!("{here}; b live: v1 pods:deletecollection"), "peers b");
+    check(
+        "DELETE /api/v1/namespaces/x/pods/y",
+        &format!("{here}; b live: v1 pods:deletecollection"),
+        "here VerbServedNowhere",
+    );
+    check("GET /api/v1/pods?watch=1", &format!("{here}; b live: v1 pods:watch"), "peers b");
+    check("OPTIONS /api/v1/pods", here, "here VerbServedNowhere");
+}
+
+#[test]
+fn rule_3_connect_subresources_match_on_any_method() {
+    for method in ["GET", "POST", "PUT", "OPTIONS"] {
+        for subresource in ["exec", "attach", "portforward", "proxy"] {
+            let request = format!("{method} /api/v1/namespaces/x/pods/y/{subresource}");
+            check(&request, &format!("here: v1 pods/{subresource}:get"), "here ServedHere");
+            check(&request, &format!("b live: v1 pods/{subresource}:create"), "peers b");
+        }
+        let log = format!("{method} /api/v1/namespaces/x/pods/y/log");
+        let expected = if method == "GET" { "here ServedHere" } else { "here VerbServedNowhere" };
+        check(&log, "here: v1 pods/log:get", expected);
+    }
+}
+
+#[test]
+fn rule_3_what_is_not_built_is_not_served_here() {
+    let exec = "POST /api/v1/namespaces/x/pods/y/exec";
+    let here = "here: v1 pods:get ?pods/exec:create";
+    check(exec, here, "here NotBuilt");
+    check(exec, &format!("{here}; b live: v1 pods/exec:create"), "peers b");
+    check(exec, &format!("{here}; b live: v1 ?pods/exec:create"), "here NotBuilt");
+    check(exec, &format!("{here}; b suspect: v1 pods/exec:create"), "503 OnlySuspects");
+    check(exec, &format!("{here}; b unknown"), "503 Unheard(MemberUnknown)");
+    check(&format!("{exec} (forwarded)"), here, "503 ForwardedButUnknown");
+}
+
+#[test]
+fn rule_4_shared_state_is_answered_here_whatever_peers_list() {
+    let list = "GET /apis/example.com/v1/xs";
+    let peers = "b live: example.com/v1 xs:list; c suspect: example.com/v1 xs:list";
+    check(list, &format!("shared: example.com/v1/xs; {peers}"), "here SharedState");
+    check(list, &format!("shared: example.com/v1; {peers}"), "here SharedState");
+    check(list, &format!("here: example.com/v1 xs:list; shared: example.com/v1/xs; {peers}"), "here ServedHere");
+    // As long as we cannot serve it, it is not ours.
+    check(list, peers, "peers b");
+    // Another version or resource of it is not struck.
+    check("GET /apis/example.com/v1/ys", "shared: example.com/v1/xs; b live: example.com/v1 ys:list", "peers b");
+}
+
+#[test]
+fn rule_4_a_deleted_definition_is_not_kept_alive_by_peers() {
+    let list = "GET /apis/example.com/v1/xs";
+    let cluster = "deleted: example.com/v1/xs; b live: example.com/v1 xs:list; c left: example.com/v1 xs:list";
+    check(list, cluster, "prove");
+    check(&format!("{list} (proven)"), cluster, "here ServedNowhere");
+}
+
+#[test]
+fn rule_5_what_members_serve_goes_to_the_live_ones() {
+    let jobs = "batch/v1 jobs:get,list";
+    let cluster =
+        format!("here: v1 pods:get; b live: {jobs}; c live: {jobs}; d suspect: {jobs}; e left: {jobs}; f unknown");
+    check("GET /apis/batch/v1/jobs", &cluster, "peers b c");
+    check("GET /apis/batch/v1/namespaces/x/jobs/y", &cluster, "peers b c");
+    check("GET /apis/batch/v1/namespaces/x/jobs/y", "b live: batch/v1 jobs:get; c live: batch/v1 jobs:list", "peers b");
+}
+
+#[test]
+fn rule_5_only_members_that_are_away_is_unavailable() {
+    for state in ["suspect", "left"] {
+        let cluster = format!("here: v1 pods:get; b {state}: batch/v1 jobs:get,list; c live: v1 pods:get");
+        check("GET /apis/batch/v1/jobs", &cluster, "503 OnlySuspects");
+        check("GET /apis/batch/v1/jobs (proven)", &cluster, "503 OnlySuspects");
+    }
+}
+
+#[test]
+fn rule_5_a_verb_that_nobody_offers_goes_where_the_resource_is() {
+    let patch = "PATCH /apis/batch/v1/namespaces/x/jobs/y";
+    check(patch, "b live: batch/v1 jobs:get; c suspect: batch/v1 jobs:get", "peers b");
+    check(patch, "b suspect: batch/v1 jobs:get", "503 OnlySuspects");
+    check(patch, "b suspect: batch/v1 jobs:patch; c live: batch/v1 jobs:get", "503 OnlySuspects");
+}
+
+#[test]
+fn rule_5_a_subresource_only_a_peer_has_goes_there() {
+    let cluster = "here: v1 pods:get,patch pods/status:get,patch; b live: v1 pods:get,patch pods/resize:get,patch";
+    check("PATCH /api/v1/namespaces/x/pods/y/resize", cluster, "peers b");
+    check("PATCH /api/v1/namespaces/x/pods/y/status", cluster, "here ServedHere");
+    check("PATCH /api/v1/namespaces/x/pods/y/nonsense", cluster, "prove");
+}
+
+#[test]
+fn rule_6_what_may_be_built_in_is_not_denied_for_those_who_were_not_heard() {
+    for (member, why) in [
+        ("b unknown", "MemberUnknown"),
+        ("b mute", "MemberMute"),
+        ("b mute; c unknown", "MemberUnknown"),
+        ("b live former: v1 pods:get", "MemberUnknown"),
+        ("b suspect former: v1 pods:get", "MemberUnknown"),
+        ("pending", "NotSynced"),
+        ("b mute; pending", "NotSynced"),
+    ] {
+        let cluster = format!("here: v1 pods:get; {member}");
+        for path in ["/apis/batch/v9/jobs", "/apis/new.k8s.io/v1/xs", "/api/v1/xs", "/api/v1/namespaces/x/pods/y/new"] {
+            check(&format!("GET {path} (proven)"), &cluster, &format!("503 Unheard({why})"));
+        }
+        check("GET /apis/example.com/v1/xs", &cluster, "prove");
+        check("GET /apis/example.com/v1/xs (proven)", &cluster, "here ServedNowhere");
+    }
+}
+
+#[test]
+fn rule_6_members_whose_document_is_known_hold_nothing_back() {
+    for member in ["", "b live: v1 pods:get", "b suspect: v1 pods:get", "b left: v1 pods:get"] {
+        check("GET /apis/batch/v1/jobs", &format!("here: v1 pods:get; {member}"), "prove");
+    }
+}
+
+#[test]
+fn rule_7_absence_is_said_only_with_proof() {
+    let cluster = "here: v1 pods:get; b live: apps/v1 deployments:get";
+    check("GET /apis/batch/v1/jobs", cluster, "prove");
+    check("GET /apis/batch/v1/jobs (proven)", cluster, "here ServedNowhere");
+}
+
+#[test]
+fn without_certificates_every_other_member_is_mute() {
+    let mut inputs = inputs("here: v1 pods:get; b live: batch/v1 jobs:list; c left: apps/v1 xs:list");
+    inputs.peering = Peering::Disabled;
+    let view = View::new(inputs, None);
+    assert_eq!(decide("GET /apis/batch/v1/jobs", &view), "503 Unheard(MemberMute)");
+    assert_eq!(decide("GET /api/v1/namespaces/x/pods/y", &view), "here ServedHere");
+    assert_eq!(decide("GET /apis/example.com/v1/xs", &view), "prove");
+    assert_eq!(view.members().len(), 1);
+    assert!(Arc::ptr_eq(view.merged().apis(), view.local().apis()));
+}
+
+#[test]
+fn every_reason_names_its_rule() {
+    use Unheard::{MemberMute, MemberUnknown, NotSynced};
+    for (why, rule) in [
+        (Unavailable::ForwardedButUnknown, 2),
+        (Unavailable::OnlySuspects, 5),
+        (Unavailable::Unheard(NotSynced), 6),
+        (Unavailable::Unheard(MemberUnknown), 6),
+        (Unavailable::Unheard(MemberMute), 6),
+        (Unavailable::NotProven, 7),
+    ] {
+        assert_eq!(why.rule(), rule);
+    }
+    for (why, rule) in [
+        (Why::NotAResource, 1),
+        (Why::ServedHere, 3),
+        (Why::VerbServedNowhere, 3),
+        (Why::SharedState, 4),
+        (Why::NotBuilt, 7),
+        (Why::ServedNowhere, 7),
+    ] {
+        assert_eq!(why.rule(), rule);
+    }
+}
+
+/// One of a few documents over the same few names.
+fn documents() -> impl Strategy<Value = String> {
+    let verbs = prop::sample::subsequence(vec!["get", "list", "patch"], 1..=3);
+    let resource = (prop::sample::select(vec!["xs", "ys", "ys/status"]), verbs);
+    let version = (prop::sample::select(vec!["v1", "a/v1", "e.com/v1"]), prop::collection::vec(resource, 0..3));
+    prop::collection::vec(version, 0..3).prop_map(|versions| {
+        let versions = versions.into_iter().map(|(version, resources)| {
+            let resources = resources.into_iter().map(|(name, verbs)| format!(" {name}:{}", verbs.join(",")));
+            format!("{version}{}", resources.collect::<String>())
+        });
+        versions.collect::<Vec<_>>().join("|")
+    })
+}
+
+fn clusters() -> impl Strategy<Value = String> {
+    let states = prop::sample::select(vec!["live", "suspect", "left", "unknown", "mute"]);
+    let members = prop::collection::vec((states, documents()), 0..4);
+    (documents(), members).prop_map(|(here, members)| {
+        let members = members.into_iter().enumerate().map(|(at, (state, document))| match state {
+            "unknown" | "mute" => format!("; m{at} {state}"),
+            _ => format!("; m{at} {state}: v2 z:get|{document}"),
+        });
+        format!("here: {here}{}", members.collect::<String>())
+    })
+}
+
+const REQUESTS: [&str; 6] = [
+    "GET /api/v1/xs",
+    "PATCH /apis/a/v1/ys/y",
+    "GET /apis/e.com/v1/ys/y/status",
+    "DELETE /apis/a/v1/xs/x",
+    "GET /apis/e.com/v1/xs",
+    "GET /apis/b/v1/zs",
+];
+
+proptest! {
+    #[test]
+    fn a_forwarded_request_never_hops_again(cluster in clusters()) {
+        let view = view(&cluster);
+        for request in REQUESTS {
+            let outcome = decide(&format!("{request} (forwarded)"), &view);
+            prop_assert!(!outcome.starts_with("peers") && outcome != "prove", "{request}: {outcome}");
+        }
+    }
+
+    #[test]
+    fn peers_are_live_and_list_what_is_asked_for(cluster in clusters()) {
+        let view = view(&cluster);
+        for request in REQUESTS {
+            let (method, path) = request.split_once(' ').unwrap();
+            let target = Target::parse(method, path).unwrap();
+            let Route::Peers(peers) = route(&target, Hop::FromClient, &view, Proof::NotAsked) else { continue };
+            let Target::Resource(resource) = &target else { unreachable!() };
+            prop_assert!(!peers.is_empty());
+            for peer in peers.iter() {
+                let member = view.member(*peer);
+                prop_assert_eq!(member.state, crate::members::State::Live);
+                prop_assert!(view.address(*peer).is_some());
+                let document = member.served().unwrap();
+                let part = if resource.group.is_empty() { document.core() } else { document.apis() };
+                let versions = part.versions().filter(|(group, version)| {
+                    *group.name == *resource.group && *version.name == *resource.version
+                });
+                let mut resources = versions.flat_map(|(_, version)| &version.resources);
+                prop_assert!(resources.any(|listed| *listed.name == *resource.resource));
+            }
+        }
+    }
+
+    #[test]
+    fn proof_turns_an_open_question_into_404_and_changes_nothing_else(cluster in clusters()) {
+        let view = view(&cluster);
+        for request in REQUESTS {
+            let (asked, proven) = (decide(request, &view), decide(&format!("{request} (proven)"), &view));
+            let expected = if asked == "prove" { "here ServedNowhere" } else { &*asked };
+            prop_assert_eq!(&*proven, expected);
+        }
+    }
+}

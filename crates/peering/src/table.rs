@@ -1,0 +1,113 @@
+//! The routing table: for everything that anybody lists, who serves it.
+//!
+//! One lookup by group, version, resource and subresource finds an entry; the verb picks one of its shared slices of members.
+//! Immutable; built anew whenever a document, a state or an exclusion was replaced.
+
+mod build;
+mod verbs;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::Verb;
+use smallvec::SmallVec;
+
+pub use build::Bearer;
+pub use verbs::Verbs;
+
+/// The position of a member in its [`crate::View`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberIndex(pub u32);
+
+/// Who serves what.
+#[derive(Debug, Default)]
+pub struct Table {
+    entries: HashMap<Box<[u8]>, Entry>,
+}
+
+/// Who serves one resource or subresource of one version.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) here: Here,
+    /// Members that can be reached.
+    pub(crate) live: Bearers,
+    /// Members that are suspect or have left.
+    pub(crate) away: Bearers,
+}
+
+/// What of it this server has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Here {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It is listed, because the release has it, and not built.
+    Unbuilt,
+    /// These verbs.
+    Serves(Verbs),
+}
+
+/// Members that list one thing. Whoever lists it at all is in `any`, whatever the verbs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bearers {
+    /// Empty if there is none.
+    any: Option<Arc<[MemberIndex]>>,
+    /// No verb is in two of these.
+    by_verb: SmallVec<[(Verbs, Arc<[MemberIndex]>); 1]>,
+}
+
+impl Bearers {
+    pub(crate) fn any(&self) -> Option<&Arc<[MemberIndex]>> {
+        self.any.as_ref()
+    }
+
+    pub(crate) fn of_verb(&self, verb: Verb) -> Option<&Arc<[MemberIndex]>> {
+        self.by_verb.iter().find(|(verbs, _)| verbs.contains(verb)).map(|(_, members)| members)
+    }
+
+    pub(crate) fn by_verb(&self) -> &[(Verbs, Arc<[MemberIndex]>)] {
+        &self.by_verb
+    }
+}
+
+impl Table {
+    /// The entry of what a request is about.
+    pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<&Entry> {
+        let names = [&*resource.group, &*resource.version, &*resource.resource, &*resource.subresource];
+        self.entries.get(&key(names)[..])
+    }
+
+    /// Every entry with group, version, resource and subresource, in no order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = ([&str; 4], &Entry)> {
+        self.entries.iter().filter_map(|(key, entry)| {
+            let mut names = std::str::from_utf8(key).ok()?.splitn(4, '/');
+            Some(([names.next()?, names.next()?, names.next()?, names.next()?], entry))
+        })
+    }
+
+    /// How many things are listed.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nobody lists anything.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Names of a request in one piece of memory, so that looking them up needs neither the heap nor more than one hash. No name
+/// of a request holds a slash: its path was split at them.
+pub(crate) fn key<const N: usize>(names: [&str; N]) -> SmallVec<[u8; 128]> {
+    let mut key = SmallVec::new();
+    for (at, name) in names.into_iter().enumerate() {
+        if at > 0 {
+            key.push(b'/');
+        }
+        key.extend_from_slice(name.as_bytes());
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Sets of verbs.
+
+use api::Verb;
+use discovery::Names;
+
+/// A set of verbs that documents name. Verbs that no request can have (`bind`, `impersonate`) are not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Verbs(u16);
+
+impl Verbs {
+    /// The verbs of a list in a document.
+    pub fn from_names(names: &Names) -> Self {
+        names.iter().filter_map(|name| Verb::from_name(name)).fold(Self::default(), Self::with)
+    }
+
+    /// Whether the verb is in it.
+    pub fn contains(self, verb: Verb) -> bool {
+        self.0 & bit(verb) != 0
+    }
+
+    /// The same, with this one.
+    pub fn with(self, verb: Verb) -> Self {
+        Self(self.0 | bit(verb))
+    }
+
+    /// What is in either.
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in this and not in the other.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// One by one.
+    pub fn iter(self) -> impl Iterator<Item = Verb> {
+        Verb::NAMED.into_iter().filter(move |verb| self.contains(*verb))
+    }
+}
+
+/// A verb without a name is in no document.
+fn bit(verb: Verb) -> u16 {
+    Verb::NAMED.iter().position(|named| *named == verb).map_or(0, |position| 1 << position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_the_verbs_that_requests_can_have() {
+        let names: Names = ["watch", "get", "bind"].map(Into::into).into();
+        let verbs = Verbs::from_names(&names);
+        assert_eq!(verbs.iter().collect::<Vec<_>>(), [Verb::Get, Verb::Watch]);
+        assert!(!verbs.contains(Verb::List) && !verbs.contains(Verb::Unknown));
+        assert_eq!(verbs.without(Verbs::default().with(Verb::Get)), Verbs::default().with(Verb::Watch));
+        assert!(Verbs::default().with(Verb::Unknown).is_empty());
+    }
+}
