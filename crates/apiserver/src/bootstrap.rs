@@ -42,7 +42,7 @@ pub async fn run(server: Arc<ApiServer>, progress: Progress) {
     let namespaces = NAMESPACES.map(|name| (format!("namespace {name}"), Wanted::Object(namespace(name))));
     let roles = access::bootstrap::wanted().into_iter().map(|role| {
         let kind = role.kind().name();
-        (format!("{kind} {}", role.metadata().name), Wanted::Role(role))
+        (format!("{kind} {}", role.metadata().name), Wanted::Role(Box::new(role)))
     });
     // Namespaces first, since some roles lie in them; then everything at once, so that writes share commits.
     for wave in [namespaces.into_iter().collect::<Vec<_>>(), roles.collect()] {
@@ -62,7 +62,7 @@ enum Wanted {
     /// To be put where there is none.
     Object(SystemObject),
     /// To be completed where it lacks something.
-    Role(access::bootstrap::Wanted),
+    Role(Box<access::bootstrap::Wanted>),
 }
 
 struct SystemObject {

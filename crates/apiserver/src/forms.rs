@@ -1,9 +1,10 @@
 //! One object in the version and form that a client asked for.
 
-use api::{GroupVersionKind, Status};
+use api::{GroupVersion, GroupVersionKind, Status};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use catalogue::Served;
 use object::Stored;
+use object::convert::convert;
 use serde_json::{Map, Value};
 
 /// An object as a map.
@@ -21,22 +22,20 @@ pub(crate) fn body_of(stored: &Stored, served: &Served) -> Bytes {
 pub(crate) fn object_of(stored: &Stored, served: &Served) -> Object {
     let mut object = stored_object(stored);
     if !is_stored_as(stored, served) {
-        name_kind(&mut object, served.response_kind());
+        convert_to(&mut object, served.response_kind());
     }
     object
 }
 
 /// An object in the version in which it is stored.
 pub(crate) fn stored_object(stored: &Stored) -> Object {
-    match stored.value() {
-        Value::Object(object) => object,
-        other => unreachable!("a stored object is an object: {other}"),
-    }
+    let Value::Object(object) = stored.value() else { unreachable!("a stored object is an object") };
+    object
 }
 
 /// The bytes to store: in the storage version, without a resourceVersion.
 pub(crate) fn storage_bytes(mut object: Object, encoding: GroupVersionKind<&str>) -> Bytes {
-    name_kind(&mut object, encoding);
+    convert_to(&mut object, encoding);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("selfLink");
@@ -70,11 +69,15 @@ fn is_stored_as(stored: &Stored, served: &Served) -> bool {
     }
 }
 
-fn name_kind(object: &mut Object, kind: GroupVersionKind<&str>) {
-    let api_version = match kind.group {
-        "" => kind.version.to_owned(),
-        group => format!("{group}/{}", kind.version),
-    };
-    object.insert("apiVersion".to_owned(), api_version.into());
+/// Brings an object into another version of its kind.
+fn convert_to(object: &mut Object, kind: GroupVersionKind<&str>) {
+    let to = GroupVersion { group: kind.group, version: kind.version };
     object.insert("kind".to_owned(), kind.kind.into());
+    let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    match GroupVersion::parse(&from) {
+        Ok(from) if from != to && !from.version.is_empty() => convert(object, from, to),
+        Ok(_) | Err(_) => {
+            object.insert("apiVersion".to_owned(), to.to_string().into());
+        }
+    }
 }

@@ -15,6 +15,7 @@ mod options;
 pub mod policy;
 pub mod rest;
 mod shape;
+mod typed;
 
 use std::collections::HashMap;
 use std::fmt;

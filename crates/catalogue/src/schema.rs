@@ -20,9 +20,9 @@ use api::GroupVersionKind;
 use crate::release::Release;
 use table::{Table, Word};
 
-pub use check::{WrongType, check};
+pub use check::{WrongType, cannot_be_handled, check, strict_error};
 pub use place::{Place, PlacedField};
-pub use settle::settle;
+pub use settle::{drop_unknown, settle};
 
 /// A type made of fields, in one release.
 #[derive(Clone, Copy)]

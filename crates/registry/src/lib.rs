@@ -3,7 +3,7 @@
 //! [`Cache`] follows the store by one watch on the whole prefix and keeps, per resource, an immutable snapshot and the recent
 //! changes. [`Registry`] reads from it once it has caught up with the store, and writes by compare-and-set.
 //!
-//! Reading order: [`cache`], [`watch`], [`read`], [`write`], [`barrier`].
+//! Reading order: [`cache`], [`watch`], [`read`], [`mod@write`], [`barrier`].
 
 pub mod barrier;
 pub mod cache;

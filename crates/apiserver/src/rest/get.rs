@@ -19,7 +19,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Respo
         Some(query) => match ListOptions::parse(query)?.list_freshness() {
             // A get has no exact match: the object as it is, and at least that new.
             Freshness::Exactly(revision) => Freshness::AtLeast(revision),
-            other => other,
+            other @ (Freshness::Latest | Freshness::AtLeast(_) | Freshness::Any) => other,
         },
     };
     let name = &*context.asked.name;

@@ -4,14 +4,16 @@ use api::{GroupVersionKind, Status};
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
+use http::header::{HeaderValue, WARNING};
 use object::managed_fields::{self, Writer};
 use object::metadata::Stamp;
-use object::{Refusal, Stored, decode, delete, metadata, validate};
+use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::{Decision, Written};
 
 use super::{Context, body_encoding, now, read_body};
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
+use crate::typed::{self, Checked, FieldValidation, Fields};
 use crate::{faults, json, kinds};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does.
@@ -19,7 +21,7 @@ const NAME_TRIES: usize = 8;
 
 pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
     let options = WriteOptions::of(&request)?;
-    let mut object = decode_body(context, request).await?;
+    let Checked { mut object, warnings } = decode_body(context, request).await?;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, ""))?;
     context.admit_into_namespace().await?;
     let is_generated = text(&object, "name").is_empty() && !text(&object, "generateName").is_empty();
@@ -30,7 +32,7 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
             }
             Err(Taken { name }) => return Err(Status::already_exists(context.asked.group_resource(), &name)),
             Ok(Err(status)) => return Err(status),
-            Ok(Ok(stored)) => return Ok(context.respond(StatusCode::CREATED, &stored)),
+            Ok(Ok(stored)) => return Ok(warned(context.respond(StatusCode::CREATED, &stored), &warnings)),
         }
     }
     Err(Status::generate_name_conflict(context.asked.group_resource(), text(&object, "generateName"), 1))
@@ -39,11 +41,11 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
 pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
     let options = WriteOptions::of(&request)?;
-    let mut object = decode_body(context, request).await?;
+    let Checked { mut object, warnings } = decode_body(context, request).await?;
     let name = &*context.asked.name;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
     decode::match_name(&object, name).map_err(|refusal| context.refused(refusal, name))?;
-    context
+    let response = context
         .replace(&options, |current| match current {
             Some(_) => Ok(object.clone()),
             None if context.resource.rules.create_on_update && context.asked.subresource.is_empty() => {
@@ -51,7 +53,19 @@ pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Res
             }
             None => Err(Status::not_found(context.asked.group_resource(), name)),
         })
-        .await
+        .await?;
+    Ok(warned(response, &warnings))
+}
+
+/// Tells the client what was wrong and not refused.
+pub(super) fn warned(mut response: Response, warnings: &[String]) -> Response {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+    response
 }
 
 /// The name is taken.
@@ -144,6 +158,9 @@ impl Context<'_> {
         if let Some(next) = kinds::write_subresource(served, &self.asked.subresource, old, &new) {
             new = next;
         }
+        if let Some(known) = self.fields().known(served.response_kind()) {
+            unknown::keep_fields(old, &mut new, known);
+        }
         let prepared = match &*self.asked.subresource {
             "status" => metadata::prepare_status_update(old, &mut new, rules),
             "" => metadata::prepare_update(old, &mut new, rules).and_then(|()| kinds::keep(served, old, &mut new)),
@@ -190,6 +207,11 @@ impl Context<'_> {
         response
     }
 
+    /// What the release of this server knows of its kinds' fields.
+    pub(super) fn fields(&self) -> Fields {
+        Fields(self.server.surface.release())
+    }
+
     /// The version of the request, as in `apiVersion`.
     fn api_version(&self) -> String {
         self.asked.group_version().to_string()
@@ -221,11 +243,14 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     Refusal::invalid_unless_empty(validate::metadata(object, rules))
 }
 
-async fn decode_body(context: Context<'_>, request: Request) -> Result<Object, Status> {
+/// An object as sent: of the right kind and types. Warnings go to the client with the answer.
+async fn decode_body(context: Context<'_>, request: Request) -> Result<Checked, Status> {
     let encoding = body_encoding(&request)?;
+    let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
     let body = read_body(request).await?;
-    let decoded = decode::object(&body, encoding, context.resource.served.response_kind());
-    Ok(decoded.map_err(|refusal| context.refused(refusal, ""))?.value)
+    let kind = context.resource.served.response_kind();
+    let decoded = decode::object(&body, encoding, kind).map_err(|refusal| context.refused(refusal, ""))?;
+    typed::checked(decoded, context.server.surface.release(), kind, validation)
 }
 
 fn text<'a>(object: &'a Object, field: &str) -> &'a str {

@@ -35,17 +35,15 @@ impl Follower {
     async fn follow(&self) {
         let mut backoff = BACKOFF_FIRST;
         loop {
-            match self.fill_and_watch(&mut backoff).await {
+            let error = self.fill_and_watch(&mut backoff).await;
+            if matches!(error, Error::Compacted { .. }) {
                 // What we missed is forgotten by the store, so there is nothing to wait for.
-                Error::Compacted { .. } => {
-                    tracing::warn!("the watch cache fell behind the store's history and is filled anew");
-                }
-                error => {
-                    tracing::warn!(%error, "the watch cache cannot be filled; trying again");
-                    tokio::time::sleep(backoff).await;
-                    backoff = (backoff * 2).min(BACKOFF_LAST);
-                }
+                tracing::warn!("the watch cache fell behind the store's history and is filled anew");
+                continue;
             }
+            tracing::warn!(%error, "the watch cache cannot be filled; trying again");
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_LAST);
         }
     }
 

@@ -12,8 +12,9 @@ async fn concurrent_writers_on_two_servers_lose_no_update() {
     let count = |server: Arc<Server>| async move {
         for _ in 0..50 {
             let decide = |current: Option<&Stored>| {
-                let count: u32 = current.unwrap().label("l").unwrap().parse().unwrap();
-                Ok::<_, ()>(Decision::Put { value: pod("counter", &(count + 1).to_string()), ttl: None })
+                // The cache may not have it yet; a refusal is judged again on the newest state.
+                let count: u32 = current.ok_or("absent")?.label("l").unwrap().parse().unwrap();
+                Ok::<_, &str>(Decision::Put { value: pod("counter", &(count + 1).to_string()), ttl: None })
             };
             server.registry.write(PODS, &server.pods(), &key("counter"), decide).await.unwrap();
         }

@@ -1,0 +1,82 @@
+//! The type of a built-in kind, put to use: bodies are checked by it, patches merge by it, and what another release has
+//! stored is kept by it.
+
+use api::{GroupVersionKind, Status, query};
+use catalogue::Release;
+use catalogue::schema::{Place, Struct, cannot_be_handled, check, drop_unknown, settle, strict_error};
+use object::decode::Decoded;
+use object::schema::{Field, FieldSchema, Known, PatchStrategy, TypeRef};
+
+use crate::forms::Object;
+
+/// What to do with fields that a kind does not have, or that come twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl FieldValidation {
+    /// Reads the `fieldValidation` parameter. Absent means to warn, as in Kubernetes.
+    pub(crate) fn of_query(query: &str) -> Result<Self, Status> {
+        match query::first(query, "fieldValidation").as_deref() {
+            None | Some("" | "Warn") => Ok(Self::Warn),
+            Some("Ignore") => Ok(Self::Ignore),
+            Some("Strict") => Ok(Self::Strict),
+            Some(other) => Err(Status::bad_request(format!(
+                "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
+            ))),
+        }
+    }
+}
+
+/// A body of the right types, and what the client should be warned of.
+pub(crate) struct Checked {
+    pub(crate) object: Object,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Refuses a body that Go's decoder would not take: stored, it would break every list of a real server.
+pub(crate) fn checked(
+    decoded: Decoded<Object>,
+    release: Release,
+    kind: GroupVersionKind<&str>,
+    validation: FieldValidation,
+) -> Result<Checked, Status> {
+    let Decoded { value: mut object, duplicates: mut faults } = decoded;
+    let Some(known) = Struct::of_kind(release, kind) else { return Ok(Checked { object, warnings: Vec::new() }) };
+    let refuse = |reason: &str| Status::bad_request(cannot_be_handled(kind, reason));
+    faults.extend(check(&object, known).map_err(|wrong| refuse(&wrong.to_string()))?);
+    if validation == FieldValidation::Strict
+        && let Some(reason) = strict_error(&faults)
+    {
+        return Err(refuse(&reason));
+    }
+    settle(&mut object, known);
+    drop_unknown(&mut object, known);
+    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { faults };
+    Ok(Checked { object, warnings })
+}
+
+/// The fields of the built-in types of one release, as patches ask for them.
+pub(crate) struct Fields(pub(crate) Release);
+
+impl Fields {
+    /// What is known of a kind; `None` if nothing is.
+    pub(crate) fn known(&self, kind: GroupVersionKind<&str>) -> Option<Known<'_>> {
+        Some(Known::new(self, TypeRef(Place::of_kind(self.0, kind)?.number())))
+    }
+}
+
+impl FieldSchema for Fields {
+    fn field(&self, of: TypeRef, name: &str) -> Option<Field<'_>> {
+        let placed = Place::from_number(of.0)?.field(self.0, name)?;
+        let merges = placed.patch.is_some_and(|patch| patch.is_merged);
+        Some(Field {
+            strategy: if merges { PatchStrategy::Merge } else { PatchStrategy::Default },
+            merge_key: placed.patch.and_then(|patch| patch.key),
+            of: placed.inner.map(|inner| TypeRef(inner.number())),
+        })
+    }
+}
