@@ -91,7 +91,7 @@ struct Parts<'a> {
 
 /// Puts the server together over its store: cache, registry, handlers, gate, pipeline.
 fn assemble(
-    local: apiserver::Config,
+    local: &apiserver::Config,
     config: &Config,
     client_ca: Watched<Authorities>,
     opened: &Opened,
@@ -102,7 +102,7 @@ fn assemble(
     let shelves = apiserver::shelves(&surface, &config.prefix);
     let cache = Cache::start(store.clone(), prefix, shelves, parts.tasks);
     let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
-    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, &local, parts.streams.clone()));
+    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, parts.streams.clone()));
     let index = Arc::new(ArcSwap::from_pointee(access::rbac::Index::default()));
     let feed = PolicyFeed::new(&server, index.clone());
     parts.tasks.spawn("rbac", |stop| feed.run(stop));
