@@ -33,7 +33,7 @@ whatever its tests need. To have one unpacked afresh, delete its folder in targe
 ";
 
 /// The tools, beside etcd, that some test of the workspace needs. It grows with the tests.
-const NEEDED: &[Optional] = &[];
+const NEEDED: &[Optional] = &[Optional::Kubectl, Optional::Python];
 
 /// A tool whose tests can be left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
