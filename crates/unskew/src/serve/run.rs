@@ -51,7 +51,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let started = bootstrap::Progress::default();
     let draining = CancellationToken::new();
     let pipeline = assemble(
-        config.local(address),
+        &config.local(address),
         &config,
         trust.client_ca,
         &opened,
