@@ -1,2 +1,81 @@
-//! (skeleton)
-fn main() {}
+//! `cargo xtask bench`: one table of medians, each also as a ratio to a named peer measured in the same run.
+//!
+//! Machines are noisy, so the ratio is the figure to compare between runs, and nothing here fails for being slow: a missed
+//! bar is printed as missed. `--quick` runs every benchmark once, at the smallest size, to show that it runs at all.
+#![expect(clippy::print_stdout, reason = "the table is this program's product")]
+
+mod api_bench;
+mod discovery_bench;
+mod store_bench;
+mod table;
+mod timing;
+
+use table::{Table, Verdicts};
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Everything once: a smoke test.
+    Quick,
+    /// Enough samples for a median that means something.
+    Full,
+}
+
+/// What to run: words of the command line that names of groups must contain; none: all.
+struct Selection {
+    effort: Effort,
+    filters: Vec<String>,
+}
+
+impl Selection {
+    fn from_args(args: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut selection = Self { effort: Effort::Full, filters: Vec::new() };
+        for arg in args {
+            match arg.as_str() {
+                "--quick" => selection.effort = Effort::Quick,
+                flag if flag.starts_with('-') => {
+                    anyhow::bail!("unknown flag {flag}; usage: bench [--quick] [GROUP…], groups: {}", names())
+                }
+                filter => selection.filters.push(filter.to_owned()),
+            }
+        }
+        let unknown = selection.filters.iter().find(|filter| !GROUPS.iter().any(|(name, _)| name.contains(*filter)));
+        if let Some(filter) = unknown {
+            anyhow::bail!("no benchmark group is called {filter}; groups: {}", names());
+        }
+        Ok(selection)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+}
+
+type Group = fn(Effort, &mut Table) -> anyhow::Result<()>;
+
+/// Every group of benchmarks, in the order of the table.
+const GROUPS: &[(&str, Group)] =
+    &[("api", api_bench::run), ("discovery", discovery_bench::run), ("store", store_bench::run)];
+
+fn names() -> String {
+    GROUPS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(store_bench::CHILD_FLAG) {
+        return store_bench::run_child(&words.collect::<Vec<_>>());
+    }
+    let selection = Selection::from_args(std::env::args().skip(1))?;
+    let is_quick = selection.effort == Effort::Quick;
+    let mut table = Table::new(if is_quick { Verdicts::Hidden } else { Verdicts::Shown });
+    for (name, run) in GROUPS.iter().filter(|(name, _)| selection.wants(name)) {
+        table.section(name);
+        run(selection.effort, &mut table)?;
+    }
+    print!("{table}");
+    if is_quick {
+        println!("\nquick: every benchmark ran once at its smallest; the figures mean nothing");
+    }
+    Ok(())
+}

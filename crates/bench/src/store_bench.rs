@@ -1,0 +1,158 @@
+//! The store: SQLite beside etcd, on the same disk, with the same work.
+//!
+//! etcd is the binary that `UNSKEW_ETCD_NEW` names, as `cargo xtask bench` sets it; without one, the table says so. Work that
+//! needs a process of its own, because it is about processes or about memory, runs in a child: this program once more, with
+//! [`CHILD_FLAG`].
+
+mod disk;
+mod etcd;
+mod follow;
+mod history;
+mod load;
+mod place;
+mod rows;
+mod watches;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use store::Store;
+use tasks::Tasks;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use self::etcd::Etcd;
+use self::follow::Wakeups;
+use self::history::History;
+use self::load::Rates;
+use self::place::Place;
+use self::watches::Deliveries;
+use crate::Effort;
+use crate::table::Table;
+
+/// The first word on the command line of a child.
+pub(crate) const CHILD_FLAG: &str = "--child";
+
+/// How much work each benchmark does.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Keys that are read and ranged over.
+    keys: usize,
+    /// Entries of a page.
+    page: usize,
+    /// How long one sample of a rate lasts, and how many there are.
+    sample: Duration,
+    samples: usize,
+    /// Watches of one prefix, and writes that each of them sees.
+    watchers: usize,
+    watched_writes: usize,
+    /// Writes that another process waits for.
+    wakeups: usize,
+    /// Revisions that are compacted.
+    history: u64,
+}
+
+impl Sizes {
+    fn of(effort: Effort) -> Self {
+        match effort {
+            Effort::Quick => Self {
+                keys: 300,
+                page: 30,
+                sample: Duration::from_millis(30),
+                samples: 1,
+                watchers: 10,
+                watched_writes: 20,
+                wakeups: 10,
+                history: 2_000,
+            },
+            Effort::Full => Self {
+                keys: 100_000,
+                page: 1_000,
+                sample: Duration::from_secs(1),
+                samples: 5,
+                watchers: 1_000,
+                watched_writes: 1_000,
+                wakeups: 1_000,
+                history: 1_000_000,
+            },
+        }
+    }
+}
+
+/// All that is measured of one backend.
+struct Measured {
+    rates: Rates,
+    deliveries: Deliveries,
+    wakeups: Wakeups,
+    history: History,
+}
+
+pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+    let sizes = Sizes::of(effort);
+    let runtime = Runtime::new()?;
+    // Beside the program, because the usual folder for temporary files may be no disk at all.
+    let program = std::env::current_exe()?;
+    let folder = tempfile::tempdir_in(program.parent().context("the program is in no folder")?)?;
+    let disk = disk::synced_writes(folder.path(), sizes)?;
+    let file = |name: &str| Place::Sqlite(folder.path().join(format!("{name}.db")));
+    let sqlite = runtime.block_on(measure(|name| Ok((file(name), None)), effort))?;
+    let etcd = match etcd_binary() {
+        None => None,
+        Some(binary) => Some(runtime.block_on(measure(|name| start_etcd(&binary, &folder, name), effort))?),
+    };
+    rows::push(table, sizes, disk, &sqlite, etcd.as_ref());
+    if etcd.is_none() {
+        table.note("etcd is left out: UNSKEW_ETCD_NEW names no binary; `cargo xtask bench` provides one");
+    }
+    Ok(())
+}
+
+/// What a child does: see [`follow`] and [`history`].
+pub(crate) fn run_child(words: &[String]) -> anyhow::Result<()> {
+    let runtime = Runtime::new()?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["follow", place, from] => runtime.block_on(follow::run_child(&Place::parse(place), from.parse()?)),
+        ["history", place, process, revisions] => {
+            runtime.block_on(history::run_child(&Place::parse(place), process.parse()?, revisions.parse()?))
+        }
+        _ => anyhow::bail!("a child does not know what to do with {words:?}"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "where etcd is, is not a matter of the benchmarks")]
+fn etcd_binary() -> Option<PathBuf> {
+    std::env::var("UNSKEW_ETCD_NEW").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn start_etcd(binary: &Path, folder: &TempDir, name: &str) -> anyhow::Result<(Place, Option<Etcd>)> {
+    let etcd = Etcd::start(binary, &folder.path().join(name))?;
+    Ok((Place::Etcd(etcd.url()), Some(etcd)))
+}
+
+/// History gets a backend of its own, so that nothing of the other work is in it.
+async fn measure(
+    make: impl Fn(&str) -> anyhow::Result<(Place, Option<Etcd>)>,
+    effort: Effort,
+) -> anyhow::Result<Measured> {
+    let sizes = Sizes::of(effort);
+    let (place, etcd) = make("load")?;
+    let tasks = Tasks::new();
+    let store: Arc<dyn Store> = place.open(&tasks).await?;
+    let rates = load::measure(&store, sizes).await?;
+    let deliveries = watches::measure(&store, sizes).await?;
+    let wakeups = follow::measure(&store, &place, sizes).await?;
+    drop(store);
+    tasks.stop(STOP_GRACE).await?;
+    drop(etcd);
+    let (place, etcd) = make("history")?;
+    let process = etcd.as_ref().map_or(0, Etcd::process);
+    let history = history::measure(&place, process, sizes).await?;
+    Ok(Measured { rates, deliveries, wakeups, history })
+}
+
+/// Far longer than watches and connections need to end.
+const STOP_GRACE: Duration = Duration::from_secs(30);

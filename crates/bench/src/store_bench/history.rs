@@ -1,0 +1,179 @@
+//! A long history: what it costs in memory, and what forgetting it costs those who write meanwhile.
+//!
+//! All of it happens in a child, so that its memory is that of this work alone.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use store::{Store, Transaction};
+use tasks::Tasks;
+
+use super::load::put;
+use super::place::Place;
+use super::{CHILD_FLAG, STOP_GRACE, Sizes, workers};
+use crate::timing::percentile;
+
+/// As large as a lease; a million of them still fit every disk.
+const VALUE_BYTES: usize = 256;
+/// Keys that the whole history is about.
+const KEYS: u64 = 10_000;
+/// Writers that make history, so many that it is soon made.
+const MAKERS: usize = 256;
+/// Writers whose latency is measured.
+const WRITERS: usize = 8;
+/// How many writes are timed without a compaction: enough for the slowest in a thousand to be no accident.
+const WRITES: u64 = 20_000;
+
+/// What was measured. Memory is that of the server: this process for SQLite, etcd for etcd.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct History {
+    /// How long it takes to forget all of it.
+    pub(super) compaction: Duration,
+    /// The slowest write in a thousand.
+    pub(super) p999_before: Duration,
+    pub(super) p999_during: Duration,
+    /// Resident, when a tenth of the history was made, and when all of it was.
+    pub(super) bytes_early: u64,
+    pub(super) bytes_late: u64,
+}
+
+pub(super) async fn measure(place: &Place, process: u32, sizes: Sizes) -> anyhow::Result<History> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args([CHILD_FLAG, "history", &place.to_string(), &process.to_string(), &sizes.history.to_string()]);
+    // It writes one line at its end, so nothing is lost by waiting for all of it.
+    let output = tokio::task::spawn_blocking(move || child.stderr(Stdio::inherit()).output()).await??;
+    ensure!(output.status.success(), "the child that makes history failed: {}", output.status);
+    History::parse(std::str::from_utf8(&output.stdout)?)
+}
+
+pub(super) async fn run_child(place: &Place, process: u32, revisions: u64) -> anyhow::Result<()> {
+    let tasks = Tasks::new();
+    let store = place.open(&tasks).await?;
+    let process = if process == 0 { std::process::id() } else { process };
+    make(&store, revisions / 10).await?;
+    let bytes_early = resident_bytes(process)?;
+    make(&store, revisions - revisions / 10).await?;
+    let bytes_late = resident_bytes(process)?;
+    let writes = WRITES.min(revisions);
+    let p999_before = p999(write_until(&store, move |done| done >= writes).await?);
+    let (compaction, p999_during) = compact(&store).await?;
+    drop(store);
+    tasks.stop(STOP_GRACE).await?;
+    let history = History { compaction, p999_before, p999_during, bytes_early, bytes_late };
+    Ok(std::io::stdout().lock().write_all(history.print().as_bytes())?)
+}
+
+async fn make(store: &Arc<dyn Store>, revisions: u64) -> anyhow::Result<()> {
+    let next = Arc::new(AtomicU64::new(0));
+    let maker = |_| {
+        let (store, next) = (store.clone(), next.clone());
+        async move {
+            while next.fetch_add(1, Ordering::Relaxed) < revisions {
+                write(&store).await?;
+            }
+            Ok(())
+        }
+    };
+    workers::run(MAKERS, maker).await?;
+    Ok(())
+}
+
+/// Compacts all but the last revision while others write.
+async fn compact(store: &Arc<dyn Store>) -> anyhow::Result<(Duration, Duration)> {
+    let revision = store.revision().await?;
+    let is_done = Arc::new(AtomicBool::new(false));
+    let until = is_done.clone();
+    let writing = write_until(store, move |done| until.load(Ordering::Relaxed) && done > 0);
+    let compacting = async {
+        let start = Instant::now();
+        let compacted = store.compact(revision).await;
+        is_done.store(true, Ordering::Relaxed);
+        compacted.map(|()| start.elapsed()).map_err(anyhow::Error::from)
+    };
+    let (compaction, times) = tokio::try_join!(compacting, writing)?;
+    Ok((compaction, p999(times)))
+}
+
+/// Writes until it is enough, by the number of writes that are done, and returns how long each took.
+async fn write_until(
+    store: &Arc<dyn Store>,
+    is_enough: impl Fn(u64) -> bool + Clone + Send + 'static,
+) -> anyhow::Result<Vec<Duration>> {
+    let done = Arc::new(AtomicU64::new(0));
+    let writer = |_| {
+        let (store, done, is_enough) = (store.clone(), done.clone(), is_enough.clone());
+        async move {
+            let mut times = Vec::new();
+            while !is_enough(done.load(Ordering::Relaxed)) {
+                let start = Instant::now();
+                write(&store).await?;
+                times.push(start.elapsed());
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(times)
+        }
+    };
+    Ok(workers::run(WRITERS, writer).await?.concat())
+}
+
+async fn write(store: &Arc<dyn Store>) -> anyhow::Result<()> {
+    let key = format!("/bench/history/{}", fastrand::u64(..KEYS));
+    let ops = vec![put(key.into(), VALUE_BYTES)];
+    store.commit(Transaction { compares: Vec::new(), ops }).await?;
+    Ok(())
+}
+
+fn p999(mut times: Vec<Duration>) -> Duration {
+    percentile(&mut times, 99.9)
+}
+
+fn resident_bytes(process: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no resident memory is told")?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes * 1024)
+}
+
+impl History {
+    /// The form in which a child tells it.
+    fn print(&self) -> String {
+        let times = [self.compaction, self.p999_before, self.p999_during].map(|time| time.as_nanos().to_string());
+        format!("{} {} {}\n", times.join(" "), self.bytes_early, self.bytes_late)
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        let [compaction, before, during, bytes_early, bytes_late] = numbers[..] else {
+            anyhow::bail!("a child printed {text:?}")
+        };
+        Ok(Self {
+            compaction: Duration::from_nanos(compaction),
+            p999_before: Duration::from_nanos(before),
+            p999_during: Duration::from_nanos(during),
+            bytes_early,
+            bytes_late,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_tells_what_it_measured() {
+        let history = History {
+            compaction: Duration::from_secs(3),
+            p999_before: Duration::from_millis(2),
+            p999_during: Duration::from_millis(4),
+            bytes_early: 5,
+            bytes_late: 6,
+        };
+        assert_eq!(History::parse(&history.print()).unwrap(), history);
+        assert!(History::parse("1 2 3").is_err());
+    }
+}
