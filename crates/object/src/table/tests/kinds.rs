@@ -1,3 +1,5 @@
+//! The columns of each kind, one object at a time.
+
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -218,6 +220,10 @@ fn volumes() {
             r#"Name: "a", Status: "Pending", Volume: "", Capacity: "", Access Modes: "", StorageClass: "", VolumeAttributesClass: "<unset>", Age: "10d", | VolumeMode: "<unset>""#
         ]],
     );
+}
+
+#[test]
+fn storage_and_devices() {
     check(
         "storage.k8s.io",
         "StorageClass",
@@ -315,6 +321,10 @@ fn the_cluster_itself() {
         json!({"handler": "runc"}),
         &expect![[r#"Name: "a", Handler: "runc", Age: "10d""#]],
     );
+}
+
+#[test]
+fn what_servers_keep_about_each_other() {
     let servers: Vec<Value> =
         (1..=4).map(|at| json!({"apiServerID": format!("s{at}"), "encodingVersion": "v1"})).collect();
     check(
