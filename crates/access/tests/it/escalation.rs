@@ -139,6 +139,7 @@ fn roles_that_could_not_be_found_are_told() {
 fn masters_escalators_and_those_who_have_everything_may_write_any_role() {
     let role = "clusterrole x: * * *";
     assert_eq!(attempt("zoe+system:masters", role, None, "RBAC"), "ok");
+    assert_eq!(attempt("zoe+system:masters", "bind x to Policy small: user=zoe", None, "RBAC"), "ok");
     assert_eq!(attempt("eve", role, None, "RBAC"), "ok");
     assert_eq!(attempt("root", role, None, "RBAC"), "ok");
     assert_eq!(attempt("zoe", role, None, "AlwaysAllow"), "ok");

@@ -207,6 +207,19 @@ fn a_token_that_was_tampered_with_is_an_error() {
 }
 
 #[test]
+fn a_key_signs_in_its_own_way_only() {
+    let cluster = Cluster::new();
+    let good = token(&json!({}), &cluster);
+    let payload = good.split('.').nth(1).unwrap();
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    for alg in ["none", "HS256", "RS256", "ES512"] {
+        let message = format!("{}.{payload}", encode(format!(r#"{{"alg":"{alg}"}}"#).as_bytes()));
+        let token = format!("{message}.{}", encode(&key().sign(message.as_bytes()).unwrap()));
+        check(&token, &cluster, NOW, &expect!["error: invalid signature"]);
+    }
+}
+
+#[test]
 fn claims_that_make_no_sense_are_an_error_even_if_signed() {
     let cluster = Cluster::new();
     for claims in [
