@@ -1,5 +1,6 @@
 //! Who the servers are, what each serves, and where a request goes.
 
+pub mod debug;
 pub mod documents;
 pub mod endpoints;
 pub mod exclusion;
@@ -7,8 +8,10 @@ pub mod hop;
 pub mod identity;
 pub mod members;
 pub mod merged;
+pub mod metrics;
 pub mod ports;
 pub mod route;
+pub mod status;
 pub mod table;
 #[cfg(test)]
 mod testing;

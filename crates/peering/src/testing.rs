@@ -77,6 +77,7 @@ pub(crate) fn inputs(cluster: &str) -> Inputs {
         peering: Peering::Enabled,
         may_be_built_in: |name| !name.group.contains('.') || name.group.ends_with(".k8s.io"),
     };
+    let now = Instant::now();
     let (mut members, mut shared, mut deleted) = (Vec::new(), SharedNames::new(), SharedNames::new());
     for part in cluster.split(';').map(str::trim).filter(|part| !part.is_empty()) {
         let (head, rest) = part.split_once(':').unwrap_or((part, ""));
@@ -85,12 +86,11 @@ pub(crate) fn inputs(cluster: &str) -> Inputs {
             "shared" => shared = shared_names(rest),
             "deleted" => deleted = shared_names(rest),
             "pending" => inputs.first_sync = FirstSync::Pending,
-            head => members.push(member(head, rest, &members)),
+            head => members.push(member(head, rest, &members, now)),
         }
     }
     members.sort_by(|a, b| a.server.cmp(&b.server));
     inputs.members = members.into();
-    let now = Instant::now();
     let mut definitions = Definitions::new(GRACE);
     definitions.see(&Arc::new(shared.union(&deleted).cloned().collect()), now);
     inputs.exclusion = definitions.see(&Arc::new(shared), now);
@@ -110,7 +110,7 @@ pub(crate) fn shared_names(notation: &str) -> SharedNames {
     notation.split_whitespace().map(name).collect()
 }
 
-fn member(head: &str, notation: &str, others: &[Member]) -> Member {
+fn member(head: &str, notation: &str, others: &[Member], since: Instant) -> Member {
     let mut words = head.split_whitespace();
     let (name, state) = (words.next().unwrap(), words.next().unwrap());
     let state = State::ALL.into_iter().find(|known| known.as_str() == state).unwrap();
@@ -126,14 +126,10 @@ fn member(head: &str, notation: &str, others: &[Member]) -> Member {
     Member {
         server: server(name),
         state,
-        since: Instant::now(),
+        since,
         holder: (state != State::Left).then(|| process(2)),
         address: (state == State::Live).then(|| Address::new(&format!("{name}.example"), 6443).unwrap()),
-        document: (!notation.is_empty()).then(|| KnownDocument {
-            stored,
-            version: StoredVersion(1),
-            since: Instant::now(),
-        }),
+        document: (!notation.is_empty()).then(|| KnownDocument { stored, version: StoredVersion(1), since }),
     }
 }
 

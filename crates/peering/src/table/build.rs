@@ -32,7 +32,7 @@ impl Table {
             drafts.add_class(u32::try_from(number).expect("fewer classes than members"), class, exclusion);
         }
         let mut slices = Slices { classes: &classes, known: HashMap::new() };
-        let entries = drafts.by_key.into_iter().map(|(key, draft)| (key, slices.entry(draft)));
+        let entries = drafts.by_key.into_iter().map(|(key, draft)| (key, slices.entry(&draft)));
         Self { entries: entries.collect() }
     }
 }
@@ -136,7 +136,7 @@ struct Slices<'a> {
 }
 
 impl Slices<'_> {
-    fn entry(&mut self, draft: Draft) -> Entry {
+    fn entry(&mut self, draft: &Draft) -> Entry {
         let of = |is_live: bool| -> SmallVec<[(u32, Verbs); 4]> {
             let classes = draft.classes.iter().copied();
             classes.filter(|(class, _)| self.classes[*class as usize].is_live == is_live).collect()

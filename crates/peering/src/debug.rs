@@ -1,0 +1,354 @@
+//! `GET /debug/peers`: the members, how they are, and what only they serve; and what stopping one of them would cost.
+
+use std::collections::BTreeMap;
+
+use api::Verb;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::documents::Source;
+use crate::identity::ServerId;
+use crate::members::{Member, State};
+use crate::table::{Entry, Here, MemberIndex, Verbs};
+use crate::view::{FirstSync, Peering, View};
+
+/// The most names that are listed for one server; the rest is counted.
+const LISTED_MAX: usize = 1000;
+
+/// What this server knows of the cluster.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report<'a> {
+    /// This server.
+    pub server: &'a str,
+    /// Whether it takes part: `enabled` or `disabled`.
+    pub peering: &'static str,
+    /// Whether its first sync is over.
+    pub synced: bool,
+    /// What only it serves.
+    pub only_here: Listing,
+    /// The other members, in the order of their names.
+    pub members: Vec<MemberReport<'a>>,
+}
+
+/// What is known of a member.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberReport<'a> {
+    /// Its name.
+    pub server: &'a str,
+    /// Its state.
+    pub state: &'static str,
+    /// For how long it has been in it.
+    pub state_seconds: u64,
+    /// Its process; absent once its lease is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<&'a str>,
+    /// Where it listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Its document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<DocumentReport>,
+    /// What only it serves.
+    pub only_it_serves: Listing,
+}
+
+/// What is known of a member's document.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DocumentReport {
+    /// `published` by the member itself, or `asked` for.
+    pub source: &'static str,
+    /// Whether it is of a process before the one that holds the lease.
+    pub is_former: bool,
+    /// For how long this content has been known.
+    pub seconds: u64,
+}
+
+/// Names, and how many more there are.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listing {
+    /// In order.
+    pub items: Vec<Item>,
+    /// How many are not listed.
+    pub more: usize,
+}
+
+/// One resource or subresource, and some of its verbs.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// The group; empty for core.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub subresource: String,
+    /// The verbs.
+    pub verbs: Vec<&'static str>,
+}
+
+/// What this server knows, at this instant.
+pub fn report(view: &View, now: Instant) -> Report<'_> {
+    let mut only = owned_alone(view, |entry, verb| owners(entry, verb, Reach::Everybody));
+    let members = (0..).map(MemberIndex).zip(view.members());
+    Report {
+        server: view.me().as_str(),
+        peering: match view.peering() {
+            Peering::Enabled => "enabled",
+            Peering::Disabled => "disabled",
+        },
+        synced: view.first_sync() == FirstSync::Over,
+        only_here: listing(only.remove(&Owner::Here)),
+        members: members
+            .map(|(index, member)| member_report(member, listing(only.remove(&Owner::Member(index))), now))
+            .collect(),
+    }
+}
+
+/// What would be answered with 503 if this server were stopped: what no other live server serves. `None` if there is no such
+/// server. It is empty for one that is not live, since stopping it changes nothing.
+pub fn if_stopped(view: &View, server: &ServerId) -> Option<Vec<Item>> {
+    let owner = if server == view.me() {
+        Owner::Here
+    } else {
+        let position = view.members().iter().position(|member| member.server == *server)?;
+        Owner::Member(MemberIndex(u32::try_from(position).ok()?))
+    };
+    let mut only = owned_alone(view, |entry, verb| owners(entry, verb, Reach::LiveOnly));
+    let mut items = only.remove(&owner).unwrap_or_default();
+    items.sort();
+    Some(items)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Here,
+    Member(MemberIndex),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    LiveOnly,
+    Everybody,
+}
+
+/// Who has a verb of an entry.
+fn owners(entry: &Entry, verb: Verb, reach: Reach) -> Vec<Owner> {
+    let here = match entry.here {
+        Here::Serves(verbs) if verbs.contains(verb) => Some(Owner::Here),
+        Here::Nothing | Here::Unbuilt | Here::Serves(_) => None,
+    };
+    let away = if reach == Reach::Everybody { entry.away.of_verb(verb) } else { None };
+    let members = [entry.live.of_verb(verb), away].into_iter().flatten().flat_map(|members| members.iter());
+    here.into_iter().chain(members.map(|member| Owner::Member(*member))).collect()
+}
+
+/// What has only one owner, by owner.
+fn owned_alone(view: &View, owners: impl Fn(&Entry, Verb) -> Vec<Owner>) -> BTreeMap<Owner, Vec<Item>> {
+    let mut by_owner: BTreeMap<Owner, Vec<Item>> = BTreeMap::new();
+    for (names, entry) in view.table().entries() {
+        let mut verbs: BTreeMap<Owner, Verbs> = BTreeMap::new();
+        for verb in Verb::NAMED {
+            if let [owner] = owners(entry, verb)[..] {
+                let known = verbs.entry(owner).or_default();
+                *known = known.with(verb);
+            }
+        }
+        for (owner, verbs) in verbs {
+            by_owner.entry(owner).or_default().push(item(names, verbs));
+        }
+    }
+    by_owner
+}
+
+fn item([group, version, resource, subresource]: [&str; 4], verbs: Verbs) -> Item {
+    Item {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        verbs: verbs.iter().map(Verb::as_str).collect(),
+    }
+}
+
+fn listing(items: Option<Vec<Item>>) -> Listing {
+    let mut items = items.unwrap_or_default();
+    items.sort();
+    let more = items.len().saturating_sub(LISTED_MAX);
+    items.truncate(LISTED_MAX);
+    Listing { items, more }
+}
+
+fn member_report(member: &Member, only_it_serves: Listing, now: Instant) -> MemberReport<'_> {
+    let seconds = |since: Instant| now.saturating_duration_since(since).as_secs();
+    MemberReport {
+        server: member.server.as_str(),
+        state: member.state.as_str(),
+        state_seconds: seconds(member.since),
+        holder: member.holder.as_ref().map(|holder| holder.as_str()),
+        address: member.address.as_ref().map(ToString::to_string),
+        document: member.document.as_ref().map(|document| DocumentReport {
+            source: match document.stored.source {
+                Source::Published => "published",
+                Source::Asked { .. } => "asked",
+            },
+            is_former: member.state != State::Left && member.is_unheard(),
+            seconds: seconds(document.since),
+        }),
+        only_it_serves,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{server, view};
+
+    #[test]
+    fn a_report_names_members_and_what_only_they_serve() {
+        let view = view(
+            "here: v1 pods:get,list; b live: v1 pods:get,patch | batch/v1 jobs:get; c suspect former: batch/v1 jobs:list; d mute",
+        );
+        let report = report(&view, view.members()[0].since + Duration::from_secs(7));
+        expect![[r#"
+            {
+              "server": "apiserver-me",
+              "peering": "enabled",
+              "synced": true,
+              "onlyHere": {
+                "items": [
+                  {
+                    "group": "",
+                    "version": "v1",
+                    "resource": "pods",
+                    "verbs": [
+                      "list"
+                    ]
+                  }
+                ],
+                "more": 0
+              },
+              "members": [
+                {
+                  "server": "apiserver-b",
+                  "state": "live",
+                  "stateSeconds": 7,
+                  "holder": "apiserver-b_00000000-0000-4000-8000-000000000002",
+                  "address": "b.example:6443",
+                  "document": {
+                    "source": "published",
+                    "isFormer": false,
+                    "seconds": 7
+                  },
+                  "onlyItServes": {
+                    "items": [
+                      {
+                        "group": "",
+                        "version": "v1",
+                        "resource": "pods",
+                        "verbs": [
+                          "patch"
+                        ]
+                      },
+                      {
+                        "group": "batch",
+                        "version": "v1",
+                        "resource": "jobs",
+                        "verbs": [
+                          "get"
+                        ]
+                      }
+                    ],
+                    "more": 0
+                  }
+                },
+                {
+                  "server": "apiserver-c",
+                  "state": "suspect",
+                  "stateSeconds": 7,
+                  "holder": "apiserver-c_00000000-0000-4000-8000-000000000002",
+                  "document": {
+                    "source": "published",
+                    "isFormer": true,
+                    "seconds": 7
+                  },
+                  "onlyItServes": {
+                    "items": [
+                      {
+                        "group": "batch",
+                        "version": "v1",
+                        "resource": "jobs",
+                        "verbs": [
+                          "list"
+                        ]
+                      }
+                    ],
+                    "more": 0
+                  }
+                },
+                {
+                  "server": "apiserver-d",
+                  "state": "mute",
+                  "stateSeconds": 7,
+                  "holder": "apiserver-d_00000000-0000-4000-8000-000000000002",
+                  "onlyItServes": {
+                    "items": [],
+                    "more": 0
+                  }
+                }
+              ]
+            }"#]]
+        .assert_eq(&serde_json::to_string_pretty(&report).unwrap());
+    }
+
+    #[test]
+    fn a_long_list_is_cut_and_counted() {
+        let resources: Vec<_> = (0..LISTED_MAX + 5).map(|number| format!("r{number:05}:get")).collect();
+        let view = view(&format!("here: a/v1 {}", resources.join(" ")));
+        let report = report(&view, Instant::now());
+        assert_eq!((report.only_here.items.len(), report.only_here.more), (LISTED_MAX, 5));
+    }
+
+    #[track_caller]
+    fn check(cluster: &str, stopped: &str, expected: Option<&str>) {
+        let view = view(cluster);
+        let items = if_stopped(&view, &server(stopped));
+        let shown = items.map(|items| {
+            let items = items.iter().map(|item| {
+                format!(
+                    "{}/{}/{}{}:{}",
+                    item.group,
+                    item.version,
+                    item.resource,
+                    item.subresource,
+                    item.verbs.join(",")
+                )
+            });
+            items.collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(shown.as_deref(), expected, "{stopped} in {cluster}");
+    }
+
+    #[test]
+    fn stopping_a_server_costs_what_no_other_live_one_serves() {
+        let cluster = "here: v1 pods:get; b live: v1 pods:get,list | a/v1 xs:get ys:get; \
+                       c live: a/v1 xs:get; d suspect: a/v1 ys:get; e left: a/v1 zs:get";
+        check(cluster, "b", Some("/v1/pods:list a/v1/ys:get"));
+        check(cluster, "c", Some(""));
+        check(cluster, "d", Some(""));
+        check(cluster, "e", Some(""));
+        check(cluster, "me", Some(""));
+        check(cluster, "nobody", None);
+        check("here: v1 pods:get; b suspect: v1 pods:get", "me", Some("/v1/pods:get"));
+    }
+}

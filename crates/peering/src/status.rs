@@ -1,0 +1,157 @@
+//! What clients are told when a request cannot be served now.
+//!
+//! Every text is a 503 `Status` that says which rule fired and leaks no address. `Retry-After` goes with it only if nothing was
+//! executed, because clients repeat any verb on it.
+
+use api::Status;
+
+use crate::route::{Unavailable, Unheard};
+
+/// A peer that is still starting refuses a forwarded write with this cause: nothing was executed, the next one may be tried.
+pub const CAUSE_PEER_NOT_READY: &str = "PeerNotReady";
+/// A peer that does not serve what was forwarded to it refuses with this cause; nothing was executed either.
+pub const CAUSE_NOT_SERVED_BY_PEER: &str = "NotServedByPeer";
+
+/// KEP-4020, "Aggregation Layer" 5.
+const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
+/// Soon: members come back within seconds, and views catch up within milliseconds.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Whether a request that failed on the way to a peer was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// Certainly not: it was never sent, or was handed back.
+    None,
+    /// It was sent, and it only reads.
+    Harmless,
+    /// It was sent, and nobody knows what became of it.
+    Unknown,
+}
+
+/// The answer to a request that no rule could place.
+pub fn unavailable(why: Unavailable) -> Status {
+    let text = match why {
+        Unavailable::ForwardedButUnknown => {
+            "this API server was asked by another one for a resource that it does not serve"
+        }
+        Unavailable::OnlySuspects => "the resource is served only by API servers that cannot be reached now",
+        Unavailable::Unheard(Unheard::NotSynced) => {
+            "this API server has started and does not know yet what the others serve"
+        }
+        Unavailable::Unheard(Unheard::MemberUnknown) => {
+            "the resource may be served by an API server that has not said yet what it serves"
+        }
+        Unavailable::Unheard(Unheard::MemberMute) => {
+            "the resource may be served by an API server that does not say what it serves"
+        }
+        Unavailable::NotProven => "storage cannot be asked whether any API server serves the resource",
+    };
+    let status = Status::service_unavailable(format!("{text} (routing rule {})", why.rule()));
+    let status = status.with_retry_after(RETRY_AFTER_SECONDS);
+    match why {
+        Unavailable::ForwardedButUnknown => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),
+        Unavailable::OnlySuspects | Unavailable::Unheard(_) | Unavailable::NotProven => status,
+    }
+}
+
+/// The answer to a forwarded write while this server is still joining.
+pub fn peer_not_ready() -> Status {
+    let text = "this API server is starting and takes no writes from others yet";
+    Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS).with_cause(CAUSE_PEER_NOT_READY, text)
+}
+
+/// The answer to a request that no peer has answered.
+pub fn proxy_failed(execution: Execution) -> Status {
+    match execution {
+        Execution::None | Execution::Harmless => {
+            Status::service_unavailable(PROXY_FAILED).with_retry_after(RETRY_AFTER_SECONDS)
+        }
+        Execution::Unknown => Status::service_unavailable(format!(
+            "{PROXY_FAILED}: the request was sent, and it is not known whether it was executed"
+        )),
+    }
+}
+
+/// Whether a peer's answer says that it executed nothing, so that the next one may be tried whatever the verb.
+pub fn was_handed_back(answer: &Status) -> bool {
+    answer.http_code() == 503
+        && [CAUSE_PEER_NOT_READY, CAUSE_NOT_SERVED_BY_PEER].iter().any(|cause| answer.has_cause(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(status: &Status, expected: &Expect) {
+        assert_eq!((status.http_code(), status.reason.as_str()), (503, "ServiceUnavailable"));
+        let retry = status.retry_after().map_or_else(String::new, |seconds| format!(" [retry {seconds}]"));
+        expected.assert_eq(&format!("{}{retry}", status.message));
+    }
+
+    #[test]
+    fn every_refusal_says_why() {
+        check(
+            &unavailable(Unavailable::ForwardedButUnknown),
+            &expect![
+                "this API server was asked by another one for a resource that it does not serve (routing rule 2) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::OnlySuspects),
+            &expect![
+                "the resource is served only by API servers that cannot be reached now (routing rule 5) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::Unheard(Unheard::NotSynced)),
+            &expect![
+                "this API server has started and does not know yet what the others serve (routing rule 6) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::Unheard(Unheard::MemberUnknown)),
+            &expect![
+                "the resource may be served by an API server that has not said yet what it serves (routing rule 6) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::Unheard(Unheard::MemberMute)),
+            &expect![
+                "the resource may be served by an API server that does not say what it serves (routing rule 6) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::NotProven),
+            &expect!["storage cannot be asked whether any API server serves the resource (routing rule 7) [retry 1]"],
+        );
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_is_not_to_be_repeated() {
+        for execution in [Execution::None, Execution::Harmless] {
+            check(
+                &proxy_failed(execution),
+                &expect!["Error while proxying request to destination apiserver [retry 1]"],
+            );
+        }
+        check(
+            &proxy_failed(Execution::Unknown),
+            &expect![
+                "Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was executed"
+            ],
+        );
+    }
+
+    #[test]
+    fn a_peer_that_executed_nothing_is_recognised() {
+        let read_back = |status: Status| Status::from_json(&status.to_json()).unwrap();
+        assert!(was_handed_back(&read_back(peer_not_ready())));
+        assert!(was_handed_back(&read_back(unavailable(Unavailable::ForwardedButUnknown))));
+        assert!(!was_handed_back(&read_back(unavailable(Unavailable::OnlySuspects))));
+        assert!(!was_handed_back(&read_back(proxy_failed(Execution::Unknown))));
+        assert!(!was_handed_back(&Status::bad_request("no").with_cause(CAUSE_PEER_NOT_READY, "")));
+    }
+}
