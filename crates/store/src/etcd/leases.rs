@@ -55,21 +55,22 @@ struct Kept {
     seconds: u64,
     /// The latest time at which etcd has certainly not forgotten it.
     lives_until: Instant,
+    history: History,
+}
+
+/// Whether the key of a kept lease may be on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    Unused,
+    Used,
 }
 
 /// The leases of one transaction, by the seconds they were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     by_seconds: Vec<(u64, i64)>,
-    /// The one that comes back for the next renewal, and whether its key may have been on it before.
-    kept: Option<(Key, Kept, History)>,
-}
-
-/// What a kept lease has been used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum History {
-    Unused,
-    Used,
+    /// The one that comes back for the next renewal.
+    kept: Option<(Key, Kept)>,
 }
 
 impl Lent {
@@ -96,8 +97,8 @@ impl Leases {
             let id = match keys[..] {
                 _ if surplus(seconds) > 0 => self.lend_shared(members, seconds, keys.len(), deadline).await?,
                 [key] if is_alone => {
-                    let (kept, history) = self.lend_kept(members, key, seconds, deadline).await?;
-                    lent.kept = Some((key.clone(), kept, history));
+                    let kept = self.lend_kept(members, key, seconds, deadline).await?;
+                    lent.kept = Some((key.clone(), kept));
                     kept.id
                 }
                 _ => grant(members, seconds, deadline).await?,
@@ -131,26 +132,27 @@ impl Leases {
         key: &Key,
         seconds: u64,
         deadline: Instant,
-    ) -> Result<(Kept, History), Error> {
+    ) -> Result<Kept, Error> {
         let known = lock(&self.kept).remove(key).filter(|kept| kept.seconds == seconds);
         let lives_until = Instant::now() + Duration::from_secs(seconds);
         if let Some(kept) = known.filter(|kept| kept.lives_until > Instant::now())
             && keep_alive(members, kept.id, deadline).await.is_some_and(|left| left >= seconds)
         {
-            return Ok((Kept { lives_until, ..kept }, History::Used));
+            return Ok(Kept { lives_until, ..kept });
         }
         let id = grant(members, seconds, deadline).await?;
-        Ok((Kept { id, seconds, lives_until }, History::Unused))
+        Ok(Kept { id, seconds, lives_until, history: History::Unused })
     }
 
     /// Takes back what a transaction was lent, once its outcome is known.
     pub(super) fn settle(&self, lent: Lent, outcome: &Outcome) {
-        let Some((key, kept, history)) = lent.kept else { return };
-        let is_conflict = matches!(outcome, Outcome::Conflict { .. });
-        if is_conflict && history == History::Used {
+        let Some((key, mut kept)) = lent.kept else { return };
+        match (outcome, kept.history) {
+            (Outcome::Committed(_), _) => kept.history = History::Used,
+            (Outcome::Conflict { .. }, History::Unused) => {}
             // The key may still be on it, and was given more time without having been put. Once is the lateness of one
             // renewal; a client that fails again and again must not keep its key alive.
-            return;
+            (Outcome::Conflict { .. }, History::Used) => return,
         }
         let mut all = lock(&self.kept);
         if all.len() >= KEPT_MAX {

@@ -4,6 +4,7 @@
 //! so that a dead etcd costs its one failure and not one per request. A write goes on to another etcd only if it is
 //! certain that it was not done.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -79,7 +80,13 @@ impl Members {
 
     /// Connects to every etcd that is there, to learn their versions. What fails is tried again when it is needed.
     pub(super) async fn greet(&self) {
-        join_all((0..self.members.len()).map(|index| self.link(index, Purpose::Requests))).await;
+        let dialing = self.members.iter().map(|member| self.dialer.dial(&member.address, Purpose::Requests));
+        // Let in one by one, so that the order of the flag and not that of the answers decides whose cluster it is.
+        for (index, dialed) in join_all(dialing).await.into_iter().enumerate() {
+            let mut slot = self.members[index].requests.lock().await;
+            // Why one was not let in is told to those who need it.
+            let _ = self.admit(index, &mut slot, dialed);
+        }
     }
 
     /// The time that a request of now may take.
@@ -97,8 +104,8 @@ impl Members {
     /// Asks one etcd after another until one has answered or `deadline` has come.
     pub(super) async fn call<C: Call>(&self, message: C, deadline: Instant) -> Result<C::Answer, Failure> {
         let mut pause = PAUSE_MIN;
+        let mut reasons = BTreeMap::new();
         loop {
-            let mut reasons = Vec::new();
             for index in self.order() {
                 match self.call_one(index, message.clone(), deadline).await {
                     Ok(answer) => return Ok(answer),
@@ -106,12 +113,15 @@ impl Members {
                     Err(Failure::Unknown(reason)) if C::REPEAT == Repeat::Never => {
                         return Err(Failure::Unknown(self.named(index, &reason)));
                     }
+                    // What was cut short by the deadline says less than what came before.
+                    Err(_) if Instant::now() >= deadline && reasons.contains_key(&index) => {}
                     Err(Failure::NotDone(reason) | Failure::Unknown(reason)) => {
-                        reasons.push(self.named(index, &reason));
+                        reasons.insert(index, self.named(index, &reason));
                     }
                 }
             }
             if Instant::now() + pause >= deadline {
+                let reasons: Vec<_> = reasons.into_values().collect();
                 return Err(Failure::NotDone(reasons.join("; ")));
             }
             tokio::time::sleep(pause).await;
@@ -205,20 +215,22 @@ impl Members {
         {
             return Err(reason.clone());
         }
-        slot.link = None;
-        let dialed = self.dialer.dial(&member.address, purpose).await.and_then(|link| self.check_cluster(link));
-        match dialed {
-            Ok(link) => {
-                member.health().version = link.version;
-                slot.link = Some(link.clone());
-                Ok(link)
-            }
+        let dialed = self.dialer.dial(&member.address, purpose).await;
+        self.admit(index, &mut slot, dialed)
+    }
+
+    /// Keeps a new connection, or why there is none.
+    fn admit(&self, index: usize, slot: &mut Slot, dialed: Result<Link, String>) -> Result<Link, String> {
+        let admitted = dialed.and_then(|link| self.check_cluster(link));
+        slot.link = admitted.as_ref().ok().cloned();
+        match &admitted {
+            Ok(link) => self.members[index].health().version = link.version,
             Err(reason) => {
                 slot.failed = Some((Instant::now(), reason.clone()));
                 self.blame(index);
-                Err(reason)
             }
         }
+        admitted
     }
 
     /// Two clusters in one list would each be given half of the data.

@@ -17,6 +17,8 @@ pub(crate) enum Mode {
     Pass,
     /// They stay where they are: connections are accepted and kept, and nothing is answered.
     Stall,
+    /// Requests are passed on, and answers are lost.
+    DropAnswers,
     /// Each connection is cut after a random number of bytes of about this size.
     CutAfter(usize),
 }
@@ -92,7 +94,7 @@ async fn pass(mut client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mo
     let (mut from_client, mut from_server) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     let mut left = match *mode.borrow() {
         Mode::CutAfter(bytes) => rng.usize(..2 * bytes),
-        Mode::Pass | Mode::Stall => usize::MAX,
+        Mode::Pass | Mode::Stall | Mode::DropAnswers => usize::MAX,
     };
     loop {
         mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
@@ -105,6 +107,7 @@ async fn pass(mut client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mo
         let passed = count.min(left);
         match forward {
             true => server.write_all(&from_client[..passed]).await.ok()?,
+            false if *mode.borrow() == Mode::DropAnswers => {}
             false => client.write_all(&from_server[..passed]).await.ok()?,
         }
         left -= passed;
