@@ -1,7 +1,14 @@
 //! Who you are and what you may, as rules over snapshots.
 //!
-//! Pure: no I/O, no clock, no async. Objects come in as JSON bytes, requests as values, instants as arguments; decisions,
-//! users and documents go out. One writer builds an immutable snapshot, readers hold it in an `Arc`.
+//! Pure: no I/O, no clock, no async. Objects come in as JSON bytes, requests as values, instants and random bytes as
+//! arguments; decisions, users and documents go out. One writer builds an immutable snapshot, readers hold it in an `Arc`.
+//!
+//! In the order of a request:
+//! - [`authenticate`]: who is asking, by front proxy, certificate, token or nobody; [`tokens`]: the tokens themselves.
+//! - [`impersonate`]: as whom they want to act.
+//! - [`authorize`]: whether they may; [`attributes`]: what is asked; [`rbac`]: what roles and bindings grant.
+//! - [`reviews`]: the same questions asked as objects.
+//! - [`bootstrap`]: the roles and bindings that every cluster has.
 
 pub mod attributes;
 pub mod authenticate;
