@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod kube_rs;
 mod kubectl;
 mod lists;
 mod objects;
