@@ -62,7 +62,8 @@ fn objects_of_both_scopes_are_created_listed_patched_and_deleted() {
 fn a_reflector_follows_every_change_by_list_and_by_streaming_list() {
     on_both(|server| {
         for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
-            block_on(tokio::time::timeout(PATIENCE, follow(server, config))).expect("the reflector sees it in time");
+            let following = async { tokio::time::timeout(PATIENCE, follow(server, config)).await };
+            block_on(following).expect("the reflector sees it in time");
         }
     });
 }
