@@ -1,3 +1,5 @@
+//! Keys of every kind and form.
+
 use aws_lc_rs::encoding::EcPrivateKeyRfc5915Der;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P256K1_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,

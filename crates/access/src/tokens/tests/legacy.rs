@@ -1,3 +1,5 @@
+//! Tokens that live in secrets.
+
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What `serviceaccounts/token` answers.
+
 use expect_test::{Expect, expect};
 
 use super::*;

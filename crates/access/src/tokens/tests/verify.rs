@@ -1,3 +1,5 @@
+//! Which tokens are believed, and until when.
+
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
