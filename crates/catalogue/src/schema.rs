@@ -119,6 +119,8 @@ pub struct Keys(&'static str);
 pub struct PatchRule {
     /// Lists are merged, not replaced.
     pub is_merged: bool,
+    /// Objects are replaced, not merged.
+    pub is_replaced: bool,
     /// The patch may say which fields stay, and all others go.
     pub retains_keys: bool,
     /// The field that tells the items of a merged list apart; `None` for plain values.

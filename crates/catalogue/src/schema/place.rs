@@ -121,6 +121,15 @@ mod tests {
     }
 
     #[test]
+    fn an_object_may_be_replaced_as_a_whole() {
+        let kind = GroupVersionKind { group: "policy", version: "v1", kind: "PodDisruptionBudget" };
+        let spec =
+            Place::of_kind(Release::R36, kind).and_then(|budget| budget.field(Release::R36, "spec")?.inner).unwrap();
+        let rule = spec.field(Release::R36, "selector").unwrap().patch.unwrap();
+        assert_eq!((rule.is_replaced, rule.is_merged), (true, false));
+    }
+
+    #[test]
     fn a_map_has_every_field() {
         check("metadata.labels.whatever", &expect![" plain"]);
         check("spec.containers.resources.limits.cpu", &expect![" plain"]);

@@ -268,5 +268,11 @@ fn patch(word: &'static str) -> Option<PatchRule> {
     let rule = word.strip_prefix("patch(")?.strip_suffix(')')?;
     let (strategy, key) = rule.split_once(':').map_or((rule, None), |(strategy, key)| (strategy, Some(key)));
     let has = |wanted: &str| strategy.split(',').any(|word| word == wanted);
-    Some(PatchRule { is_merged: has("merge"), retains_keys: has("retainKeys"), key, strategy })
+    Some(PatchRule {
+        is_merged: has("merge"),
+        is_replaced: has("replace"),
+        retains_keys: has("retainKeys"),
+        key,
+        strategy,
+    })
 }

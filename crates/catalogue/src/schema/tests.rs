@@ -95,9 +95,9 @@ fn lists_and_maps_say_how_they_merge() {
         let field = spec.field(field).unwrap();
         format!("{:?} {:?}", field.topology(), field.patch())
     };
-    expect![[r#"Some(Map(["name"])) Some(PatchRule { is_merged: true, retains_keys: true, key: Some("name"), strategy: "merge,retainKeys" })"#]].assert_eq(&spec("volumes"));
+    expect![[r#"Some(Map(["name"])) Some(PatchRule { is_merged: true, is_replaced: false, retains_keys: true, key: Some("name"), strategy: "merge,retainKeys" })"#]].assert_eq(&spec("volumes"));
     expect!["Some(Atomic) None"].assert_eq(&spec("nodeSelector"));
-    expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { is_merged: true, retains_keys: false, key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
+    expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { is_merged: true, is_replaced: false, retains_keys: false, key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
     expect!["Some(Atomic) None"].assert_eq(&spec("tolerations"));
     assert_eq!(kind(Release::R36, "", "v1", "Pod").topology(), None);
     let selector = Struct::of_definition(Release::R36, "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");

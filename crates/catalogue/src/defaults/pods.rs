@@ -1,0 +1,151 @@
+//! Pods, their containers and their volumes.
+
+use serde_json::{Value, json};
+
+use super::{Object, child, items, set_absent, set_empty, text};
+use crate::gates::Gates;
+
+/// What is set in a pod, but not in the template of one.
+pub(super) fn pod(pod: &mut Object, gates: &Gates) {
+    let Some(spec) = child(pod, "spec") else { return };
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
+    let is_on_host = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or_default();
+    for list in ["initContainers", "containers"] {
+        for container in items(spec, list) {
+            request_limits(container);
+            if is_on_host {
+                publish_ports(container);
+            }
+        }
+    }
+    if gates.enabled("H2CContainerProbe") {
+        for list in ["initContainers", "containers", "ephemeralContainers"] {
+            items(spec, list).for_each(name_protocols);
+        }
+    }
+    set_absent(spec, "enableServiceLinks", true);
+}
+
+/// A resource with a limit and no request is requested up to the limit.
+fn request_limits(container: &mut Object) {
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    let Some(requests) = child(resources, "requests") else { return };
+    for (name, limit) in limits {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+/// On the network of the host every port of a container is one of the host.
+fn publish_ports(container: &mut Object) {
+    for port in items(container, "ports") {
+        if let Some(number) = port.get("containerPort").cloned() {
+            set_empty(port, "hostPort", number);
+        }
+    }
+}
+
+fn name_protocols(container: &mut Object) {
+    for pointer in [
+        ["livenessProbe", ""],
+        ["readinessProbe", ""],
+        ["startupProbe", ""],
+        ["lifecycle", "postStart"],
+        ["lifecycle", "preStop"],
+    ] {
+        let mut place = container.get_mut(pointer[0]);
+        if !pointer[1].is_empty() {
+            place = place.and_then(|outer| outer.get_mut(pointer[1]));
+        }
+        if let Some(action) = place.and_then(|place| place.get_mut("httpGet")).and_then(Value::as_object_mut) {
+            set_absent(action, "protocol", "HTTP1");
+        }
+    }
+}
+
+/// One account under two names; the newer name counts.
+pub(super) fn pod_spec(spec: &mut Object) {
+    let (name, deprecated) = (text(spec, "serviceAccountName"), text(spec, "serviceAccount"));
+    let name = if name.is_empty() { deprecated } else { name }.to_owned();
+    if !name.is_empty() {
+        spec.insert("serviceAccountName".to_owned(), name.clone().into());
+        spec.insert("serviceAccount".to_owned(), name.into());
+    }
+}
+
+/// One address and a list of them; if they disagree, the one counts.
+pub(super) fn pod_status(status: &mut Object) {
+    let first = status.get("podIPs").and_then(|ips| ips.get(0)?.get("ip")?.as_str()).unwrap_or_default().to_owned();
+    let single = text(status, "podIP").to_owned();
+    match (single.as_str(), first.as_str()) {
+        ("", "") => {}
+        ("", first) => {
+            status.insert("podIP".to_owned(), first.into());
+        }
+        (single, first) if single == first => {}
+        (single, _) => {
+            let list = json!([{"ip": single}]);
+            status.insert("podIPs".to_owned(), list);
+        }
+    }
+}
+
+pub(super) fn container(container: &mut Object) {
+    let policy = pull_policy(text(container, "image"));
+    set_empty(container, "imagePullPolicy", policy);
+}
+
+/// A volume that does not say what it is, is an empty folder.
+pub(super) fn volume(volume: &mut Object, gates: &Gates) {
+    if volume.keys().all(|name| name == "name") {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    if let Some(image) = volume.get_mut("image").and_then(Value::as_object_mut).filter(|_| gates.enabled("ImageVolume"))
+    {
+        let policy = pull_policy(text(image, "reference"));
+        set_empty(image, "pullPolicy", policy);
+    }
+}
+
+/// What is tagged as the latest may have changed since it was pulled.
+fn pull_policy(image: &str) -> &'static str {
+    if is_latest(image) { "Always" } else { "IfNotPresent" }
+}
+
+/// Whether the tag is `latest`, said or not; what is no name of an image has no tag.
+fn is_latest(image: &str) -> bool {
+    let (name, has_digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let (repository, tag) = match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, tag),
+        Some(_) | None => (name, ""),
+    };
+    // The first part is a host if it looks like one.
+    let path = match repository.split_once('/') {
+        Some((host, path)) if host == "localhost" || host.contains(['.', ':']) || host != host.to_lowercase() => path,
+        Some(_) | None => repository,
+    };
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "._/-".contains(letter);
+    let is_image = !path.is_empty() && path.chars().all(is_name);
+    is_image && (tag == "latest" || tag.is_empty() && !has_digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_image_is_pulled_always() {
+        for image in
+            ["web", "web:latest", "registry.example:5000/team/web", "localhost/web:latest", "a/b:latest@sha256:0"]
+        {
+            assert_eq!(pull_policy(image), "Always", "{image}");
+        }
+        for image in
+            ["web:1", "registry.example:5000/web:1.2", "web@sha256:0", "web:1@sha256:0", "", "Web", "a b", "host.x/"]
+        {
+            assert_eq!(pull_policy(image), "IfNotPresent", "{image}");
+        }
+    }
+}
