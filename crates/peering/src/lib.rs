@@ -1,5 +1,6 @@
 //! Who the servers are, what each serves, and where a request goes.
 
+pub mod ask;
 pub mod debug;
 pub mod documents;
 pub mod endpoints;

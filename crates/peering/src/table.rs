@@ -64,10 +64,6 @@ impl Bearers {
     pub(crate) fn of_verb(&self, verb: Verb) -> Option<&Arc<[MemberIndex]>> {
         self.by_verb.iter().find(|(verbs, _)| verbs.contains(verb)).map(|(_, members)| members)
     }
-
-    pub(crate) fn by_verb(&self) -> &[(Verbs, Arc<[MemberIndex]>)] {
-        &self.by_verb
-    }
 }
 
 impl Table {

@@ -30,7 +30,7 @@ fn show(table: &Table) -> String {
     let verbs_of = |verbs: Verbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>().join(",");
     let bearers_of = |bearers: &Bearers| {
         let numbers = |members: &[MemberIndex]| members.iter().map(|member| member.0).collect::<Vec<_>>();
-        let by_verb = bearers.by_verb().iter();
+        let by_verb = bearers.by_verb.iter();
         let mut parts: Vec<_> =
             by_verb.map(|(verbs, members)| format!("{:?}:{}", numbers(members), verbs_of(*verbs))).collect();
         if let Some(any) = bearers.any().filter(|_| parts.len() > 1) {
