@@ -126,13 +126,7 @@ impl Leases {
         Ok(id)
     }
 
-    async fn lend_kept(
-        &self,
-        members: &Members,
-        key: &Key,
-        seconds: u64,
-        deadline: Instant,
-    ) -> Result<Kept, Error> {
+    async fn lend_kept(&self, members: &Members, key: &Key, seconds: u64, deadline: Instant) -> Result<Kept, Error> {
         let known = lock(&self.kept).remove(key).filter(|kept| kept.seconds == seconds);
         let lives_until = Instant::now() + Duration::from_secs(seconds);
         if let Some(kept) = known.filter(|kept| kept.lives_until > Instant::now())

@@ -110,11 +110,19 @@ impl Cluster {
 
     /// A client of these addresses, which may be those of a proxy.
     pub(crate) async fn client_at(&self, servers: Vec<String>, timeouts: Timeouts) -> Arc<dyn Store> {
-        let mut config = Config { timeouts, ..Config::new(servers) };
+        self.client_of(Config { timeouts, ..Config::new(servers) }, self.tasks.clone()).await
+    }
+
+    /// A client that ends with these tasks.
+    pub(crate) async fn client_with(&self, tasks: Tasks) -> Arc<dyn Store> {
+        self.client_of(Config::new(self.urls()), tasks).await
+    }
+
+    async fn client_of(&self, mut config: Config, tasks: Tasks) -> Arc<dyn Store> {
         if let Some(tls) = self.tls.clone() {
             (config.ca_file, config.cert_file, config.key_file) = (Some(tls.ca), Some(tls.cert), Some(tls.key));
         }
-        Arc::new(Etcd::open(&config, self.tasks.clone()).await.unwrap())
+        Arc::new(Etcd::open(&config, tasks).await.unwrap())
     }
 
     /// A client of all members with the usual timeouts.
@@ -176,12 +184,19 @@ impl Cluster {
 
     /// Asks a member through its JSON gateway, as nothing of ours does.
     pub(crate) async fn gateway(&self, index: usize, path: &str, body: &str) -> std::io::Result<String> {
+        self.exchange(index, &format!("POST {path}"), body).await
+    }
+
+    /// Reads one of a member's pages.
+    pub(crate) async fn page(&self, index: usize, path: &str) -> std::io::Result<String> {
+        self.exchange(index, &format!("GET {path}"), "").await
+    }
+
+    async fn exchange(&self, index: usize, method: &str, body: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.members[index].port)).await?;
         let length = body.len();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await?;
+        let head = format!("{method} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok(answer)

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use store::etcd::{Config, Etcd, Timeouts};
 use store::{Error, Key, Store};
 use tasks::Tasks;
@@ -59,8 +57,7 @@ impl Authority {
 async fn start(release: Release, authority: &Authority) -> Cluster {
     let (cert, key) = authority.sign("server");
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
-    let flags =
-        [flag("cert-file", &cert), flag("key-file", &key), flag("trusted-ca-file", &authority.ca())];
+    let flags = [flag("cert-file", &cert), flag("key-file", &key), flag("trusted-ca-file", &authority.ca())];
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.push("--client-cert-auth");
     Cluster::start(release, 1, &flags, Some(authority.client())).await

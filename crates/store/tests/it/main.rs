@@ -1,4 +1,5 @@
 //! The tests of the store: one suite for every backend, and what is special to each.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broken;
 mod compaction;
@@ -6,6 +7,7 @@ mod conformance;
 mod etcd;
 mod etcd_conformance;
 mod etcd_leases;
+mod etcd_limits;
 mod etcd_members;
 mod etcd_storms;
 mod etcd_tls;

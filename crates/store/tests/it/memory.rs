@@ -127,16 +127,14 @@ impl Memory {
         let mut is_asked = false;
         loop {
             current.borrow_and_update();
-            let batch = self.batch(&prefix, from);
-            let is_last = batch.is_err();
-            let is_news = batch.as_ref().is_ok_and(|batch| {
-                let is_reached = batch.through.next() >= from;
-                is_reached && (is_asked || !batch.events.is_empty())
-            });
-            if let Ok(batch) = &batch {
-                from = from.max(batch.through.next());
-            }
-            if (is_news || is_last) && batches.send(batch).await.is_err() || is_last {
+            let batch = match self.batch(&prefix, from) {
+                Ok(batch) => batch,
+                Err(error) => return drop(batches.send(Err(error)).await),
+            };
+            let is_reached = batch.through.next() >= from;
+            from = from.max(batch.through.next());
+            let is_news = is_reached && (is_asked || !batch.events.is_empty());
+            if is_news && batches.send(Ok(batch)).await.is_err() {
                 return;
             }
             is_asked = tokio::select! {

@@ -218,10 +218,11 @@ async fn the_past_is_read_as_it_was(stage: &Stage) -> Verdict {
 async fn the_future_is_not_read(stage: &Stage) -> Verdict {
     let written = put(&stage.here, stage.key("a"), "1").await?;
     let requested = Revision(written.0 + 1_000_000);
-    match range_error(&stage.there, Range::prefix(stage.prefix()).at(requested)).await? {
-        Error::Future { requested: named, current } if named == requested && current >= written => Ok(()),
-        error => anyhow::bail!("a range at {requested} failed with {error:?}"),
-    }
+    let error = range_error(&stage.there, Range::prefix(stage.prefix()).at(requested)).await?;
+    let is_told =
+        matches!(error, Error::Future { requested: named, current } if named == requested && current >= written);
+    anyhow::ensure!(is_told, "a range at {requested} failed with {error:?}");
+    Ok(())
 }
 
 async fn the_revision_covers_every_acknowledged_write(stage: &Stage) -> Verdict {

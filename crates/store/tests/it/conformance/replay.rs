@@ -61,12 +61,11 @@ impl At<'_> {
         if let Some(exact) = fitting.iter().find(|after| self.is_what_was_seen(revision, after)) {
             return Ok(exact.clone());
         }
-        let explaining = lost.iter().enumerate().filter(|(_, candidate)| self.touches(candidate)).find_map(
-            |(index, candidate)| {
+        let explaining =
+            lost.iter().enumerate().filter(|(_, candidate)| self.touches(candidate)).find_map(|(index, candidate)| {
                 let after = after(candidate)?;
                 self.is_what_was_seen(revision, &after).then_some((index, after))
-            },
-        );
+            });
         if let Some((index, after)) = explaining {
             // It has happened now, so it does not happen again.
             lost.remove(index);
@@ -75,7 +74,9 @@ impl At<'_> {
         match (fitting.into_iter().next(), &self.acknowledged[..]) {
             // The watchers are judged later, in words of their own.
             (Some(after), _) => Ok(after),
-            (None, []) => bail!("at {revision} a watch saw {:?}, and nobody wrote that, or somebody twice", self.events),
+            (None, []) => {
+                bail!("at {revision} a watch saw {:?}, and nobody wrote that, or somebody twice", self.events)
+            }
             (None, [one]) => bail!("{one:?} happened at {revision} against its terms"),
             (None, several) => bail!("several writes happened at {revision} against their terms: {several:?}"),
         }
