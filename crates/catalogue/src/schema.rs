@@ -240,7 +240,13 @@ impl Field {
     /// The numbers of the protobuf field, the outer message's first; more than one where JSON has a message inline, none
     /// for what protobuf does not carry.
     pub fn numbers(self) -> impl Iterator<Item = u32> {
-        self.row.number.split('.').filter_map(|number| number.parse().ok())
+        self.row.number.trim_end_matches('*').split('.').filter_map(|number| number.parse().ok())
+    }
+
+    /// Whether JSON has the field even if its value is zero: it is required, or a pointer in Go. Protobuf carries the zeros of
+    /// all others too, which mean that nothing was given.
+    pub fn keeps_zero(self) -> bool {
+        self.row.is_required || self.row.number.ends_with('*')
     }
 }
 

@@ -18,9 +18,10 @@ const HEAD: &str = "\
 # list NAME of KIND [RELEASES]              a kind with metadata 1 meta.v1.ListMeta and items! 2 [KIND]
 #  NAME[!] NUMBER SHAPE [=DEFAULT] [atomic|granular|set|map(KEYS)] [patch(STRATEGY[:KEY])] [RELEASES]
 #
-# `!` is required. NUMBER is the protobuf field, `2.1` in a message that JSON has inline, `-` if there is none. SHAPE is a
-# word, a type of this package, a type of another (meta.v1.Time), [items] or {values}; `:NAME` behind it is Go's name for
-# it, `KEY=` before values that of keys. RELEASES are minor versions (31-33,35+) if not those of the type.
+# `!` is required. NUMBER is the protobuf field, `2.1` in a message that JSON has inline, `-` if there is none; with `*`
+# behind it JSON has an optional field though its value is zero: a pointer in Go. SHAPE is a word, a type of this package, a
+# type of another (meta.v1.Time), [items] or {values}; `:NAME` behind it is Go's name for it, `KEY=` before values that of
+# keys. RELEASES are minor versions (31-33,35+) if not those of the type.
 ";
 
 /// What the definitions do not say, from a table that does.
