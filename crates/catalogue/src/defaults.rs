@@ -1,7 +1,7 @@
 //! What Kubernetes fills in when a client leaves it out.
 //!
 //! As in Kubernetes, defaults belong to types: a type is completed wherever it is met, from the outside in. Most are one value
-//! for one field and stand in a table ([`rows`]), or with the field in the table of types; the few that look at other fields
+//! for one field and stand in a table (`rows`), or with the field in the table of types; the few that look at other fields
 //! are functions. They apply to whatever is decoded: to bodies, and to what a patch has made.
 //!
 //! Not here: what a server adds for other reasons (addresses, selectors of jobs, the status of a new pod), what needs a clock
