@@ -33,9 +33,9 @@ mod write;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tasks::Tasks;
@@ -87,8 +87,8 @@ pub struct SqliteStore {
     closing: CancellationToken,
     /// Ends the tail.
     is_stopping: Arc<AtomicBool>,
-    /// Ends the keeper.
-    keeper: sync_mpsc::SyncSender<()>,
+    /// Ends the keeper when it is dropped.
+    keeper: Mutex<Option<sync_mpsc::Sender<()>>>,
 }
 
 impl SqliteStore {
@@ -130,9 +130,10 @@ impl SqliteStore {
     async fn sweep(&self) -> Result<(), Error> {
         loop {
             let (window, reading) = self.read_window().await?;
-            for step in window.into_steps() {
+            let mut sweep = window.into_sweep();
+            while !sweep.is_done {
                 let started = Instant::now();
-                self.writer.submit(0, move |write| step.run(write)).await?;
+                sweep = self.writer.submit(0, move |write| sweep.step(write)).await?;
                 tokio::time::sleep(forget::pause_after(started.elapsed())).await;
             }
             if reading == Reading::End {
@@ -159,7 +160,7 @@ impl SqliteStore {
         self.writer.refuse();
         self.is_stopping.store(true, Ordering::Release);
         self.tail.poke();
-        let _ = self.keeper.try_send(());
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

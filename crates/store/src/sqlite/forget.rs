@@ -6,7 +6,7 @@
 //! What became superfluous is found by reading, without any turn, and removed in the order of the log: neighbours are on
 //! one page, and a page that is written once instead of once per row is most of what makes compaction cheap.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Row};
 
@@ -19,11 +19,16 @@ use crate::{Error, Revision};
 /// Changes that are read at once: some milliseconds.
 const PIECE_ROWS: usize = 5_000;
 
-/// Changes that are looked at before anything is removed: ten megabytes of places, and the whole of most compactions.
+/// Changes that are looked at before anything is removed: eight megabytes of places and about as much of keys, and the
+/// whole of most compactions.
 const WINDOW_ROWS: usize = 1 << 20;
+const WINDOW_KEYS: usize = 1 << 16;
 
-/// Rows that are removed in one commit: so few that whoever commits with them hardly notices.
-const STEP_ROWS: usize = 128;
+/// Rows that are removed in one commit, and the time that this may take: so little that whoever commits with them hardly
+/// notices. The time is looked at every few rows.
+const STEP_ROWS: usize = 512;
+const STEP_TIME: Duration = Duration::from_millis(1);
+const ROWS_PER_LOOK: usize = 32;
 
 /// Between two steps, so that most commits are without one; and not so long that compaction cannot keep up.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -39,10 +44,13 @@ pub(super) fn decide(write: &Write<'_>, revision: Revision) -> rusqlite::Result<
     Ok(Ok(()))
 }
 
-/// How far a compaction has come that is not finished.
-pub(super) fn unfinished(connection: &Connection) -> rusqlite::Result<Option<Place>> {
-    let swept = swept(connection)?;
-    Ok((swept < Place::first_of(snapshot::compacted(connection)?)).then_some(swept))
+/// How many steps were ever done, if a compaction is not finished: whoever is at it makes this grow.
+pub(super) fn unfinished(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let mut select = connection.prepare_cached("SELECT compacted, swept, sweeps FROM state")?;
+    select.query_row([], |row| {
+        let (compacted, swept) = (row.get(0).map(Revision)?, row.get::<_, Place>(1)?);
+        (swept < Place::first_of(compacted)).then(|| row.get(2)).transpose()
+    })
 }
 
 /// What is superfluous in a part of the log.
@@ -95,31 +103,16 @@ impl Window {
             self.end = Some(kept);
             return Ok(Reading::End);
         }
-        Ok(if self.rows >= WINDOW_ROWS { Reading::Full } else { Reading::More })
+        let is_full = self.rows >= WINDOW_ROWS || self.removed.len() >= WINDOW_KEYS;
+        Ok(if is_full { Reading::Full } else { Reading::More })
     }
 
-    /// What to remove, commit by commit; the last one notes down that all of it is done.
-    pub(super) fn into_steps(mut self) -> impl Iterator<Item = Step> {
-        // Backwards, because steps are cut from the end.
+    /// What to remove, now that it is all known.
+    pub(super) fn into_sweep(mut self) -> Sweep {
+        // Backwards, because it is taken from the end.
         self.places.sort_unstable_by(|one, other| other.cmp(one));
         self.places.dedup();
-        std::iter::from_fn(move || self.next_step())
-    }
-
-    /// Keys first: once the row of a removal is gone from the log, nobody would find its key. Then the log from its start:
-    /// once a row is gone, nobody would find the ones before it of the same key.
-    fn next_step(&mut self) -> Option<Step> {
-        if !self.removed.is_empty() {
-            let from = self.removed.len().saturating_sub(STEP_ROWS);
-            return Some(Step::Latest(self.removed.split_off(from)));
-        }
-        if !self.places.is_empty() {
-            let from = self.places.len().saturating_sub(STEP_ROWS);
-            let mut places = self.places.split_off(from);
-            places.reverse();
-            return Some(Step::Log(places));
-        }
-        self.end.take().map(Step::Done)
+        Sweep { removed: self.removed, places: self.places, end: self.end, is_done: false }
     }
 
     fn look_at(&mut self, row: &Row<'_>, kept: Place) -> rusqlite::Result<()> {
@@ -136,43 +129,48 @@ impl Window {
     }
 }
 
-/// How long to wait after a step that took `took`: at most a third of the time is compaction's.
+/// How long to wait after a step that took `took`: at most half of the time is compaction's.
 pub(super) fn pause_after(took: Duration) -> Duration {
-    (2 * took).clamp(PAUSE_MIN, PAUSE_MAX)
+    took.clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-/// What one commit removes. Doing it twice, or in two processes, does no harm.
+/// The removal of what a window has found, commit by commit. Doing it twice, or in two processes, does no harm.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// Rows of the log.
-    Log(Vec<Place>),
-    /// Keys that are gone, unless they are back.
-    Latest(Vec<(Vec<u8>, Place)>),
-    /// Nothing: everything before this place is done.
-    Done(Place),
+pub(super) struct Sweep {
+    removed: Vec<(Vec<u8>, Place)>,
+    places: Vec<Place>,
+    end: Option<Place>,
+    pub(super) is_done: bool,
 }
 
-impl Step {
-    pub(super) fn run(&self, write: &Write<'_>) -> Result<(), Fault> {
+impl Sweep {
+    /// Removes as much as one commit may do. Gone if that fails: whoever goes on reads a new window.
+    ///
+    /// Keys first: once the row of a removal is gone from the log, nobody would find its key. Then the log from its start:
+    /// once a row is gone, nobody would find the ones before it of the same key.
+    pub(super) fn step(mut self, write: &Write<'_>) -> Result<Self, Fault> {
         let connection = write.connection();
-        match self {
-            Self::Log(places) => {
-                let mut delete = connection.prepare_cached("DELETE FROM log WHERE place = ?1")?;
-                for place in places {
-                    delete.execute([place])?;
-                }
+        connection.prepare_cached("UPDATE state SET sweeps = sweeps + 1")?.raw_execute()?;
+        let mut forget = connection.prepare_cached("DELETE FROM latest WHERE key = ?1 AND place = ?2")?;
+        let mut remove = connection.prepare_cached("DELETE FROM log WHERE place = ?1")?;
+        let started = Instant::now();
+        for row in 0..STEP_ROWS {
+            if row % ROWS_PER_LOOK == 0 && started.elapsed() >= STEP_TIME {
+                return Ok(self);
             }
-            Self::Latest(removed) => {
-                let mut delete = connection.prepare_cached("DELETE FROM latest WHERE key = ?1 AND place = ?2")?;
-                for (key, place) in removed {
-                    delete.execute((key, place))?;
-                }
-            }
-            Self::Done(place) => {
-                connection.prepare_cached("UPDATE state SET swept = ?1 WHERE swept < ?1")?.execute([place])?;
+            if let Some((key, place)) = self.removed.pop() {
+                forget.execute((key, place))?;
+            } else if let Some(place) = self.places.pop() {
+                remove.execute([place])?;
+            } else {
+                self.is_done = true;
+                break;
             }
         }
-        Ok(())
+        if self.is_done {
+            connection.prepare_cached("UPDATE state SET swept = ?1 WHERE swept < ?1")?.execute([self.end])?;
+        }
+        Ok(self)
     }
 }
 

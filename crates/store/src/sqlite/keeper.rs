@@ -15,7 +15,6 @@ use crate::Error;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::forget::{self, Reading, Window};
 use crate::sqlite::revision_file::RevisionFile;
-use crate::sqlite::schema::Place;
 use crate::sqlite::write::Write;
 use crate::sqlite::writer::{Checkpoint, Writer};
 
@@ -53,7 +52,7 @@ pub(super) struct Keeper {
     pub(super) wal: PathBuf,
     pub(super) revisions: Arc<RevisionFile>,
     pub(super) writer: Writer,
-    /// Closed when the store is.
+    /// Disconnected when the store is closed.
     pub(super) stop: Receiver<()>,
     pub(super) seen: Seen,
 }
@@ -64,7 +63,7 @@ pub(super) struct Seen {
     pages: i64,
     quiet_looks: u32,
     is_vacuuming: bool,
-    swept: Option<Place>,
+    sweeps: Option<i64>,
     stuck_looks: u32,
 }
 
@@ -132,9 +131,9 @@ impl Keeper {
     }
 
     fn finish_compaction(&mut self) -> Result<(), Fault> {
-        let swept = forget::unfinished(&self.connection)?;
-        let is_stuck = swept.is_some() && swept == self.seen.swept;
-        self.seen.swept = swept;
+        let sweeps = forget::unfinished(&self.connection)?;
+        let is_stuck = sweeps.is_some() && sweeps == self.seen.sweeps;
+        self.seen.sweeps = sweeps;
         self.seen.stuck_looks = if is_stuck { self.seen.stuck_looks + 1 } else { 0 };
         if self.seen.stuck_looks < ABANDONED_LOOKS {
             return Ok(());
@@ -144,9 +143,10 @@ impl Keeper {
         while reading == Reading::More {
             (window, reading) = window.read_piece(&self.connection)?;
         }
-        for step in window.into_steps() {
+        let mut sweep = window.into_sweep();
+        while !sweep.is_done {
             let started = Instant::now();
-            self.writer.submit_blocking(move |write| step.run(write))?;
+            sweep = self.writer.submit_blocking(move |write| sweep.step(write))?;
             let pause = forget::pause_after(started.elapsed());
             if !matches!(self.stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
                 return Err(Error::Unavailable { reason: "the store is closed".to_owned() }.into());

@@ -242,7 +242,7 @@ fn create(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
     // Before the first table and before the log: afterwards SQLite would ignore it without a word.
     connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE")?;
     connection.execute_batch(CREATE)?;
-    connection.execute("INSERT INTO state (one, compacted, swept, boot) VALUES (1, 0, 0, ?1)", [boot])?;
+    connection.execute("INSERT INTO state (one, compacted, swept, sweeps, boot) VALUES (1, 0, 0, 0, ?1)", [boot])?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")

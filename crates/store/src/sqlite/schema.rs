@@ -48,6 +48,7 @@ pub(super) const CREATE: &str = "
         one       INTEGER PRIMARY KEY CHECK (one = 1),
         compacted INTEGER NOT NULL,     -- the oldest revision that can be read; 0: all
         swept     INTEGER NOT NULL,     -- compaction has seen to every change before this place
+        sweeps    INTEGER NOT NULL,     -- counts the steps of compactions, to show that somebody is at it
         boot      TEXT NOT NULL
     ) STRICT;
 ";

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc as sync_mpsc;
+use std::sync::{Arc, Mutex};
 
 use tasks::Tasks;
 
@@ -34,7 +34,7 @@ pub(super) fn start(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenEr
         .map_err(|source| OpenError::file(&files.revision, source))?;
     let (writer, inbox) = Writer::new();
     let (pool, queue) = Pool::new(config.readers.max(1));
-    let (keeper, stop_keeper) = sync_mpsc::sync_channel(1);
+    let (keeper, stop_keeper) = sync_mpsc::channel();
     let store = SqliteStore {
         opened: Arc::new(opened),
         revisions: doors.revisions.clone(),
@@ -50,7 +50,7 @@ pub(super) fn start(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenEr
         writer_thread: Threads::new(),
         closing: tasks.stopping().child_token(),
         is_stopping: Arc::new(AtomicBool::new(false)),
-        keeper,
+        keeper: Mutex::new(Some(keeper)),
         files,
         writer,
         pool,

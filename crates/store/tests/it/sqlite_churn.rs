@@ -85,6 +85,28 @@ async fn files_stay_small_under_leases_that_are_always_renewed() {
     eventually(|| size(&scene.file("state.db")) < 8 * MIB).await;
 }
 
+/// As by a process that dies meanwhile. What it decided holds at once, and somebody goes on with the work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_that_is_given_up_is_finished_by_whoever_keeps_the_files() {
+    let scene = Scene::new().await;
+    let mut last = Revision(1);
+    for first in (0..1_000).step_by(100).cycle().take(100) {
+        last = put(&scene.store, first, 100, &Bytes::new()).await;
+    }
+    let decided = async {
+        // The first read that fails shows that it is decided, and by far not done.
+        while scene.store.range(Range::prefix("/").limit(1).at(Revision(2))).await.is_ok() {}
+    };
+    tokio::select! {
+        done = scene.store.compact(last) => panic!("it was to be given up: {done:?}"),
+        () = decided => {}
+    }
+    let reader = Connection::open(scene.file("state.db")).expect("it opens");
+    let rows = || reader.query_row("SELECT count(*) FROM log", [], |row| row.get::<_, u64>(0)).expect("it reads");
+    assert!(rows() > 1_000, "nothing was left to do");
+    eventually(|| rows() == 1_000).await;
+}
+
 /// Somebody else's read transaction, such as a backup's, that does not end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_does_not_end_holds_up_no_writer_and_the_log_is_cut_after_it() {
