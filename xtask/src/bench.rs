@@ -29,13 +29,17 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         build::everything(&workspace)?;
         return quick(&workspace, &filters);
     }
-    let job = workspace.cargo("run", BENCH_LIMIT).args(["--locked", "--release", "--package", "bench", "--"]);
+    let packages = ["--locked", "--release", "--package", "bench", "--package", "unskew"];
+    workspace.cargo("build", BENCH_LIMIT).args(packages).run()?;
+    let job = Job::new(workspace.release_binary("bench"), BENCH_LIMIT).folder(&workspace.root);
+    let job = job.env("UNSKEW_BIN", workspace.release_binary("unskew"));
     with_etcd(&workspace, job)?.args(filters).run()
 }
 
 /// Runs the bench of the test-profile build, which must be there.
 pub(crate) fn quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
     let job = Job::new(workspace.binary("bench"), QUICK_LIMIT).folder(&workspace.root).arg("--quick");
+    let job = job.env("UNSKEW_BIN", workspace.binary("unskew"));
     with_etcd(workspace, job)?.args(filters).run()
 }
 

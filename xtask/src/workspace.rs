@@ -40,6 +40,11 @@ impl Workspace {
         self.target.join("debug").join(name)
     }
 
+    /// A binary of the optimised build.
+    pub(crate) fn release_binary(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
     /// Where provided tools live: it survives everything but `cargo clean`.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")

@@ -12,12 +12,21 @@ use crate::timing::{median_of, median_time};
 
 /// What one server of the benchmark serves beside its custom resources.
 const BUILT_INS: usize = 80;
-/// Custom resources per server, none shared with another: the worst case.
+/// Custom resources per server.
 const CUSTOM: usize = 3_000;
+
+/// How the custom resources of the servers differ.
+#[derive(Clone, Copy)]
+enum Custom {
+    /// No server has one of another.
+    Own,
+    /// All have the same, each with verbs of its own, so that every single one must be united.
+    Shared,
+}
 
 pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     let custom = if effort == Effort::Quick { 10 } else { CUSTOM };
-    let documents: Vec<String> = (0..5).map(|server| document(server, custom)).collect();
+    let documents: Vec<String> = (0..5).map(|server| document(server, custom, Custom::Own)).collect();
     let parse = |text: &String| discovery::parse::parse_aggregated(text.as_bytes()).map(Arc::new);
     let parsed: Vec<Arc<Groups>> = documents.iter().map(parse).collect::<Result<_, _>>()?;
     let parse_time = median_time(effort, || documents.iter().map(parse).collect::<Result<Vec<_>, _>>());
@@ -33,7 +42,16 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     let five = inputs(&parsed, 5);
     let merge_time = median_time(effort, || merge(&five));
     table.push(
-        Row::time("merge 5 servers, all different", merge_time)
+        Row::time("merge 5 servers without a common resource", merge_time)
+            .bar(Figure::Time(Duration::from_millis(25)))
+            .against(value_parse.0, value_parse.1),
+    );
+
+    let shared: Vec<String> = (0..5).map(|server| document(server, custom, Custom::Shared)).collect();
+    let shared = inputs(&shared.iter().map(parse).collect::<Result<Vec<_>, _>>()?, 5);
+    let merge_time = median_time(effort, || merge(&shared));
+    table.push(
+        Row::time("merge 5 servers, every resource different", merge_time)
             .bar(Figure::Time(Duration::from_millis(25)))
             .against(value_parse.0, value_parse.1),
     );
@@ -44,7 +62,7 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     let merged = merge(&five).groups;
     let bare_encode = median_time(effort, || serde_json::to_vec(merged.items()));
     table.push(
-        Row::time("encode + gzip + ETag of that", encode_time)
+        Row::time(format!("encode + gzip + ETag of {} resources", BUILT_INS + 5 * custom), encode_time)
             .bar(Figure::Time(Duration::from_millis(60)))
             .against("serde_json encode of the same", Figure::Time(bare_encode)),
     );
@@ -71,35 +89,32 @@ fn inputs(documents: &[Arc<Groups>], servers: usize) -> Vec<Input> {
         .collect()
 }
 
-/// An aggregated document: the built-ins that every server has, and custom resources of this server alone.
-fn document(server: usize, custom: usize) -> String {
-    let resource = |name: String, kind: String| {
-        format!(
-            r#"{{"resource":"{name}","responseKind":{{"group":"","version":"","kind":"{kind}"}},"scope":"Namespaced","singularResource":"{}","verbs":["create","delete","deletecollection","get","list","patch","update","watch"],"subresources":[{{"subresource":"status","responseKind":{{"group":"","version":"","kind":"{kind}"}},"verbs":["get","patch","update"]}}]}}"#,
-            kind.to_lowercase()
-        )
+/// An aggregated document: the built-ins that every server has, and custom resources.
+fn document(server: usize, custom: usize, kind: Custom) -> String {
+    let (prefix, verb) = match kind {
+        Custom::Own => (format!("server{server}"), String::new()),
+        Custom::Shared => ("shared".to_owned(), format!(r#","verb{server}""#)),
     };
-    let group = |name: String, resources: Vec<String>| {
-        format!(
-            r#"{{"metadata":{{"name":"{name}"}},"versions":[{{"version":"v1","resources":[{}],"freshness":"Current"}}]}}"#,
-            resources.join(",")
-        )
-    };
-    let built_ins = (0..BUILT_INS / 4).map(|at| {
-        group(
-            format!("builtin{at:02}.k8s.io"),
-            (0..4).map(|n| resource(format!("things{n}"), format!("Thing{n}"))).collect(),
-        )
-    });
-    let customs = (0..custom / 10).map(|at| {
-        group(
-            format!("server{server}-{at:03}.example.com"),
-            (0..10).map(|n| resource(format!("widgets{n}"), format!("Widget{n}"))).collect(),
-        )
-    });
+    let built_ins = (0..BUILT_INS / 4).map(|at| group(&format!("builtin{at:02}.k8s.io"), 4, "thing", ""));
+    let customs = (0..custom / 10).map(|at| group(&format!("{prefix}-{at:03}.example.com"), 10, "widget", &verb));
     let groups: Vec<String> = built_ins.chain(customs).collect();
     format!(
         r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{{}},"items":[{}]}}"#,
         groups.join(",")
+    )
+}
+
+fn group(name: &str, resources: usize, kind: &str, verb: &str) -> String {
+    let resources: Vec<String> = (0..resources).map(|at| resource(&format!("{kind}{at}"), verb)).collect();
+    format!(
+        r#"{{"metadata":{{"name":"{name}"}},"versions":[{{"version":"v1","resources":[{}],"freshness":"Current"}}]}}"#,
+        resources.join(",")
+    )
+}
+
+fn resource(name: &str, verb: &str) -> String {
+    let kind = format!(r#"{{"group":"","version":"","kind":"Kind-{name}"}}"#);
+    format!(
+        r#"{{"resource":"{name}s","responseKind":{kind},"scope":"Namespaced","singularResource":"{name}","verbs":["create","delete","deletecollection","get","list","patch","update","watch"{verb}],"subresources":[{{"subresource":"status","responseKind":{kind},"verbs":["get","patch","update"]}}]}}"#
     )
 }

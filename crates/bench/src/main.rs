@@ -6,6 +6,7 @@
 
 mod api_bench;
 mod discovery_bench;
+mod serve_bench;
 mod store_bench;
 mod table;
 mod timing;
@@ -54,8 +55,12 @@ impl Selection {
 type Group = fn(Effort, &mut Table) -> anyhow::Result<()>;
 
 /// Every group of benchmarks, in the order of the table.
-const GROUPS: &[(&str, Group)] =
-    &[("api", api_bench::run), ("discovery", discovery_bench::run), ("store", store_bench::run)];
+const GROUPS: &[(&str, Group)] = &[
+    ("api", api_bench::run),
+    ("discovery", discovery_bench::run),
+    ("store", store_bench::run),
+    ("serve", serve_bench::run),
+];
 
 fn names() -> String {
     GROUPS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")

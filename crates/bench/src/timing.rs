@@ -1,6 +1,11 @@
 //! Medians of repeated runs.
+//!
+//! Pure work is timed by the processor time of its thread: on a machine that does other things as well, the clock on the wall
+//! tells more about those.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Effort;
 
@@ -54,9 +59,23 @@ pub(crate) fn percentile_of_sorted(samples: &[Duration], percent: f64) -> Durati
 }
 
 fn time_of<T>(iterations: u64, work: &mut impl FnMut() -> T) -> Duration {
-    let start = Instant::now();
+    let start = thread_time();
     for _ in 0..iterations {
         std::hint::black_box(work());
     }
-    start.elapsed()
+    thread_time() - start
+}
+
+fn thread_time() -> Duration {
+    since_zero(ClockId::ThreadCPUTime)
+}
+
+/// The same moment in every process of the machine.
+pub(crate) fn monotonic_time() -> Duration {
+    since_zero(ClockId::Monotonic)
+}
+
+fn since_zero(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::time::{ClockId, clock_gettime};
 use store::{Revision, Store, Transaction};
 use tasks::Tasks;
 use tokio::sync::mpsc;
@@ -17,6 +16,7 @@ use tokio::sync::mpsc;
 use super::load::{VALUE_BYTES, put};
 use super::place::Place;
 use super::{CHILD_FLAG, Sizes};
+use crate::timing::monotonic_time;
 
 const PREFIX: &str = "/bench/followed/";
 /// A guard against hanging.
@@ -39,9 +39,9 @@ pub(super) async fn measure(store: &Arc<dyn Store>, place: &Place, sizes: Sizes)
     let mut wakeups = Wakeups { after_write: Vec::new(), write: Vec::new() };
     for turn in 0..sizes.wakeups {
         let ops = vec![put(format!("{PREFIX}{turn}").into(), VALUE_BYTES)];
-        let begun = now();
+        let begun = monotonic_time();
         store.commit(Transaction { compares: Vec::new(), ops }).await?;
-        let acknowledged = now();
+        let acknowledged = monotonic_time();
         wakeups.write.push(acknowledged - begun);
         wakeups.after_write.push(follower.next().await?.saturating_sub(acknowledged));
     }
@@ -105,12 +105,6 @@ pub(super) async fn run_child(place: &Place, from: u64) -> anyhow::Result<()> {
 
 fn tell() -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{}", now().as_nanos())?;
+    writeln!(output, "{}", monotonic_time().as_nanos())?;
     Ok(output.flush()?)
-}
-
-/// The same in every process of the machine.
-fn now() -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -1,0 +1,102 @@
+//! Clients that each send one request after another on a connection of their own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use cluster_tests::Server;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tasks::Tasks;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// An administrator's TLS.
+#[derive(Clone)]
+pub(super) struct Tls(Arc<ClientConfig>);
+
+/// A server, and how long to ask it.
+pub(super) struct Load {
+    pub(super) tls: Tls,
+    pub(super) address: String,
+    pub(super) lasting: Duration,
+}
+
+/// What a load achieved.
+pub(super) struct Achieved {
+    /// Requests answered with success, a second.
+    pub(super) rate: f64,
+}
+
+impl Tls {
+    pub(super) fn of(server: &Server) -> anyhow::Result<Self> {
+        let pki = server.pki();
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(pki.join("ca.crt"))? {
+            roots.add(certificate?)?;
+        }
+        let chain = CertificateDer::pem_file_iter(pki.join("admin.crt"))?.collect::<Result<_, _>>()?;
+        let key = PrivateKeyDer::from_pem_file(pki.join("admin.key"))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        Ok(Self(Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key)?)))
+    }
+}
+
+impl Load {
+    /// Sends the same request on so many connections at once; `body` makes each its own body.
+    pub(super) async fn run(
+        &self,
+        connections: usize,
+        method: &'static str,
+        path: &'static str,
+        body: Option<fn() -> Vec<u8>>,
+    ) -> anyhow::Result<Achieved> {
+        let mut senders = Vec::new();
+        for _ in 0..connections {
+            senders.push(self.connect().await?);
+        }
+        let started = Instant::now();
+        let ends = started + self.lasting;
+        let asking = senders.into_iter().map(|sender| ask(sender, ends, method, path, body));
+        let counts = futures_util::future::try_join_all(asking).await?;
+        Ok(Achieved { rate: counts.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64() })
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("kubernetes.default.svc")?;
+        let stream = TlsConnector::from(self.tls.0.clone()).connect(name, stream).await?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        Tasks::new().spawn_once("load", async move {
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+}
+
+async fn ask(
+    mut sender: SendRequest<Full<Bytes>>,
+    ends: Instant,
+    method: &'static str,
+    path: &'static str,
+    body: Option<fn() -> Vec<u8>>,
+) -> anyhow::Result<u64> {
+    let mut answered = 0;
+    while Instant::now() < ends {
+        let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Full::from(body.map(|make| make()).unwrap_or_default()))?;
+        let response = sender.send_request(request).await.context("the server answers")?;
+        anyhow::ensure!(response.status().is_success(), "{method} {path}: {}", response.status());
+        response.into_body().collect().await?;
+        answered += 1;
+    }
+    Ok(answered)
+}
