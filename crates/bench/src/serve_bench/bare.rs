@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 /// A server that answers every request with the same bytes. It runs on threads of its own, as another process would.
 pub(super) struct Bare {
     address: SocketAddr,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl Bare {
@@ -32,11 +32,20 @@ impl Bare {
         let listener = TcpListener::from_std(listener)?;
         tasks.clone().spawn_once("bare", accept(listener, acceptor, body, tasks));
         drop(guard);
-        Ok(Self { address, _runtime: runtime })
+        Ok(Self { address, runtime: Some(runtime) })
     }
 
     pub(super) fn address(&self) -> String {
         self.address.to_string()
+    }
+}
+
+impl Drop for Bare {
+    /// In the background, because a runtime may not wait for another one's end.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
