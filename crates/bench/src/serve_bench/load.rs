@@ -90,6 +90,7 @@ async fn ask(
 ) -> anyhow::Result<u64> {
     let mut answered = 0;
     while Instant::now() < ends {
+        sender.ready().await?;
         let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
         let request = request.header("content-type", "application/json");
         let request = request.body(Full::from(body.map(|make| make()).unwrap_or_default()))?;
