@@ -1,18 +1,48 @@
 //! What must hold around an object before it may be written.
 
+use access::User;
+use access::rbac::escalation::{self, Write};
 use api::{GroupResource, GroupVersionResource, Status};
+use catalogue::Served;
 use object::Stored;
 use registry::Item;
 use registry::read::Freshness;
 use store::Key;
 
 use crate::faults::{self, About};
-use crate::{ApiServer, Resource};
+use crate::forms::Object;
+use crate::{ApiServer, Resource, kinds};
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
 
+/// A role or binding that somebody is about to write, or anything else, which grants nothing.
+pub(crate) struct Grant<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) served: &'a Served,
+    /// Of the request; empty at the cluster scope.
+    pub(crate) namespace: &'a str,
+    /// In the request's path, hence empty for create.
+    pub(crate) name: &'a str,
+    pub(crate) old: Option<&'a Object>,
+    pub(crate) new: &'a Object,
+}
+
 impl ApiServer {
+    /// Nobody may grant what they do not have.
+    pub(crate) fn refuse_escalation(&self, grant: &Grant<'_>) -> Result<(), Status> {
+        let Some(kind) = kinds::rbac_kind_of(grant.served) else { return Ok(()) };
+        let bytes = |object: &Object| serde_json::to_vec(object).expect("an object has string keys");
+        let (new, old) = (bytes(grant.new), grant.old.map(bytes));
+        let Grant { user, namespace, name, .. } = *grant;
+        let write = Write { user, kind, namespace, name, new: &new, old: old.as_deref() };
+        let checked = escalation::check(&self.rules.authorizer, &self.rules.index.load(), &write);
+        checked.map_err(|error| {
+            let name = grant.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+            error.to_status(kind, name)
+        })
+    }
+
     /// Nothing is created in a namespace that is not there, or that is about to go.
     pub(crate) async fn admit_into(&self, namespace: &str, about: About<'_>) -> Result<(), Status> {
         let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(()) };

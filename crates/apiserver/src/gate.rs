@@ -1,94 +1,125 @@
-//! Who may come in: certificates and RBAC, judged here.
+//! Who may come in: front proxies, certificates, tokens and nobody, then impersonation, then what rules allow.
 
-use std::sync::{Arc, PoisonError};
+mod caller;
+mod certificates;
+mod rules;
 
-use access::attributes::{Attributes, Resource};
-use access::rbac::Index;
-use access::{Authorizer, Decision, User};
-use api::{Target, Verb};
-use arc_swap::ArcSwap;
+use std::sync::Arc;
+
+use access::authenticate::{AuthenticationError, Authenticator, Identity, Method, Shown, Unauthenticated};
+use access::impersonate::{Impersonation, ImpersonationError};
+use access::tokens::TokenError;
+use access::{Attributes, Decision};
+use api::Target;
 use edge::{Connection, Error, Gate, Request};
-use rustls::pki_types::UnixTime;
-use transport::{Authorities, Watched};
+use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use jiff::Timestamp;
+use smallvec::SmallVec;
+
+pub use caller::Caller;
+pub use certificates::Bundles;
+pub use rules::{Rules, Signing};
+
+use crate::accounts::Accounts;
+
+/// What peers mark forwarded requests with: a front proxy may, anybody else would only pretend.
+const HOP_MARKS: [&str; 2] = ["x-kubernetes-peer-proxied", "x-kubernetes-apiserver-rerouted"];
 
 /// Authentication and authorization of one server.
 #[derive(Debug)]
 pub struct AccessGate {
-    /// `--client-ca-file`.
-    pub client_ca: Option<Watched<Authorities>>,
-    /// `--authorization-mode`.
-    pub authorizer: Authorizer,
-    /// What bindings grant, as of now.
-    pub index: Arc<ArcSwap<Index>>,
-    /// `--anonymous-auth`.
-    pub anonymous: bool,
-}
-
-/// What a connection's certificate was found to be worth, and by which reading of the bundle.
-struct Judged {
-    generation: u64,
-    user: Result<User, String>,
+    /// By which authorities certificates are judged.
+    pub bundles: Bundles,
+    /// By which rules people are known and let in.
+    pub rules: Arc<Rules>,
+    /// What tokens depend on.
+    pub accounts: Accounts,
 }
 
 impl AccessGate {
-    /// The user of the client certificate; `None` if there is none to be judged.
-    fn certificate_user(&self, connection: &Connection) -> Option<Result<User, String>> {
-        let authorities = self.client_ca.as_ref()?.get();
-        if connection.certificates.is_empty() {
-            return None;
-        }
-        // A judgement is a pure function of its inputs: one made by somebody who panicked later is as good as any.
-        let mut memory = connection.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let remembered = memory.as_ref().and_then(|judged| judged.downcast_ref::<Judged>());
-        if let Some(judged) = remembered.filter(|judged| judged.generation == authorities.generation()) {
-            return Some(judged.user.clone());
-        }
-        let subject = authorities.verify_client(&connection.certificates, UnixTime::now());
-        let user = subject
-            .map_err(|error| error.to_string())
-            .map(|subject| User { groups: subject.organizations, ..User::named(subject.common_name) });
-        *memory = Some(Arc::new(Judged { generation: authorities.generation(), user: user.clone() }));
-        Some(user)
+    fn authenticate(
+        &self,
+        authenticator: &Authenticator,
+        connection: &Connection,
+        request: &Request,
+    ) -> Result<Identity, Unauthenticated> {
+        let judged = self.bundles.judge(connection);
+        let path = request.uri().path();
+        let lines = lines(request.headers());
+        let headers = lines.iter().copied();
+        let shown = Shown { client: judged.client(), front_proxy: judged.front_proxy(), headers, path };
+        authenticator.authenticate(&shown, &self.accounts, Timestamp::now())
     }
 }
 
 impl Gate for AccessGate {
-    type Caller = User;
+    type Caller = Caller;
 
-    fn identify(&self, connection: &Connection, _request: &mut Request) -> Result<User, Error> {
-        match self.certificate_user(connection) {
-            Some(Ok(user)) => Ok(user.authenticated()),
-            Some(Err(reason)) => Err(Error::Unauthorized { reason }),
-            None if self.anonymous => Ok(User::anonymous()),
-            None => Err(Error::Unauthorized { reason: "no credentials".to_owned() }),
+    async fn identify(&self, connection: &Connection, request: &mut Request) -> Result<Caller, Error> {
+        let authenticator = self.rules.authenticator.get();
+        let mut found = self.authenticate(&authenticator, connection, request);
+        // An account that was made a moment ago through another server is not in the cache yet.
+        if found.as_ref().is_err_and(is_early) && self.accounts.catch_up().await {
+            found = self.authenticate(&authenticator, connection, request);
         }
+        let identity = found.map_err(|refused| Error::Unauthorized { reason: refused.to_string() })?;
+        let headers = request.headers_mut();
+        remove(headers, |name| authenticator.is_credential(name));
+        if identity.method != Method::FrontProxy {
+            remove(headers, |name| HOP_MARKS.contains(&name));
+        }
+        if let Some(protocols) = &identity.websocket_protocols {
+            // They came in a header, so they fit into one.
+            let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
+        }
+        Ok(Caller::from(identity))
     }
 
-    fn authorize(&self, caller: &User, target: &Target<'_>) -> Result<(), Error> {
-        let index = self.index.load();
-        let attributes = attributes_of(caller, target);
-        match self.authorizer.decide(&index, &attributes) {
+    fn act_as(&self, caller: Caller, request: &mut Request) -> Result<Caller, Error> {
+        let refuse = |error: ImpersonationError| Error::from(error.to_status());
+        let wanted = Impersonation::from_headers(&lines(request.headers()).iter().copied()).map_err(refuse)?;
+        remove(request.headers_mut(), Impersonation::is_header);
+        let Some(wanted) = wanted else { return Ok(caller) };
+        let index = self.rules.index.load();
+        let user = wanted.authorize(&self.rules.authorizer, &index, &caller.user).map_err(refuse)?;
+        Ok(caller.acting_as(user))
+    }
+
+    fn authorize(&self, caller: &Caller, target: &Target<'_>) -> Result<(), Error> {
+        let index = self.rules.index.load();
+        let attributes = Attributes::of(&caller.user, target);
+        match self.rules.authorizer.decide(&index, &attributes) {
             Decision::Allowed(_) => Ok(()),
             Decision::NotAllowed { reason } => Err(access::authorize::forbidden(&attributes, &reason).into()),
         }
     }
 }
 
-fn attributes_of<'a>(user: &'a User, target: &'a Target<'_>) -> Attributes<'a> {
-    match target {
-        Target::NonResource(page) => Attributes::path(user, &page.verb, &page.path),
-        Target::Resource(asked) => {
-            // A list by name is still a list: rules with resource names look at the name all the same.
-            let name = if asked.verb == Verb::Create && asked.subresource.is_empty() { "" } else { &*asked.name };
-            let resource = Resource {
-                group: &asked.group,
-                version: &asked.version,
-                resource: &asked.resource,
-                subresource: &asked.subresource,
-                namespace: &asked.namespace,
-                name,
-            };
-            Attributes::resource(user, asked.verb.as_str(), resource)
+/// Whether a token depends on an object that may exist although it is not seen here yet.
+fn is_early(refused: &Unauthenticated) -> bool {
+    use TokenError::{Invalidated, LegacyInvalidated, NoAccount, Replaced};
+    refused.errors.iter().any(|error| match error {
+        AuthenticationError::Token(error) => {
+            matches!(error, NoAccount(_) | Replaced { .. } | Invalidated | LegacyInvalidated)
         }
+        AuthenticationError::Certificate(_)
+        | AuthenticationError::Subject(_)
+        | AuthenticationError::NotAllowed(_)
+        | AuthenticationError::Header(_)
+        | AuthenticationError::UnknownToken
+        | AuthenticationError::Websocket(_) => false,
+    })
+}
+
+/// The headers as authentication reads them: more than once, so that they are gathered first.
+fn lines(headers: &HeaderMap) -> SmallVec<[(&str, &[u8]); 16]> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+}
+
+fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
+    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
     }
 }

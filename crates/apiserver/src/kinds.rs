@@ -2,6 +2,9 @@
 
 mod fixed_data;
 mod namespace;
+mod rbac;
+
+pub(crate) use rbac::kind_of as rbac_kind_of;
 
 use std::time::Duration;
 
@@ -108,6 +111,11 @@ pub(crate) fn complete(served: &Served, object: &mut Object) -> Result<(), Refus
             fixed_data::check(None, object)?;
         }
         ("", "configmaps") => fixed_data::check(None, object)?,
+        (access::rbac::GROUP, _) => {
+            if let Some(kind) = rbac::kind_of(served) {
+                rbac::complete(kind, None, object)?;
+            }
+        }
         _ => {}
     }
     Ok(())
@@ -122,6 +130,7 @@ pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<()
             fixed_data::check(Some(old), new)
         }
         ("", "configmaps") => fixed_data::check(Some(old), new),
+        (access::rbac::GROUP, _) => rbac::kind_of(served).map_or(Ok(()), |kind| rbac::complete(kind, Some(old), new)),
         _ => Ok(()),
     }
 }

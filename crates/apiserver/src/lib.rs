@@ -4,16 +4,20 @@
 //! `/api`, `/apis` and `/version` are finished pages. Handlers are generic over JSON: what is special about a kind stands in
 //! `kinds.rs` and nowhere else.
 
+mod accounts;
 mod admission;
+mod bodies;
 pub mod bootstrap;
 mod discovery_pages;
 mod faults;
 mod forms;
 pub mod gate;
 mod kinds;
+mod openid_pages;
 mod options;
 pub mod policy;
 pub mod rest;
+mod reviews;
 mod shape;
 mod typed;
 
@@ -21,7 +25,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use access::User;
 use api::{GroupResource, GroupVersionResource, Status, Target};
 use bytes::Bytes;
 use catalogue::{Served, Surface};
@@ -33,7 +36,11 @@ use registry::{Form, Registry, Shelf};
 use store::Key;
 use tasks::Tasks;
 
+pub use accounts::Accounts;
+
 use crate::discovery_pages::DiscoveryPages;
+use crate::gate::{Caller, Rules};
+use crate::reviews::Review;
 
 /// What a request may weigh; etcd takes no more either.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -47,6 +54,8 @@ pub struct ApiServer {
     pages: DiscoveryPages,
     version: Bytes,
     watch_seconds_min: u64,
+    rules: Arc<Rules>,
+    accounts: Accounts,
     streams: Tasks,
 }
 
@@ -87,10 +96,18 @@ pub fn shelves(surface: &Surface, prefix: &str) -> Vec<(Key, Form)> {
 }
 
 impl ApiServer {
-    /// A server for a surface, whose [`shelves`] below `prefix` the registry's cache keeps.
+    /// A server for a surface, whose [`shelves`] below `prefix` the registry's cache keeps. Reviews and tokens are answered by
+    /// the same rules that the gate has.
     ///
     /// Watches run in `streams`: stopping those ends every watch and lets connections finish.
-    pub fn new(registry: Registry, surface: Arc<Surface>, prefix: &str, config: &Config, streams: Tasks) -> Self {
+    pub fn new(
+        registry: Registry,
+        surface: Arc<Surface>,
+        prefix: &str,
+        config: &Config,
+        rules: Arc<Rules>,
+        streams: Tasks,
+    ) -> Self {
         let mut positions = HashMap::new();
         let mut bindings = Vec::new();
         for (position, served) in surface.served().iter().enumerate() {
@@ -100,6 +117,8 @@ impl ApiServer {
             positions.insert(served.name(), bindings.len());
             bindings.push(Binding { served: position, shelf: shelf.clone(), rules: kinds::rules_of(served) });
         }
+        let shelf_of = |name| Some(bindings[*positions.get(&name)?].shelf.clone());
+        let accounts = Accounts::new(registry.clone(), shelf_of);
         let pages = DiscoveryPages::new(&surface, &config.address);
         let version = version_page(&surface, &config.git_version);
         Self {
@@ -110,22 +129,35 @@ impl ApiServer {
             pages,
             version,
             watch_seconds_min: config.watch_seconds_min,
+            rules,
+            accounts,
             streams,
         }
     }
 
-    async fn answer(&self, call: Call<'_, User>, request: Request) -> Result<Response, Status> {
+    /// What tokens depend on, for the gate.
+    pub fn accounts(&self) -> Accounts {
+        self.accounts.clone()
+    }
+
+    async fn answer(&self, call: Call<'_, Caller>, request: Request) -> Result<Response, Status> {
         match call.target {
             Target::NonResource(page) => {
                 let query = request.uri().query().unwrap_or_default();
                 if page.path == "/version" || page.path == "/version/" {
                     return Ok(json(self.version.clone()));
                 }
+                if let Some(page) = openid_pages::serve(&self.rules.signing.get(), &page.path) {
+                    return Ok(page);
+                }
                 self.pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
             }
             Target::Resource(target) => match self.resolve(target.group_version_resource()) {
                 Some(resource) => rest::serve(self, resource, target, &call.caller, request).await,
-                None => Err(self.unknown(target)),
+                None => match Review::of(&self.surface, target) {
+                    Some(review) => self.review(review, target, &call.caller, request).await,
+                    None => Err(self.unknown(target)),
+                },
             },
         }
     }
@@ -161,9 +193,13 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-impl Local<User> for ApiServer {
-    fn serve<'a>(&'a self, call: Call<'a, User>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
-        Box::pin(async move { self.answer(call, request).await.map_err(Error::from) })
+impl Local<Caller> for ApiServer {
+    fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
+        Box::pin(async move {
+            let warnings = call.caller.warnings.clone();
+            let response = self.answer(call, request).await.map_err(Error::from)?;
+            Ok(rest::warned(response, &warnings))
+        })
     }
 }
 

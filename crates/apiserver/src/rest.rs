@@ -5,12 +5,12 @@ mod get;
 mod list;
 mod patch;
 mod selection;
+mod token;
 mod watch;
 mod write;
 
-pub(crate) use write::new_uid;
+pub(crate) use write::{new_uid, warned};
 
-use access::User;
 use api::media::Encoding;
 use api::target::Resource as Asked;
 use api::{Status, Verb};
@@ -22,6 +22,7 @@ use object::decode;
 use store::Key;
 
 use crate::faults::About;
+use crate::gate::Caller;
 use crate::{ApiServer, BODY_BYTES_MAX, Resource, not_built};
 
 /// What a handler works on.
@@ -30,8 +31,8 @@ struct Context<'a> {
     server: &'a ApiServer,
     resource: Resource<'a>,
     asked: &'a Asked<'a>,
-    /// Who asks; audit and managed fields want to know.
-    _caller: &'a User,
+    /// Who asks.
+    caller: &'a Caller,
 }
 
 /// Answers a request for a resource that this server has.
@@ -39,15 +40,16 @@ pub(crate) async fn serve(
     server: &ApiServer,
     resource: Resource<'_>,
     asked: &Asked<'_>,
-    caller: &User,
+    caller: &Caller,
     request: Request,
 ) -> Result<Response, Status> {
-    let context = Context { server, resource, asked, _caller: caller };
+    let context = Context { server, resource, asked, caller };
     context.refuse_what_is_not_offered()?;
     match asked.verb {
         Verb::Get => get::get(context, &request).await,
         Verb::List => list::list(context, &request).await,
         Verb::Watch => watch::watch(context, &request).await,
+        Verb::Create if asked.subresource == "token" => token::create(context, request).await,
         Verb::Create => write::create(context, request).await,
         Verb::Update => write::update(context, request).await,
         Verb::Patch => patch::patch(context, request).await,
@@ -70,7 +72,7 @@ impl<'a> Context<'a> {
                 None => Err(Status::path_not_found()),
                 Some(offered) if !offered.built => Err(not_built(self.asked.group_resource(), verb)),
                 Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-                Some(_) if matches!(subresource, "status" | "finalize") => Ok(()),
+                Some(_) if matches!(subresource, "status" | "finalize" | "token") => Ok(()),
                 Some(_) => Err(not_built(self.asked.group_resource(), verb)),
             },
         }
@@ -120,7 +122,7 @@ impl<'a> Context<'a> {
 }
 
 /// Reads a body that must be whole before anything is done with it.
-async fn read_body(request: Request) -> Result<Bytes, Status> {
+pub(crate) async fn read_body(request: Request) -> Result<Bytes, Status> {
     match read_whole(request.into_body(), BODY_BYTES_MAX).await {
         Ok(bytes) => Ok(bytes),
         Err(ReadBodyError::TooLarge { limit }) => Err(Status::request_entity_too_large(format!("limit is {limit}"))),
@@ -129,7 +131,7 @@ async fn read_body(request: Request) -> Result<Bytes, Status> {
 }
 
 /// How a body is written. Protobuf comes later: clients that offer it are told, and send JSON.
-fn body_encoding(request: &Request) -> Result<decode::Encoding, Status> {
+pub(crate) fn body_encoding(request: &Request) -> Result<decode::Encoding, Status> {
     match Encoding::of_body(content_type(request)) {
         Some(Encoding::Json) => Ok(decode::Encoding::Json),
         Some(Encoding::Yaml) => Ok(decode::Encoding::Yaml),

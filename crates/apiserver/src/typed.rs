@@ -54,9 +54,16 @@ pub(crate) fn checked(
         return Err(refuse(&reason));
     }
     settle(&mut object, known);
-    drop_unknown(&mut object, known);
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { faults };
     Ok(Checked { object, warnings })
+}
+
+/// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it
+/// may have fields of a newer release.
+pub(crate) fn drop_unknown_fields(object: &mut Object, release: Release, kind: GroupVersionKind<&str>) {
+    if let Some(known) = Struct::of_kind(release, kind) {
+        drop_unknown(object, known);
+    }
 }
 
 /// The fields of the built-in types of one release, as patches ask for them.
@@ -72,9 +79,13 @@ impl Fields {
 impl FieldSchema for Fields {
     fn field(&self, of: TypeRef, name: &str) -> Option<Field<'_>> {
         let placed = Place::from_number(of.0)?.field(self.0, name)?;
-        let merges = placed.patch.is_some_and(|patch| patch.is_merged);
+        let strategy = match placed.patch {
+            Some(patch) if patch.is_merged => PatchStrategy::Merge,
+            Some(patch) if patch.is_replaced => PatchStrategy::Replace,
+            Some(_) | None => PatchStrategy::Default,
+        };
         Some(Field {
-            strategy: if merges { PatchStrategy::Merge } else { PatchStrategy::Default },
+            strategy,
             merge_key: placed.patch.and_then(|patch| patch.key),
             of: placed.inner.map(|inner| TypeRef(inner.number())),
         })

@@ -39,7 +39,14 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
     type Caller: Clone + Send + Sync + 'static;
 
     /// Who is asking. Removes from the request whatever only the gate may read: credentials and claims of identity.
-    fn identify(&self, connection: &Connection, request: &mut Request) -> Result<Self::Caller, Error>;
+    fn identify(
+        &self,
+        connection: &Connection,
+        request: &mut Request,
+    ) -> impl Future<Output = Result<Self::Caller, Error>> + Send;
+
+    /// Whom they ask to act as, if they may; themselves otherwise. Removes the wish from the request.
+    fn act_as(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
     /// Whether they may.
     fn authorize(&self, caller: &Self::Caller, target: &Target<'_>) -> Result<(), Error>;

@@ -79,7 +79,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         mut request: Request,
         started: Instant,
     ) -> Result<Response, Error> {
-        let caller = self.gate.identify(connection, &mut request)?;
+        let caller = self.gate.identify(connection, &mut request).await?;
+        let caller = self.gate.act_as(caller, &mut request)?;
         self.gate.authorize(&caller, target)?;
         if let Some(page) = self.page(&request) {
             return Ok(page);

@@ -127,6 +127,12 @@ impl Registry {
         }
     }
 
+    /// Waits until the cache has every change that was acknowledged before this call. `false`: it has not, in time.
+    pub async fn catch_up_with_store(&self) -> Result<bool, ReadError> {
+        let newest = self.store.revision().await?;
+        Ok(self.cache.reached(newest, PATIENCE).await?)
+    }
+
     /// Waits until the cache is as recent as wanted. The revision returned is one that it certainly has reached.
     async fn catch_up(&self, freshness: Freshness) -> Result<Source, ReadError> {
         let wanted = match freshness {

@@ -1,4 +1,4 @@
-//! The subject of a certificate: the two parts of it that Kubernetes reads.
+//! The subject of a certificate: the parts of it that Kubernetes reads.
 
 /// Who a certificate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,10 +7,13 @@ pub struct Subject {
     pub common_name: String,
     /// O: the groups, in their order.
     pub organizations: Vec<String>,
+    /// 1.3.6.1.4.1.57683.2, Kubernetes' own: the uid. Whether several make sense is for others to say.
+    pub uids: Vec<String>,
 }
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -31,6 +34,7 @@ impl Subject {
                 match oid.0 {
                     COMMON_NAME => subject.common_name = text(tag, value)?,
                     ORGANIZATION => subject.organizations.push(text(tag, value)?),
+                    UID => subject.uids.push(text(tag, value)?),
                     _ => {}
                 }
             }
@@ -100,12 +104,14 @@ mod tests {
             attribute(&[0x55, 0x04, 0x06], 0x13, b"DE"),
             attribute(ORGANIZATION, BMP_STRING, &[0, b'o', 0, b'k']),
             attribute(COMMON_NAME, 0x0c, b"first"),
+            attribute(UID, 0x0c, b"u1"),
             attribute(COMMON_NAME, 0x0c, b"kubernetes-admin"),
         ]
         .concat();
         let subject = Subject::from_der(&name).unwrap();
         assert_eq!(subject.common_name, "kubernetes-admin");
         assert_eq!(subject.organizations, ["system:masters", "ok"]);
+        assert_eq!(subject.uids, ["u1"]);
     }
 
     #[test]

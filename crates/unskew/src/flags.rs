@@ -62,6 +62,9 @@ pub(crate) enum FlagError {
     Stray(String),
     #[error("--config: {0}")]
     File(String),
+    /// Flags that do not go together, or with the files that they name.
+    #[error("{0}")]
+    Refused(String),
     /// Not a mistake: the user asks what there is.
     #[error("help")]
     Help,
@@ -137,6 +140,15 @@ impl Values {
             Some(values) => values.iter().flat_map(|text| split(text)).collect(),
             None => split(flag.default),
         }
+    }
+
+    /// All values of a list, blank ones too, where those are mistakes.
+    pub(crate) fn entries(&self, name: &str) -> Vec<String> {
+        let flag = self.known(name);
+        let given = self.given.get(name).into_iter().flatten().map(String::as_str);
+        let texts: Vec<&str> = if self.given.contains_key(name) { given.collect() } else { vec![flag.default] };
+        let texts = texts.into_iter().filter(|text| !text.is_empty());
+        texts.flat_map(|text| text.split(',')).map(|entry| entry.trim().to_owned()).collect()
     }
 
     /// A boolean.

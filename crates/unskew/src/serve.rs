@@ -1,5 +1,6 @@
 //! `unskew serve`: one API server.
 
+mod authentication;
 mod config;
 mod run;
 mod storage;
@@ -29,7 +30,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&mut std::io::stderr(), &format!("unskew serve: {error:#}"));
-            ExitCode::from(EXIT_UNAVAILABLE)
+            ExitCode::from(if error.is::<FlagError>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
         }
     }
 }

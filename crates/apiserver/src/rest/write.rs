@@ -11,6 +11,7 @@ use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::{Decision, Written};
 
 use super::{Context, body_encoding, now, read_body};
+use crate::admission::Grant;
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
 use crate::typed::{self, Checked, FieldValidation, Fields};
@@ -58,9 +59,9 @@ pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Res
 }
 
 /// Tells the client what was wrong and not refused.
-pub(super) fn warned(mut response: Response, warnings: &[String]) -> Response {
+pub(crate) fn warned(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
     for warning in warnings {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
             response.headers_mut().append(WARNING, value);
         }
@@ -120,6 +121,9 @@ impl Context<'_> {
 
     async fn create_once(self, object: Object, options: &WriteOptions) -> Result<Result<Stored, Status>, Taken> {
         let mut object = object;
+        if let Err(status) = self.refuse_escalation("", None, &object) {
+            return Ok(Err(status));
+        }
         if let Err(refusal) = prepare(&mut object, self, options) {
             let name = text(&object, "name").to_owned();
             return Ok(Err(self.refused(refusal, &name)));
@@ -158,6 +162,7 @@ impl Context<'_> {
         if let Some(next) = kinds::write_subresource(served, &self.asked.subresource, old, &new) {
             new = next;
         }
+        self.refuse_escalation(name, Some(old), &new)?;
         if let Some(known) = self.fields().known(served.response_kind()) {
             unknown::keep_fields(old, &mut new, known);
         }
@@ -185,8 +190,15 @@ impl Context<'_> {
     }
 
     fn new_object(self, mut object: Object, options: &WriteOptions) -> Result<Bytes, Status> {
+        self.refuse_escalation(&self.asked.name, None, &object)?;
         prepare(&mut object, self, options).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
         Ok(forms::storage_bytes(object, self.encoding()))
+    }
+
+    /// `name` is the one in the path, which a create does not have.
+    fn refuse_escalation(self, name: &str, old: Option<&Object>, new: &Object) -> Result<(), Status> {
+        let (served, namespace, user) = (self.resource.served, self.namespace(), &*self.caller.user);
+        self.server.refuse_escalation(&Grant { user, served, namespace, name, old, new })
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go.
@@ -235,6 +247,8 @@ impl Context<'_> {
 
 fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) -> Result<(), Refusal> {
     let rules = context.resource.rules;
+    let (release, kind) = (context.server.surface.release(), context.resource.served.response_kind());
+    typed::drop_unknown_fields(object, release, kind);
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
     kinds::complete(context.resource.served, object)?;

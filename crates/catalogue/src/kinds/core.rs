@@ -58,4 +58,4 @@ const POD_SUBRESOURCES: &[Subresource] = &[
 ];
 
 const TOKEN: Subresource =
-    part("token", Verbs::CREATE).kind(ResponseKind::Foreign("authentication.k8s.io", "v1", "TokenRequest")).unbuilt();
+    part("token", Verbs::CREATE).kind(ResponseKind::Foreign("authentication.k8s.io", "v1", "TokenRequest"));

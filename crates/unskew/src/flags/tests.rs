@@ -48,6 +48,17 @@ fn values_follow_after_a_blank_or_an_equals_sign() {
 }
 
 #[test]
+fn blank_entries_of_a_list_are_seen_where_they_matter() {
+    let entries = |line: &str| {
+        let values = Values::parse(TABLE, line.split_whitespace().map(str::to_owned)).unwrap();
+        values.entries("etcd-servers").join("|")
+    };
+    assert_eq!(entries(""), "");
+    assert_eq!(entries("--etcd-servers="), "");
+    assert_eq!(entries("--etcd-servers=a,,b --etcd-servers=c"), "a||b|c");
+}
+
+#[test]
 fn flags_without_a_meaning_are_taken_and_named() {
     check(
         "--allow-privileged --kubelet-client-key /k",

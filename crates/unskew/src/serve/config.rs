@@ -8,6 +8,7 @@ use std::time::Duration;
 use access::Authorizer;
 use catalogue::{Gates, Release, RuntimeConfig, Surface};
 
+use super::authentication::Authentication;
 use crate::flags::{FlagError, Values};
 
 /// Everything that `unskew serve` needs to know before it binds a port.
@@ -22,7 +23,7 @@ pub(crate) struct Config {
     pub(crate) storage: Storage,
     pub(crate) prefix: String,
     pub(crate) compaction_interval: Duration,
-    pub(crate) anonymous: bool,
+    pub(crate) authentication: Authentication,
     pub(crate) authorizer: Authorizer,
     pub(crate) surface: Arc<Surface>,
     pub(crate) request_timeout: Duration,
@@ -75,7 +76,7 @@ impl Config {
             storage: storage(flags),
             prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
-            anonymous: flags.is("anonymous-auth"),
+            authentication: Authentication::from_flags(flags, &gates)?,
             authorizer: flags
                 .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
             surface: Arc::new(Surface::new(&gates, &runtime)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use apiserver::gate::AccessGate;
+use apiserver::gate::{AccessGate, Bundles, Rules};
 use apiserver::policy::PolicyFeed;
 use apiserver::{ApiServer, bootstrap};
 use arc_swap::ArcSwap;
@@ -35,7 +35,8 @@ pub(crate) fn run(config: Config) -> anyhow::Result<()> {
     if !config.without_meaning.is_empty() {
         tracing::warn!(flags = config.without_meaning.join(", "), "these flags have no meaning here and are ignored");
     }
-    if let Some(notice) = config.authorizer.notice() {
+    let notices = config.authentication.notices.iter().map(String::as_str);
+    for notice in notices.chain(config.authorizer.notice()) {
         tracing::warn!("{notice}");
     }
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
@@ -46,6 +47,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let address = SocketAddr::new(config.advertise.unwrap_or(config.bind), listener.local_addr()?.port());
     let tasks = Tasks::new();
     let (trust, admin) = trust(&config, address, &tasks)?;
+    let rules = rules(&config, address, &tasks)?;
     let opened = Opened::open(&config.storage).await?;
     let streams = Tasks::new();
     let started = bootstrap::Progress::default();
@@ -53,7 +55,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let pipeline = assemble(
         &config.local(address),
         &config,
-        trust.client_ca,
+        (rules, trust.bundles),
         &opened,
         &Parts { tasks: &tasks, streams: &streams, started: &started, draining: &draining },
     );
@@ -93,7 +95,7 @@ struct Parts<'a> {
 fn assemble(
     local: &apiserver::Config,
     config: &Config,
-    client_ca: Watched<Authorities>,
+    (rules, bundles): (Arc<Rules>, Bundles),
     opened: &Opened,
     parts: &Parts<'_>,
 ) -> Arc<Pipeline<AccessGate, Arc<ApiServer>>> {
@@ -102,17 +104,12 @@ fn assemble(
     let shelves = apiserver::shelves(&surface, &config.prefix);
     let cache = Cache::start(store.clone(), prefix, shelves, parts.tasks);
     let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
-    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, parts.streams.clone()));
-    let index = Arc::new(ArcSwap::from_pointee(access::rbac::Index::default()));
-    let feed = PolicyFeed::new(&server, index.clone());
+    let streams = parts.streams.clone();
+    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, rules.clone(), streams));
+    let feed = PolicyFeed::new(&server, rules.index.clone());
     parts.tasks.spawn("rbac", |stop| feed.run(stop));
     parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), parts.started.clone()));
-    let gate = AccessGate {
-        client_ca: Some(client_ca),
-        anonymous: config.anonymous && config.authorizer.permits_anonymous(),
-        authorizer: config.authorizer.clone(),
-        index,
-    };
+    let gate = AccessGate { bundles, rules, accounts: server.accounts() };
     let probe = Probe::start(store.clone(), parts.tasks);
     if !config.compaction_interval.is_zero() {
         let compaction = store::compaction::Compaction::new(store, config.compaction_interval);
@@ -143,7 +140,19 @@ async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
 /// What the server shows, and whom it believes.
 struct Trust {
     serving: Watched<rustls::ServerConfig>,
-    client_ca: Watched<Authorities>,
+    bundles: Bundles,
+}
+
+/// By which rules people are known and let in. The index of bindings is empty until it is filled from storage.
+fn rules(config: &Config, address: SocketAddr, tasks: &Tasks) -> anyhow::Result<Arc<Rules>> {
+    let Config { authentication, authorizer, .. } = config;
+    authentication.accounts.make_key().context("a key of our own for service account tokens (--cert-dir)")?;
+    Ok(Arc::new(Rules {
+        authenticator: authentication.start(authorizer.permits_anonymous(), tasks)?,
+        signing: authentication.accounts.start(address, tasks)?,
+        authorizer: authorizer.clone(),
+        index: Arc::new(ArcSwap::from_pointee(access::rbac::Index::default())),
+    }))
 }
 
 /// Certificates as given, and those of our own where none are. The second value is the admin kubeconfig, if we made one.
@@ -176,7 +185,9 @@ fn trust(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Resu
     let files = vec![certificate.clone(), key.clone()];
     let serving = Watched::start(files, move || transport::server::serving(&certificate, &key), tasks)?;
     let client_ca = Watched::start(vec![client_ca.clone()], move || Authorities::from_file(&client_ca), tasks)?;
-    Ok((Trust { serving, client_ca }, admin))
+    let front_proxy = config.authentication.front_proxy.as_ref();
+    let front_proxy = front_proxy.map(|flags| flags.start(&client_ca.get(), tasks)).transpose()?;
+    Ok((Trust { serving, bundles: Bundles { client: Some(client_ca), front_proxy } }, admin))
 }
 
 fn checks(probe: Probe, cache: &Cache, started: &bootstrap::Progress, draining: &CancellationToken) -> Vec<Check> {

@@ -1,0 +1,40 @@
+//! Somebody who was let in, as handlers see them.
+
+use std::sync::Arc;
+
+use access::User;
+use access::authenticate::{Identity, Method};
+use access::tokens::Note;
+
+/// Who asks, and how we know. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Whom the request is judged and served for.
+    pub user: Arc<User>,
+    /// Who really asks, where that is somebody else who may act as the user.
+    pub impersonator: Option<Arc<User>>,
+    /// Who vouches for the one who really asks.
+    pub method: Method,
+    /// What belongs into the audit log about the token.
+    pub notes: Arc<[Note]>,
+    /// What the client is to be warned of.
+    pub warnings: Vec<&'static str>,
+}
+
+impl Caller {
+    /// Whether a front proxy speaks, that is, another API server: only then its marks on the request are believed.
+    pub fn is_via_front_proxy(&self) -> bool {
+        self.method == Method::FrontProxy
+    }
+
+    pub(super) fn acting_as(self, user: User) -> Self {
+        Self { user: Arc::new(user), impersonator: Some(self.user), ..self }
+    }
+}
+
+impl From<Identity> for Caller {
+    fn from(identity: Identity) -> Self {
+        let Identity { user, method, notes, warnings, websocket_protocols: _ } = identity;
+        Self { user, impersonator: None, method, notes: notes.into(), warnings }
+    }
+}
