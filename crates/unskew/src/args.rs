@@ -38,9 +38,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
 pub(crate) fn not_built(job: &str) -> String {
     format!(
         "unskew {job}: not built yet in version {}.\n\
-         This build has the foundations as libraries: request parsing and negotiation (crates/api), merged discovery \
-         (crates/discovery) and the store on SQLite and etcd (crates/store).\n\
-         `cargo xtask test` runs their tests, `cargo xtask bench` measures them; README.md lists what comes next.",
+         `unskew serve` runs one API server on SQLite or etcd, and several may share either; \
+         `unskew serve --help` lists its flags.\n\
+         `cargo xtask test` runs the tests, `cargo xtask bench` measures; README.md lists what comes next.",
         env!("CARGO_PKG_VERSION")
     )
 }
