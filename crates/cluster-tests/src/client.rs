@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// A hanging server must not hang the run.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -153,10 +154,19 @@ impl Client {
         connection.send_request(request).await.expect("the server answers")
     }
 
-    async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
+    /// A secured connection on which nothing was sent yet, speaking HTTP/1.1 or what `alpn` names.
+    pub async fn stream(&self, alpn: Option<&[u8]>) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.address).await?;
         let name = ServerName::try_from("kubernetes.default.svc").expect("it is a name");
-        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
+        let mut tls = self.tls.clone();
+        if let Some(protocol) = alpn {
+            Arc::make_mut(&mut tls).alpn_protocols = vec![protocol.to_vec()];
+        }
+        TlsConnector::from(tls).connect(name, stream).await
+    }
+
+    async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
+        let stream = self.stream(None).await?;
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
         #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]

@@ -79,6 +79,13 @@ impl Server {
         std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
     }
 
+    /// How much of its memory is resident, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kilobytes| kilobytes * 1024)
+    }
+
     /// A client that is let in as administrator.
     pub fn admin(&self) -> Client {
         self.client(Identity::Certificate {

@@ -20,6 +20,13 @@ pub fn required(variable: &str) -> PathBuf {
     }
 }
 
+/// Whether tests that have a long form run it.
+pub fn is_soak() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    let soak = std::env::var("UNSKEW_SOAK");
+    soak.is_ok()
+}
+
 /// The server binary of the same build.
 #[track_caller]
 pub fn unskew() -> PathBuf {

@@ -7,6 +7,7 @@ mod kube_rs;
 mod kubectl;
 mod lists;
 mod objects;
+mod overload;
 mod process;
 mod python;
 mod watches;
