@@ -1,5 +1,6 @@
 //! Get, range and the current revision.
 
+use futures_util::future::try_join_all;
 use store::{Error, Op, Range, Revision};
 
 use super::stage::{
@@ -24,6 +25,7 @@ pub(crate) const CHECKS: &[Check] = checks![
     the_past_is_read_as_it_was,
     the_future_is_not_read,
     the_revision_covers_every_acknowledged_write,
+    the_revision_covers_writes_while_others_ask,
 ];
 
 async fn a_missing_key_is_none(stage: &Stage) -> Verdict {
@@ -241,5 +243,19 @@ async fn the_revision_covers_every_acknowledged_write(stage: &Stage) -> Verdict 
         anyhow::ensure!(own >= newest, "the revision went back from {newest} to {own}");
         newest = own;
     }
+    Ok(())
+}
+
+async fn the_revision_covers_writes_while_others_ask(stage: &Stage) -> Verdict {
+    // A store may answer many callers with one look, but not with one that began before their writes ended.
+    let ask = async |task: usize| -> Verdict {
+        for round in 0..10 {
+            let written = put(&stage.here, stage.key(format!("{task}")), format!("{round}")).await?;
+            let newest = revision(&stage.here).await?;
+            anyhow::ensure!(newest >= written, "the store is at {newest} after a write at {written}");
+        }
+        Ok(())
+    };
+    try_join_all((0..16).map(ask)).await?;
     Ok(())
 }

@@ -118,9 +118,11 @@ async fn record_unbounded(
         watchers.spawn(async move { (index, watcher.run(before.next()).await) });
     }
     let mut clients = JoinSet::new();
+    // Several share one store and what it does for all of its callers at once, and several do not.
+    let stores = [harness.open().await, harness.open().await];
     for index in 0..plan.clients {
         let client = Client {
-            store: harness.open().await,
+            store: stores[index % 2].clone(),
             rng: Rng::with_seed(plan.seed ^ index as u64),
             plan: plan.clone(),
             name: index,
@@ -212,11 +214,11 @@ impl Client {
             }
             let began = self.log.tick();
             let what = match self.rng.u8(0..100) {
-                0..65 => self.commit(number).await,
-                65..80 => self.get().await,
-                80..90 => self.range().await,
-                90..96 => self.range_in_the_past().await,
-                96..99 => What::Revision(self.store.revision().await),
+                0..60 => self.commit(number).await,
+                60..70 => self.get().await,
+                70..80 => self.range().await,
+                80..85 => self.range_in_the_past().await,
+                85..99 => What::Revision(self.store.revision().await),
                 _ => self.compact().await,
             };
             self.log.add(began, what);
