@@ -3,10 +3,11 @@
 //! Data and lookups, nothing else: no I/O, no clock, no async. [`kinds`] is the table of kinds, [`gates`] that of feature gates;
 //! [`Gates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`Surface`] is what is left, for one server;
 //! [`diff()`] compares two releases. [`schema`] is the table of types behind the kinds, and what follows from it for a body;
-//! [`defaults`] is what a body leaves out; [`openapi`] tells clients about kinds and types.
+//! [`defaults`] is what a body leaves out; [`protobuf`] reads bodies that are not text; [`openapi`] tells clients about kinds
+//! and types.
 //!
 //! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`];
-//! then [`schema`], [`defaults`] and [`openapi`].
+//! then [`schema`], [`defaults`], [`protobuf`] and [`openapi`].
 
 pub mod defaults;
 pub mod diff;
@@ -15,6 +16,7 @@ pub mod gates;
 pub mod kind;
 pub mod kinds;
 pub mod openapi;
+pub mod protobuf;
 pub mod release;
 pub mod runtime_config;
 pub mod schema;

@@ -1,0 +1,278 @@
+//! The wire format: a message is a row of numbered fields, each with a payload of one of five forms.
+
+/// What is wrong with a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A field says that it is longer than what is left.
+    #[error("unexpected end of the message")]
+    Truncated,
+    /// An integer of more than 64 bits.
+    #[error("an integer has more than 64 bits")]
+    Overflow,
+    /// A field without a number, or a form of payload that there is not.
+    #[error("illegal tag {0}")]
+    IllegalTag(u64),
+    /// The end of a group that did not begin.
+    #[error("a group ends that did not begin")]
+    GroupEnd,
+    /// A payload of another form than the field has.
+    #[error("the payload has another form than the field")]
+    WrongForm,
+    /// Text that is none.
+    #[error("the text is not UTF-8")]
+    NotUtf8,
+    /// A number that JSON does not have.
+    #[error("{0} is no number of JSON")]
+    NotFinite(String),
+    /// An instant that has no date of four digits.
+    #[error("{0} seconds from 1970 are outside of the years 0 to 9999")]
+    OutOfTime(i64),
+    /// A number or text that says it is neither.
+    #[error("impossible IntOrString.Type {0}")]
+    NeitherIntNorString(i64),
+    /// Bytes that should be JSON.
+    #[error("not JSON: {0}")]
+    NotJson(String),
+    /// Deeper than [`super::DEPTH_MAX`].
+    #[error("objects nest too deeply")]
+    TooDeep,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Bytes(&'a [u8]),
+    Fixed32(u32),
+    /// An outdated form that Kubernetes never writes; it is skipped whole.
+    Group,
+}
+
+impl<'a> Payload<'a> {
+    pub(super) fn varint(self) -> Result<u64, Fault> {
+        if let Self::Varint(value) = self { Ok(value) } else { Err(Fault::WrongForm) }
+    }
+
+    pub(super) fn fixed64(self) -> Result<u64, Fault> {
+        if let Self::Fixed64(value) = self { Ok(value) } else { Err(Fault::WrongForm) }
+    }
+
+    pub(super) fn bytes(self) -> Result<&'a [u8], Fault> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Fault::WrongForm) }
+    }
+
+    /// Go would take any bytes, and replace what is not UTF-8 when it writes JSON: here nothing is changed silently.
+    pub(super) fn text(self) -> Result<&'a str, Fault> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Fault::NotUtf8)
+    }
+}
+
+/// The fields of a message with their numbers, in their order; the first fault ends them.
+#[derive(Clone, Debug)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn field(&mut self) -> Result<(u32, Payload<'a>), Fault> {
+        let (number, form) = self.tag()?;
+        let payload = match form {
+            Form::GroupStart => self.skip_group()?,
+            Form::GroupEnd => return Err(Fault::GroupEnd),
+            Form::Varint | Form::Fixed64 | Form::Bytes | Form::Fixed32 => self.payload(form)?,
+        };
+        Ok((number, payload))
+    }
+
+    fn tag(&mut self) -> Result<(u32, Form), Fault> {
+        let tag = self.varint()?;
+        let illegal = || Fault::IllegalTag(tag);
+        // Go's field numbers are positive 32-bit integers.
+        let number = i32::try_from(tag >> 3).ok().filter(|number| *number > 0).ok_or_else(illegal)?;
+        Ok((number.unsigned_abs(), Form::of(tag).ok_or_else(illegal)?))
+    }
+
+    fn payload(&mut self, form: Form) -> Result<Payload<'a>, Fault> {
+        Ok(match form {
+            Form::Varint => Payload::Varint(self.varint()?),
+            Form::Fixed64 => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
+            Form::Bytes => {
+                let length = usize::try_from(self.varint()?).map_err(|_| Fault::Truncated)?;
+                Payload::Bytes(self.take(length)?)
+            }
+            Form::Fixed32 => Payload::Fixed32(u32::from_le_bytes(self.array()?)),
+            Form::GroupStart | Form::GroupEnd => Payload::Group,
+        })
+    }
+
+    /// Skips to the end of a group that has just begun. Groups in it are counted, not descended into.
+    fn skip_group(&mut self) -> Result<Payload<'a>, Fault> {
+        let mut open = 1_usize;
+        while open > 0 {
+            match self.tag()?.1 {
+                Form::GroupStart => open += 1,
+                Form::GroupEnd => open -= 1,
+                form @ (Form::Varint | Form::Fixed64 | Form::Bytes | Form::Fixed32) => {
+                    self.payload(form)?;
+                }
+            }
+        }
+        Ok(Payload::Group)
+    }
+
+    /// Bits beyond the 64th are lost, as in Go, if they are in the tenth byte.
+    fn varint(&mut self) -> Result<u64, Fault> {
+        let mut value = 0;
+        for position in 0..10 {
+            let (byte, rest) = self.rest.split_first().ok_or(Fault::Truncated)?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << (7 * position);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Fault::Overflow)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
+        self.rest = rest;
+        Ok(*array)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Payload<'a>), Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// The varints of a list that is packed into one field.
+pub(super) fn varints(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+    unpack(packed, Form::Varint)
+}
+
+/// The 64-bit numbers of a list that is packed into one field.
+pub(super) fn fixed64s(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+    unpack(packed, Form::Fixed64)
+}
+
+fn unpack(packed: &[u8], form: Form) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+    let mut fields = Fields::of(packed);
+    std::iter::from_fn(move || {
+        if fields.rest.is_empty() {
+            return None;
+        }
+        let payload = fields.payload(form);
+        if payload.is_err() {
+            fields.rest = &[];
+        }
+        Some(payload)
+    })
+}
+
+/// The lowest three bits of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Varint,
+    Fixed64,
+    Bytes,
+    GroupStart,
+    GroupEnd,
+    Fixed32,
+}
+
+impl Form {
+    fn of(tag: u64) -> Option<Self> {
+        Some(match tag & 7 {
+            0 => Self::Varint,
+            1 => Self::Fixed64,
+            2 => Self::Bytes,
+            3 => Self::GroupStart,
+            4 => Self::GroupEnd,
+            5 => Self::Fixed32,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(message: &[u8], expected: &Expect) {
+        expected.assert_eq(&format!("{:?}", Fields::of(message).collect::<Result<Vec<_>, _>>()));
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        check(b"", &expect!["Ok([])"]);
+        check(b"\x08\x96\x01", &expect!["Ok([(1, Varint(150))])"]);
+        check(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", &expect!["Ok([(1, Varint(18446744073709551615))])"]);
+        check(b"\x09\x01\0\0\0\0\0\0\0", &expect!["Ok([(1, Fixed64(1))])"]);
+        check(b"\x12\x02ab\x12\x00", &expect!["Ok([(2, Bytes([97, 98])), (2, Bytes([]))])"]);
+        check(b"\x0d\x01\0\0\0", &expect!["Ok([(1, Fixed32(1))])"]);
+        check(b"\xf8\xff\xff\xff\x3f\x01", &expect!["Ok([(2147483647, Varint(1))])"]);
+    }
+
+    #[test]
+    fn groups_are_skipped_whole() {
+        // 1 { 2: 5, 3 { 4: "x" } } 5: 7
+        check(b"\x0b\x10\x05\x1b\x22\x01x\x1c\x0c\x28\x07", &expect!["Ok([(1, Group), (5, Varint(7))])"]);
+        check(b"\x0b\x10\x05", &expect!["Err(Truncated)"]);
+        check(b"\x0c", &expect!["Err(GroupEnd)"]);
+    }
+
+    #[test]
+    fn a_broken_message_is_a_fault() {
+        check(b"\x08", &expect!["Err(Truncated)"]);
+        check(b"\x08\x80", &expect!["Err(Truncated)"]);
+        check(b"\x09\x01\0\0", &expect!["Err(Truncated)"]);
+        check(b"\x12\x03ab", &expect!["Err(Truncated)"]);
+        check(b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f", &expect!["Err(Truncated)"]);
+        check(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", &expect!["Err(Overflow)"]);
+        check(b"\x00\x01", &expect!["Err(IllegalTag(0))"]);
+        check(b"\x0e", &expect!["Err(IllegalTag(14))"]);
+        check(b"\x80\x80\x80\x80\x40\x01", &expect!["Err(IllegalTag(17179869184))"]);
+    }
+
+    #[test]
+    fn packed_lists_are_unpacked() {
+        let read = |payloads: Vec<Result<Payload<'_>, Fault>>| format!("{payloads:?}");
+        expect!["[Ok(Varint(1)), Ok(Varint(300))]"].assert_eq(&read(varints(b"\x01\xac\x02").collect()));
+        expect!["[Ok(Varint(1)), Err(Truncated)]"].assert_eq(&read(varints(b"\x01\xac").collect()));
+        expect!["[Ok(Fixed64(2)), Err(Truncated)]"].assert_eq(&read(fixed64s(b"\x02\0\0\0\0\0\0\0\x01").collect()));
+    }
+
+    proptest! {
+        /// It ends, and never with more fields than there are bytes.
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Fields::of(&bytes).count() <= bytes.len());
+        }
+    }
+}
