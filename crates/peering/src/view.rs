@@ -96,6 +96,20 @@ impl View {
         Self { me, local, members, exclusion, first_sync, peering, may_be_built_in, unheard, table, merged }
     }
 
+    /// Whether a view of these would be the same, except for when things were first seen.
+    pub(crate) fn is_made_from(&self, inputs: &Inputs) -> bool {
+        let is_same = match inputs.peering {
+            Peering::Enabled => self.members == inputs.members,
+            Peering::Disabled => self.members.iter().cloned().eq(inputs.members.iter().filter_map(muted)),
+        };
+        Arc::ptr_eq(&self.local, &inputs.local)
+            && Arc::ptr_eq(&self.exclusion, &inputs.exclusion)
+            && self.first_sync == inputs.first_sync
+            && self.peering == inputs.peering
+            && self.me == inputs.me
+            && is_same
+    }
+
     /// This server.
     pub fn me(&self) -> &ServerId {
         &self.me

@@ -16,36 +16,34 @@ impl Line<'_> {
         match half {
             Half::Api => {
                 let versions = parse_api_versions(list).map_err(|error| fault(error.into()))?;
-                let names = versions.versions.iter().map(|version| ("", &**version));
-                Ok(groups_of_api(&versions, &self.resource_lists(half, names).await?))
+                let paths: Result<Vec<_>, _> =
+                    versions.versions.iter().map(|version| path_of(half, "", version)).collect();
+                Ok(groups_of_api(&versions, &self.resource_lists(paths?).await?))
             }
             Half::Apis => {
                 let groups = parse_group_list(list).map_err(|error| fault(error.into()))?;
-                let versions = groups
-                    .groups
-                    .iter()
-                    .flat_map(|group| group.versions.iter().map(|version| (&*group.name, &*version.version)));
-                Ok(groups_of_apis(&groups, &self.resource_lists(half, versions).await?))
+                let mut paths = Vec::new();
+                for group in &groups.groups {
+                    for version in &group.versions {
+                        paths.push(path_of(half, &group.name, &version.version)?);
+                    }
+                }
+                Ok(groups_of_apis(&groups, &self.resource_lists(paths).await?))
             }
         }
     }
 
-    async fn resource_lists<'n>(
-        &self,
-        half: Half,
-        names: impl Iterator<Item = (&'n str, &'n str)>,
-    ) -> Result<Vec<ApiResourceList>, AskFault> {
+    async fn resource_lists(&self, paths: Vec<String>) -> Result<Vec<ApiResourceList>, AskFault> {
         let mut bytes_left = self.bytes_max;
         let mut lists = Vec::new();
-        for (group, version) in names {
-            let path = path_of(half, group, version)?;
-            let fault = |kind: FaultKind| AskFault { path: path.clone(), kind };
+        for path in paths {
             let answer = self.get(&path, "", bytes_left).await?;
             if answer.status != StatusCode::OK {
-                return Err(fault(FaultKind::Status(answer.status)));
+                return Err(AskFault { path, kind: FaultKind::Status(answer.status) });
             }
             bytes_left -= answer.body.len();
-            lists.push(parse_resource_list(&answer.body).map_err(|error| fault(error.into()))?);
+            let list = parse_resource_list(&answer.body);
+            lists.push(list.map_err(|error| AskFault { path, kind: error.into() })?);
         }
         Ok(lists)
     }

@@ -115,7 +115,7 @@ pub enum NotAMember {
 impl IdentityLease {
     /// Reads a lease that may be an identity lease.
     pub fn read(lease: &Lease) -> Result<Self, NotAMember> {
-        let Lease { metadata, spec, .. } = lease;
+        let metadata = &lease.metadata;
         if metadata.namespace != NAMESPACE {
             return Err(NotAMember::Namespace);
         }
@@ -123,17 +123,22 @@ impl IdentityLease {
             return Err(NotAMember::Label);
         }
         let server = ServerId::from_name(&metadata.name).ok_or(NotAMember::Name)?;
-        let holder = spec.holder_identity.as_deref().map(HolderIdentity::from_text);
-        let holder = holder.filter(|holder| holder.is_of(&server)).ok_or(NotAMember::Holder)?;
+        let lease = Self::read_named(&server, lease);
+        if lease.holder.is_of(&lease.server) { Ok(lease) } else { Err(NotAMember::Holder) }
+    }
+
+    /// Reads a lease that has the name of this server, whoever made it and whatever it says.
+    pub(crate) fn read_named(server: &ServerId, lease: &Lease) -> Self {
+        let Lease { metadata, spec, .. } = lease;
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        Ok(Self {
-            server,
-            holder,
+        Self {
+            server: server.clone(),
+            holder: HolderIdentity::from_text(spec.holder_identity.as_deref().unwrap_or_default()),
             renew_time: spec.renew_time,
             duration: seconds.map(Duration::from_secs),
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
-        })
+        }
     }
 
     /// Whether it has expired, if its renewal was last seen to change so long ago. One that does not say when it was renewed

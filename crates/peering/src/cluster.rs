@@ -1,0 +1,199 @@
+//! A server's part in its cluster: everything in this crate, started and wired.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::Target;
+use discovery::Groups;
+use tasks::Tasks;
+use tokio::sync::{mpsc, watch};
+
+use crate::askers::{AGAIN_MAX, AskConfig, Askers};
+use crate::exclusion::SharedNames;
+use crate::hop::Hop;
+use crate::identity::ServerId;
+use crate::members::Chore;
+use crate::membership::{Membership, MembershipConfig, Outputs, OwnDocument, Sources, WAITING_MAX};
+use crate::metrics::Metrics;
+use crate::ports::{Documents, Fetch, Leases, Progress, Records};
+use crate::presence::{Presence, PresenceConfig, PresencePorts, TwinError, claim};
+use crate::prove::{NotProven, Prover};
+use crate::readiness::Milestones;
+use crate::route::{Proof, Route, Unavailable, route};
+use crate::sweep::Sweeper;
+use crate::view::{Peering, View};
+
+/// Everything that peering is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who is a member, and how that is judged.
+    pub membership: MembershipConfig,
+    /// Who we are to others.
+    pub presence: PresenceConfig,
+    /// How members are asked.
+    pub ask: AskConfig,
+}
+
+/// Everything that peering needs of the world.
+#[derive(Clone)]
+pub struct Ports {
+    /// The identity leases.
+    pub leases: Arc<dyn Leases>,
+    /// The endpoint records.
+    pub records: Arc<dyn Records>,
+    /// The stored documents.
+    pub documents: Arc<dyn Documents>,
+    /// How far our views have come.
+    pub progress: Arc<dyn Progress>,
+    /// Requests to peers; not used if peering is disabled.
+    pub fetch: Arc<dyn Fetch>,
+}
+
+/// What this server knows of its cluster, and does in it.
+pub struct Cluster {
+    presence: Arc<PresenceConfig>,
+    ports: PresencePorts,
+    local: watch::Receiver<Arc<Groups>>,
+    own_document: watch::Receiver<OwnDocument>,
+    views: watch::Receiver<Arc<View>>,
+    prover: Prover,
+    again: mpsc::Sender<ServerId>,
+    milestones: Milestones,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("server", &self.presence.server).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Starts to follow the cluster, without being seen in it.
+    ///
+    /// `local` is what this server serves itself, all groups in one document; `shared` is what of the definitions in storage it
+    /// can serve itself.
+    pub fn start(
+        config: Config,
+        ports: &Ports,
+        local: watch::Receiver<Arc<Groups>>,
+        shared: watch::Receiver<Arc<SharedNames>>,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> Self {
+        let milestones = Milestones::new();
+        let (tried_sender, tried) = mpsc::channel(WAITING_MAX);
+        let (waiting_sender, waiting) = mpsc::channel(WAITING_MAX);
+        let (again, again_receiver) = mpsc::channel(AGAIN_MAX);
+        let first_view = Membership::first_view(&config.membership, &local.borrow().clone());
+        let (view_sender, views) = watch::channel(Arc::new(first_view));
+        let (own_sender, own_document) = watch::channel(OwnDocument::NotListed);
+        let (chores_sender, chores) = watch::channel(Arc::<[Chore]>::from([]));
+        let sources = Sources {
+            leases: ports.leases.follow(),
+            records: ports.records.follow(),
+            documents: ports.documents.follow(),
+            local: local.clone(),
+            shared,
+            tried,
+            waiting,
+        };
+        let outputs = Outputs { view: view_sender, own_document: own_sender, chores: chores_sender };
+        let peering = config.membership.peering;
+        let membership = Membership::new(config.membership, sources, outputs, milestones.clone(), metrics.clone());
+        tasks.spawn("membership", |stop| membership.run(stop));
+        let (prover, prover_task) = Prover::new(ports.progress.clone(), waiting_sender, WAITING_MAX);
+        tasks.spawn("absence-prover", |stop| prover_task.run(stop));
+        let sweeper = Sweeper {
+            leases: ports.leases.clone(),
+            documents: ports.documents.clone(),
+            chores,
+            call_timeout: config.presence.pace.call_timeout,
+            seed: config.presence.seed,
+            started: milestones.lease_sweep.clone(),
+        };
+        tasks.spawn("lease-sweeper", |stop| sweeper.run(stop));
+        let askers = Askers {
+            config: config.ask,
+            fetch: ports.fetch.clone(),
+            documents: ports.documents.clone(),
+            views: views.clone(),
+            again: again_receiver,
+            tried: tried_sender,
+            metrics: metrics.clone(),
+            tasks: tasks.clone(),
+            started: milestones.askers.clone(),
+        };
+        match peering {
+            Peering::Enabled => tasks.spawn("peer-askers", |stop| askers.run(stop)),
+            Peering::Disabled => milestones.askers.reach(),
+        }
+        let Ports { leases, records, documents, .. } = ports.clone();
+        Self {
+            presence: Arc::new(config.presence),
+            ports: PresencePorts { leases, records, documents },
+            local,
+            own_document,
+            views,
+            prover,
+            again,
+            milestones,
+        }
+    }
+
+    /// Makes sure that nobody else is who we are, and removes what a former process of ours left. Comes before [`Cluster::join`].
+    pub async fn claim(&self) -> Result<(), TwinError> {
+        claim(&self.presence, &*self.ports.leases, &*self.ports.records).await
+    }
+
+    /// Joins the cluster. What this server serves must be complete by now.
+    pub fn join(&self, tasks: &Tasks) -> Presence {
+        Presence::start(
+            &self.presence,
+            &self.ports,
+            self.local.clone(),
+            self.own_document.clone(),
+            &self.milestones,
+            tasks,
+        )
+    }
+
+    /// All that we know of the cluster, now.
+    pub fn view(&self) -> Arc<View> {
+        self.views.borrow().clone()
+    }
+
+    /// The same, as it changes.
+    pub fn views(&self) -> watch::Receiver<Arc<View>> {
+        self.views.clone()
+    }
+
+    /// Where a request goes, with the proof that a 404 needs; and the view that the members of the answer are in.
+    pub async fn route(&self, target: &Target<'_>, hop: Hop) -> (Route, Arc<View>) {
+        let view = self.view();
+        let decided = route(target, hop, &view, Proof::NotAsked);
+        if decided != Route::ProveAbsence {
+            return (decided, view);
+        }
+        match self.prover.prove().await {
+            Ok(()) => {
+                let view = self.view();
+                (route(target, hop, &view, Proof::CaughtUp), view)
+            }
+            Err(NotProven) => (Route::Unavailable(Unavailable::NotProven), view),
+        }
+    }
+
+    /// A member answered as if it did not serve what it lists: it is asked again soon, if it is one that is asked.
+    pub fn doubt(&self, server: &ServerId) {
+        // A full queue holds requests enough.
+        let _ = self.again.try_send(server.clone());
+    }
+
+    /// What must have happened before this server is ready.
+    pub fn milestones(&self) -> &Milestones {
+        &self.milestones
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! What must have happened before this server is ready, under the names of kube-apiserver's post-start hooks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::members::State;
+use crate::view::{Peering, View};
+
+/// Something that happens once. Clones share it.
+#[derive(Clone)]
+pub struct Milestone {
+    name: &'static str,
+    reached: Arc<watch::Sender<bool>>,
+}
+
+impl Milestone {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, reached: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// The name of the health check: `poststarthook/` and the name of the hook.
+    pub fn check_name(&self) -> String {
+        format!("poststarthook/{}", self.name)
+    }
+
+    /// Whether it has happened; in kube-apiserver's words if not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if *self.reached.borrow() { Ok(()) } else { Err("not finished") }
+    }
+
+    /// Waits until it has happened.
+    pub async fn reached(&self) {
+        let mut reached = self.reached.subscribe();
+        // Its sender lives in `self`, so that it cannot be gone.
+        let _ = reached.wait_for(|reached| *reached).await;
+    }
+
+    pub(crate) fn reach(&self) {
+        self.reached.send_if_modified(|reached| !std::mem::replace(reached, true));
+    }
+}
+
+impl fmt::Debug for Milestone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, if self.check().is_ok() { "reached" } else { "not finished" })
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Milestones {
+    /// Our identity lease was written, or tried: a lease that cannot be written does not hold the server back.
+    pub identity_lease: Milestone,
+    /// Leases of dead servers are swept.
+    pub lease_sweep: Milestone,
+    /// Our endpoint record was written, or tried.
+    pub endpoint_record: Milestone,
+    /// The first sync is over.
+    pub first_sync: Milestone,
+    /// What we serve ourselves is known.
+    pub local_document: Milestone,
+    /// Peers are asked.
+    pub askers: Milestone,
+}
+
+impl Milestones {
+    pub(crate) fn new() -> Self {
+        Self {
+            identity_lease: Milestone::new("start-kube-apiserver-identity-lease-controller"),
+            lease_sweep: Milestone::new("start-kube-apiserver-identity-lease-garbage-collector"),
+            endpoint_record: Milestone::new("peer-endpoint-reconciler-controller"),
+            first_sync: Milestone::new("mixed-version-proxy-handler"),
+            local_document: Milestone::new("local-discovery-cache-sync"),
+            askers: Milestone::new("peer-discovery-workers"),
+        }
+    }
+
+    /// In the order in which `/readyz?verbose` lists them.
+    pub fn all(&self) -> [&Milestone; 6] {
+        let Self { identity_lease, lease_sweep, endpoint_record, first_sync, local_document, askers } = self;
+        [identity_lease, lease_sweep, endpoint_record, first_sync, local_document, askers]
+    }
+}
+
+/// What an operator should know although the server is ready: one line each, for `/readyz?verbose`.
+pub fn details(view: &View) -> Vec<String> {
+    let disabled = (view.peering() == Peering::Disabled)
+        .then(|| "peering is disabled: this server neither asks nor forwards to the others".to_owned());
+    let members = view.members().iter().filter_map(|member| {
+        let why = match member.state {
+            State::Live if member.is_unheard() => "has restarted and was not heard since",
+            State::Live | State::Gone => return None,
+            State::Suspect => "has stopped renewing its endpoint record",
+            State::Left => "has left",
+            State::Unknown => "has not said yet what it serves",
+            State::Mute => "does not say what it serves",
+        };
+        Some(format!("{} is {}: it {why}", member.server, member.state))
+    });
+    disabled.into_iter().chain(members).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{inputs, view};
+
+    #[tokio::test]
+    async fn a_milestone_is_reached_once_for_all() {
+        let milestone = Milestone::new("mixed-version-proxy-handler");
+        assert_eq!(milestone.check_name(), "poststarthook/mixed-version-proxy-handler");
+        assert_eq!(milestone.check(), Err("not finished"));
+        let other = milestone.clone();
+        other.reach();
+        milestone.reached().await;
+        assert_eq!(milestone.check(), Ok(()));
+    }
+
+    #[test]
+    fn hooks_have_the_names_of_kube_apiserver() {
+        let milestones = Milestones::new();
+        let names: Vec<_> = milestones.all().map(Milestone::check_name).into();
+        expect![[r#"
+            poststarthook/start-kube-apiserver-identity-lease-controller
+            poststarthook/start-kube-apiserver-identity-lease-garbage-collector
+            poststarthook/peer-endpoint-reconciler-controller
+            poststarthook/mixed-version-proxy-handler
+            poststarthook/local-discovery-cache-sync
+            poststarthook/peer-discovery-workers"#]]
+        .assert_eq(&names.join("\n"));
+    }
+
+    #[test]
+    fn members_that_hold_something_back_are_named() {
+        let cluster =
+            "a live: v1 xs:get; b live former: v1 xs:get; c suspect: v1 xs:get; d left: v1 xs:get; e unknown; f mute";
+        expect![[r#"
+            apiserver-b is live: it has restarted and was not heard since
+            apiserver-c is suspect: it has stopped renewing its endpoint record
+            apiserver-d is left: it has left
+            apiserver-e is unknown: it has not said yet what it serves
+            apiserver-f is mute: it does not say what it serves"#]]
+        .assert_eq(&details(&view(cluster)).join("\n"));
+        let mut inputs = inputs("a live: v1 xs:get");
+        inputs.peering = Peering::Disabled;
+        expect![[r#"
+            peering is disabled: this server neither asks nor forwards to the others
+            apiserver-a is mute: it does not say what it serves"#]]
+        .assert_eq(&details(&View::new(inputs, None)).join("\n"));
+    }
+}

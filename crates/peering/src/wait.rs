@@ -1,0 +1,19 @@
+//! Small waits.
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Waits for a change; for ever, if nobody can make one any more.
+pub(crate) async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Waits for an instant; for ever, if there is none.
+pub(crate) async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
