@@ -13,6 +13,7 @@ mod faults;
 mod forms;
 pub mod gate;
 mod kinds;
+mod openapi_pages;
 mod openid_pages;
 mod options;
 pub mod policy;
@@ -27,7 +28,8 @@ use std::sync::Arc;
 
 use api::{GroupResource, GroupVersionResource, Status, Target};
 use bytes::Bytes;
-use catalogue::{Served, Surface};
+use catalogue::openapi::OpenApi;
+use catalogue::{Gates, Served, Surface};
 use edge::{Body, Call, Error, Local, Request, Response};
 use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -52,6 +54,8 @@ pub struct ApiServer {
     positions: HashMap<GroupVersionResource<&'static str>, usize>,
     bindings: Vec<Binding>,
     pages: DiscoveryPages,
+    openapi: OpenApi,
+    gates: Gates,
     version: Bytes,
     watch_seconds_min: u64,
     rules: Arc<Rules>,
@@ -87,6 +91,8 @@ pub struct Config {
     pub address: String,
     /// `--min-request-timeout`: a watch that does not say lasts this long, up to twice.
     pub watch_seconds_min: u64,
+    /// `--feature-gates`: some defaults hang on them.
+    pub gates: Gates,
 }
 
 /// The shelves that the objects of a surface need, below a storage prefix.
@@ -122,6 +128,8 @@ impl ApiServer {
         let pages = DiscoveryPages::new(&surface, &config.address);
         let version = version_page(&surface, &config.git_version);
         Self {
+            openapi: OpenApi::new(surface.clone()),
+            gates: config.gates.clone(),
             registry,
             surface,
             positions,
@@ -149,6 +157,9 @@ impl ApiServer {
                 }
                 if let Some(page) = openid_pages::serve(&self.rules.signing.get(), &page.path) {
                     return Ok(page);
+                }
+                if let Some(answer) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
+                    return answer;
                 }
                 self.pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
             }

@@ -2,8 +2,8 @@
 //! stored is kept by it.
 
 use api::{GroupVersionKind, Status, query};
-use catalogue::Release;
 use catalogue::schema::{Place, Struct, cannot_be_handled, check, drop_unknown, settle, strict_error};
+use catalogue::{Gates, Release, defaults};
 use object::decode::Decoded;
 use object::schema::{Field, FieldSchema, Known, PatchStrategy, TypeRef};
 
@@ -56,6 +56,13 @@ pub(crate) fn checked(
     settle(&mut object, known);
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { faults };
     Ok(Checked { object, warnings })
+}
+
+/// Gives an object what its kind says where nothing was said. It must have passed [`checked`].
+pub(crate) fn complete(object: &mut Object, gates: &Gates, kind: GroupVersionKind<&str>) {
+    if let Some(known) = Struct::of_kind(gates.release(), kind) {
+        defaults::complete(object, known, gates);
+    }
 }
 
 /// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it

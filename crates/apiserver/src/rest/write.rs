@@ -163,6 +163,7 @@ impl Context<'_> {
             new = next;
         }
         self.refuse_escalation(name, Some(old), &new)?;
+        typed::complete(&mut new, &self.server.gates, served.response_kind());
         if let Some(known) = self.fields().known(served.response_kind()) {
             unknown::keep_fields(old, &mut new, known);
         }
@@ -249,6 +250,7 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     let rules = context.resource.rules;
     let (release, kind) = (context.server.surface.release(), context.resource.served.response_kind());
     typed::drop_unknown_fields(object, release, kind);
+    typed::complete(object, &context.server.gates, kind);
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
     kinds::complete(context.resource.served, object)?;

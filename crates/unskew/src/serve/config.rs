@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) authentication: Authentication,
     pub(crate) authorizer: Authorizer,
     pub(crate) surface: Arc<Surface>,
+    pub(crate) gates: Gates,
     pub(crate) request_timeout: Duration,
     pub(crate) watch_seconds_min: u64,
     pub(crate) shutdown_delay: Duration,
@@ -80,6 +81,7 @@ impl Config {
             authorizer: flags
                 .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
             surface: Arc::new(Surface::new(&gates, &runtime)),
+            gates,
             request_timeout: duration("request-timeout")?,
             watch_seconds_min: flags.parsed("min-request-timeout", str::parse)?,
             shutdown_delay: duration("shutdown-delay-duration")?,
@@ -101,6 +103,7 @@ impl Config {
             git_version: format!("v{}.0+unskew.{}", self.surface.release(), env!("CARGO_PKG_VERSION")),
             address: address.to_string(),
             watch_seconds_min: self.watch_seconds_min,
+            gates: self.gates.clone(),
         }
     }
 }
