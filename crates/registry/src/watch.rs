@@ -18,6 +18,9 @@ pub struct Watcher {
     shelf: Arc<Shelf>,
     cache: Cache,
     position: u64,
+    /// Changes up to this one are not news to the watcher. They may still come: the cache can be behind the revision that a
+    /// client got from a write.
+    after: Revision,
     through: Revision,
     next: watch::Receiver<u64>,
 }
@@ -35,7 +38,7 @@ impl Registry {
     pub fn watch(&self, shelf: &Arc<Shelf>, revision: Revision) -> Result<Watcher, Expired> {
         let next = shelf.subscribe();
         let position = shelf.position_after(revision).ok_or(Expired { requested: revision })?;
-        Ok(Watcher { shelf: shelf.clone(), cache: self.cache().clone(), position, through: revision, next })
+        Ok(Watcher { shelf: shelf.clone(), cache: self.cache().clone(), position, after: revision, through: revision, next })
     }
 }
 
@@ -44,11 +47,16 @@ impl Watcher {
     pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Expired> {
         loop {
             self.next.mark_unchanged();
-            let changes = self.shelf.changes(self.position, CHANGES_AT_ONCE).ok_or(self.expired())?;
+            let mut changes = self.shelf.changes(self.position, CHANGES_AT_ONCE).ok_or(self.expired())?;
+            self.position += changes.len() as u64;
+            let was_empty = changes.is_empty();
+            changes.retain(|change| change.revision > self.after);
             if let Some(last) = changes.last() {
-                self.position += changes.len() as u64;
                 self.through = self.through.max(last.revision);
                 return Ok(changes);
+            }
+            if !was_empty {
+                continue;
             }
             // The shelf outlives us, so its sender does too.
             if self.next.changed().await.is_err() {

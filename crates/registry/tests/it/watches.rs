@@ -28,6 +28,23 @@ async fn a_watch_after_a_list_continues_it_without_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_watch_from_a_revision_that_the_cache_has_not_reached_does_not_show_it() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.server().await, cluster.server().await);
+    for round in 0..50 {
+        // Begun at once, so that b's cache is usually still behind.
+        let seen = a.put("web", &round.to_string()).await;
+        let mut watcher = b.registry.watch(&b.pods(), Revision(seen.revision)).unwrap();
+        let next = a.put("web", "next").await;
+        let changes = watcher.next().await.unwrap();
+        let revisions: Vec<u64> = changes.iter().map(|change| change.revision.0).collect();
+        assert_eq!(revisions, [next.revision], "round {round}");
+    }
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn progress_is_claimed_only_for_what_was_delivered() {
     let cluster = Cluster::new();
     let server = cluster.server().await;
