@@ -11,19 +11,15 @@ mod write;
 
 pub(crate) use write::{new_uid, warned};
 
-use api::media::Encoding;
 use api::target::Resource as Asked;
 use api::{Status, Verb};
-use bytes::Bytes;
-use edge::body::{ReadBodyError, read_whole};
 use edge::{Request, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use object::decode;
 use store::Key;
 
 use crate::faults::About;
 use crate::gate::Caller;
-use crate::{ApiServer, BODY_BYTES_MAX, Resource, not_built};
+use crate::{ApiServer, Resource, not_built};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -118,26 +114,6 @@ impl<'a> Context<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Reads a body that must be whole before anything is done with it.
-pub(crate) async fn read_body(request: Request) -> Result<Bytes, Status> {
-    match read_whole(request.into_body(), BODY_BYTES_MAX).await {
-        Ok(bytes) => Ok(bytes),
-        Err(ReadBodyError::TooLarge { limit }) => Err(Status::request_entity_too_large(format!("limit is {limit}"))),
-        Err(ReadBodyError::Broken(error)) => Err(Status::bad_request(format!("the request body ended early: {error}"))),
-    }
-}
-
-/// How a body is written. Protobuf comes later: clients that offer it are told, and send JSON.
-pub(crate) fn body_encoding(request: &Request) -> Result<decode::Encoding, Status> {
-    match Encoding::of_body(content_type(request)) {
-        Some(Encoding::Json) => Ok(decode::Encoding::Json),
-        Some(Encoding::Yaml) => Ok(decode::Encoding::Yaml),
-        Some(Encoding::Protobuf) | None => {
-            Err(Status::unsupported_media_type(&["application/json", "application/yaml"]))
-        }
     }
 }
 

@@ -30,7 +30,7 @@ const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// There is nothing in it.
-    #[error("empty data")]
+    #[error("empty body")]
     Empty,
     /// It is something else.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
@@ -101,10 +101,12 @@ struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     fn open(body: &'a [u8]) -> Result<Self, ReadError> {
-        if body.is_empty() {
-            return Err(ReadError::Empty);
-        }
-        let message = body.strip_prefix(PREFIX).ok_or(ReadError::NoPrefix)?;
+        let message = match body.strip_prefix(PREFIX) {
+            Some(b"") => return Err(ReadError::Empty),
+            Some(message) => message,
+            None if body.is_empty() => return Err(ReadError::Empty),
+            None => return Err(ReadError::NoPrefix),
+        };
         let mut envelope = Self::default();
         envelope.fill(message).map_err(ReadError::Envelope)?;
         Ok(envelope)

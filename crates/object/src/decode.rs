@@ -46,31 +46,45 @@ pub fn object(
     encoding: Encoding,
     expected: GroupVersionKind<&str>,
 ) -> Result<Decoded<Map<String, Value>>, Refusal> {
-    let unrecognized = |reason: String| {
-        Refusal::BadRequest(format!(
-            "the object provided is unrecognized (must be of type {}): {reason} ({})",
-            expected.kind,
-            summary(body)
-        ))
-    };
     let Decoded { value, duplicates } = value(body, encoding).map_err(|error| {
-        unrecognized(match encoding {
+        let reason = match encoding {
             Encoding::Json => format!("couldn't get version/kind; json parse error: {error}"),
             Encoding::Yaml => error,
-        })
+        };
+        unrecognized(body, expected, &reason)
     })?;
-    let Value::Object(mut object) = value else {
-        return Err(unrecognized(format!(
+    let Value::Object(object) = value else {
+        let reason = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
             go_name(&value)
-        )));
+        );
+        return Err(unrecognized(body, expected, &reason));
     };
+    Ok(Decoded { value: accept(object, body, expected)?, duplicates })
+}
+
+/// Accepts an object that was read from a body: it must be of the kind, with metadata of the right types. Nor may it nest
+/// deeper than [`DEPTH_MAX`], which is for the reader to see to.
+pub fn accept(
+    mut object: Map<String, Value>,
+    body: &[u8],
+    expected: GroupVersionKind<&str>,
+) -> Result<Map<String, Value>, Refusal> {
     match_kind(&mut object, expected).map_err(|mismatch| match mismatch {
-        Mismatch::Unrecognized(reason) => unrecognized(reason),
+        Mismatch::Unrecognized(reason) => unrecognized(body, expected, &reason),
         Mismatch::Other(message) => Refusal::BadRequest(message),
     })?;
     check_types(&mut object, expected)?;
-    Ok(Decoded { value: object, duplicates })
+    Ok(object)
+}
+
+/// Refuses a body of which it cannot even be said what it is.
+pub fn unrecognized(body: &[u8], expected: GroupVersionKind<&str>, reason: &str) -> Refusal {
+    Refusal::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {}): {reason} ({})",
+        expected.kind,
+        summary(body)
+    ))
 }
 
 /// Reads any value, such as a patch. The error is a sentence without a context.

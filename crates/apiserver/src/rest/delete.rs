@@ -1,6 +1,6 @@
 //! Delete: at once, or marked and waited for.
 
-use api::{Status, query};
+use api::Status;
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
@@ -11,9 +11,9 @@ use registry::{Decision, Item, Span, Written};
 use store::Key;
 
 use super::selection::Selection;
-use super::{Context, body_encoding, now, read_body};
+use super::{Context, now};
 use crate::options::ListOptions;
-use crate::{faults, forms, json, kinds};
+use crate::{bodies, faults, forms, json, kinds};
 
 pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
@@ -126,12 +126,7 @@ impl Context<'_> {
     }
 }
 
-/// Options come in the body or, if that is empty, in the query.
 async fn delete_options(context: Context<'_>, request: Request) -> Result<DeleteOptions, Status> {
-    let query = request.uri().query().unwrap_or_default().to_owned();
-    let encoding = body_encoding(&request)?;
-    let body = read_body(request).await?;
-    let pairs: Vec<_> = query::pairs(&query).collect();
-    let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
-    DeleteOptions::read(&body, encoding, pairs).map_err(|refusal| context.refused(refusal, &context.asked.name))
+    let about = context.about(&context.asked.name);
+    bodies::read_delete_options(request, context.server.surface.release(), about).await
 }

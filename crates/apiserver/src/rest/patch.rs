@@ -7,7 +7,8 @@ use object::decode::Decoded;
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
 
 use super::write::warned;
-use super::{Context, content_type, read_body};
+use super::{Context, content_type};
+use crate::bodies;
 use crate::forms::Object;
 use crate::options::WriteOptions;
 use crate::typed::{self, FieldValidation};
@@ -25,7 +26,7 @@ pub(super) async fn patch(context: Context<'_>, request: Request) -> Result<Resp
         return Err(Status::unsupported_media_type(&ACCEPTED));
     }
     let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
-    let body = read_body(request).await?;
+    let body = bodies::read_bytes(request).await?;
     let name = &*context.asked.name;
     let refuse = |refusal| context.refused(refusal, name);
     let Decoded { value: patch, duplicates } = Patch::parse(&media_type, &body).map_err(refuse)?;

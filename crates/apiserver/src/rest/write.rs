@@ -10,11 +10,12 @@ use object::metadata::Stamp;
 use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::{Decision, Written};
 
-use super::{Context, body_encoding, now, read_body};
+use super::{Context, now};
 use crate::admission::Grant;
+use crate::bodies::{self, Expected};
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
-use crate::typed::{self, Checked, FieldValidation, Fields};
+use crate::typed::{self, Checked, Fields};
 use crate::{faults, json, kinds};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does.
@@ -261,12 +262,12 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
 
 /// An object as sent: of the right kind and types. Warnings go to the client with the answer.
 async fn decode_body(context: Context<'_>, request: Request) -> Result<Checked, Status> {
-    let encoding = body_encoding(&request)?;
-    let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
-    let body = read_body(request).await?;
-    let kind = context.resource.served.response_kind();
-    let decoded = decode::object(&body, encoding, kind).map_err(|refusal| context.refused(refusal, ""))?;
-    typed::checked(decoded, context.server.surface.release(), kind, validation)
+    let expected = Expected {
+        kind: context.resource.served.response_kind(),
+        release: context.server.surface.release(),
+        about: context.about(""),
+    };
+    bodies::read(request, &expected).await
 }
 
 fn text<'a>(object: &'a Object, field: &str) -> &'a str {

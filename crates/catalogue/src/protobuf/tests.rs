@@ -59,12 +59,13 @@ fn the_envelope_says_what_it_holds() {
         &enveloped("a/b/c", "ConfigMap", b""),
         &expect![[r#"no kind "ConfigMap" is registered for version "a/b/c" (Some("ConfigMap"))"#]],
     );
-    check_envelope(b"k8s\0", &expect![[r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#]]);
+    check_envelope(&enveloped("", "", b""), &expect![[r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#]]);
 }
 
 #[test]
 fn what_is_no_envelope_is_refused() {
-    check_envelope(b"", &expect!["empty data (None)"]);
+    check_envelope(b"", &expect!["empty body (None)"]);
+    check_envelope(b"k8s\0", &expect!["empty body (None)"]);
     let no_prefix =
         expect!["provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (None)"];
     check_envelope(b"{}", &no_prefix);

@@ -19,7 +19,10 @@ fn every_kind_of_nonsense_is_refused_by_name_and_the_server_goes_on() {
         assert_eq!(post("[".repeat(100_000).into_bytes(), json).await, 400);
         assert_eq!(post("{\"a\":".repeat(50_000).into_bytes(), json).await, 400);
         assert_eq!(post(b"{}".to_vec(), "text/csv").await, 415);
-        assert_eq!(post(b"k8s\0".to_vec(), "application/vnd.kubernetes.protobuf").await, 415);
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        for broken in [&b""[..], b"{}", b"k8s\0", b"k8s\0\x0a\x7f", b"k8s\0\x12\x02\x0a\x7f"] {
+            assert_eq!(post(broken.to_vec(), protobuf).await, 400, "{broken:?}");
+        }
         assert_eq!(post(b"a: &a [*a, *a]".to_vec(), "application/yaml").await, 400);
         assert_eq!(post(br#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}"#.to_vec(), json).await, 400);
         assert_eq!(post(br#"{"metadata":{"name":"UPPER"}}"#.to_vec(), json).await, 422);
