@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use catalogue::Release;
 use clap::{Parser, Subcommand};
 
 /// What the user asked for.
@@ -9,6 +10,13 @@ use clap::{Parser, Subcommand};
 pub(crate) enum Command {
     /// Print the version.
     Version,
+    /// Print what two releases differ in.
+    ReleasesDiff {
+        /// The release to start from.
+        from: Release,
+        /// The release to compare it with.
+        to: Release,
+    },
     /// Run an API server; its flags are read as kube-apiserver reads them.
     Serve {
         /// Everything after `serve`.
@@ -26,6 +34,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     let typed = Typed::try_parse_from(args)?;
     Ok(match typed.job {
         Job::Version => Command::Version,
+        Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
         Job::Serve(typed) => {
             Command::Serve { args: typed.rest.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect() }
         }
@@ -59,12 +68,30 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 64 wrong usage, 69 not available."
 enum Job {
     /// Print the version
     Version,
+    /// What Kubernetes releases serve and store
+    Releases {
+        #[command(subcommand)]
+        question: Question,
+    },
     /// Run a Kubernetes API server on SQLite or etcd
     Serve(Untouched),
     /// Run a mixed-version control plane on this machine (not built yet)
     Up(Untouched),
     /// Run the mixed-version proxy in front of stock kube-apiservers (not built yet)
     Gateway(Untouched),
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// What appears, disappears and changes storage between two releases
+    ///
+    /// For example: unskew releases diff 1.33 1.34
+    Diff {
+        /// The release to start from, such as 1.33
+        from: Release,
+        /// The release to compare it with, such as 1.34
+        to: Release,
+    },
 }
 
 /// Flags that are not clap's to read: a server's have pflag's rules, and those of a job that is not built get the answer
@@ -101,6 +128,17 @@ mod tests {
     fn a_planned_job_is_recognized_with_whatever_flags() {
         check("unskew up --servers 1.33,1.36", &expect![[r#"Planned { job: "up" }"#]]);
         check("unskew serve --secure-port=0 --help", &expect![[r#"Serve { args: ["--secure-port=0", "--help"] }"#]]);
+    }
+
+    #[test]
+    fn two_releases_are_compared_and_unknown_ones_named() {
+        check("unskew releases diff 1.33 1.34", &expect!["ReleasesDiff { from: R33, to: R34 }"]);
+        check(
+            "unskew releases diff 1.33 1.12",
+            &expect![[
+                r#"error: invalid value '1.12' for '<TO>': "1.12" is not a Kubernetes release this server knows: give one of 1.31 to 1.37"#
+            ]],
+        );
     }
 
     #[test]

@@ -31,6 +31,10 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> ExitCode {
     match command {
+        Command::ReleasesDiff { from, to } => {
+            say(&mut std::io::stdout(), catalogue::diff(from, to).to_string().trim_end());
+            ExitCode::SUCCESS
+        }
         Command::Serve { args } => serve::main(args),
         Command::Version => {
             say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));

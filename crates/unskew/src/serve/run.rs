@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use apiserver::gate::{AccessGate, Bundles, Rules};
-use apiserver::policy::PolicyFeed;
+use apiserver::policy::{self, PolicyFeed};
 use apiserver::{ApiServer, bootstrap};
 use arc_swap::ArcSwap;
 use edge::health::{Check, Health, Pages};
@@ -106,8 +106,10 @@ fn assemble(
     let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
     let streams = parts.streams.clone();
     let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, rules.clone(), streams));
-    let feed = PolicyFeed::new(&server, rules.index.clone());
+    let (feed, aggregation) = PolicyFeed::new(&server, rules.index.clone());
+    let known = feed.filled();
     parts.tasks.spawn("rbac", |stop| feed.run(stop));
+    parts.tasks.spawn("aggregation", |stop| aggregation.run(stop));
     parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), parts.started.clone()));
     let gate = AccessGate { bundles, rules, accounts: server.accounts() };
     let probe = Probe::start(store.clone(), parts.tasks);
@@ -115,7 +117,7 @@ fn assemble(
         let compaction = store::compaction::Compaction::new(store, config.compaction_interval);
         parts.tasks.spawn("compaction", |stop| compaction.run(stop));
     }
-    let health = Health::new(checks(probe, &cache, parts.started, parts.draining));
+    let health = Health::new(checks(probe, &cache, known, parts));
     let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
     let metrics = Metrics::new(&prometheus::Registry::new());
     Arc::new(Pipeline::new(gate, server, health, metrics, limits))
@@ -190,19 +192,23 @@ fn trust(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Resu
     Ok((Trust { serving, bundles: Bundles { client: Some(client_ca), front_proxy } }, admin))
 }
 
-fn checks(probe: Probe, cache: &Cache, started: &bootstrap::Progress, draining: &CancellationToken) -> Vec<Check> {
-    let (cache, started, draining) = (cache.clone(), started.clone(), draining.clone());
+fn checks(probe: Probe, cache: &Cache, rules_known: policy::Filled, parts: &Parts<'_>) -> Vec<Check> {
+    let (cache, started, draining) = (cache.clone(), parts.started.clone(), parts.draining.clone());
     let readiness_probe = probe.clone();
+    let namespaces = started.clone();
+    let finished =
+        |started: &bootstrap::Progress| if started.is_done() { Ok(()) } else { Err("not finished".to_owned()) };
     vec![
         Check::new("log", Pages::All, || Ok(())),
         Check::new("etcd", Pages::All, move || probe.check()),
         Check::new("etcd-readiness", Pages::ReadyOnly, move || readiness_probe.check()),
-        Check::new("informer-sync", Pages::ReadyOnly, move || {
-            if cache.is_filled() { Ok(()) } else { Err("the watch cache is not filled yet".to_owned()) }
+        Check::new("informer-sync", Pages::ReadyOnly, move || match (cache.is_filled(), rules_known.is_done()) {
+            (false, _) => Err("the watch cache is not filled yet".to_owned()),
+            (true, false) => Err("roles and bindings are not read yet".to_owned()),
+            (true, true) => Ok(()),
         }),
-        Check::new("poststarthook/start-system-namespaces-controller", Pages::All, move || {
-            if started.is_done() { Ok(()) } else { Err("not finished".to_owned()) }
-        }),
+        Check::new("poststarthook/rbac/bootstrap-roles", Pages::All, move || finished(&started)),
+        Check::new("poststarthook/start-system-namespaces-controller", Pages::All, move || finished(&namespaces)),
         Check::new("shutdown", Pages::ReadyOnly, move || {
             if draining.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
         }),
