@@ -33,12 +33,12 @@ pub(super) fn push(table: &mut Table, sizes: Sizes, disk: f64, sqlite: &Measured
     if let Some(etcd) = etcd {
         rows.writes("etcd", etcd).into_iter().for_each(|row| table.push(row));
     }
-    let [compaction, latency, memory] = rows.history("SQLite", sqlite);
-    table.push(rows.beside(compaction, |measured| Figure::Time(measured.history.compaction)));
+    let [latency, memory] = rows.history("SQLite", sqlite);
+    table.push(rows.compaction());
     table.push(latency.ratio_bar(COMPACTION_RATIO));
     table.push(memory.ratio_bar(MEMORY_RATIO));
     if let Some(etcd) = etcd {
-        let [_, latency, memory] = rows.history("etcd", etcd);
+        let [latency, memory] = rows.history("etcd", etcd);
         table.push(latency);
         table.push(memory);
     }
@@ -94,10 +94,16 @@ impl Rows<'_> {
         })
     }
 
-    fn history(&self, backend: &str, measured: &Measured) -> [Row; 3] {
+    /// Not beside etcd, which answers first and forgets later.
+    fn compaction(&self) -> Row {
+        let history = &self.sqlite.history;
+        Row::time(format!("SQLite: compaction of {} revisions", self.sizes.history), history.compaction)
+            .against("writing them", Figure::Time(history.making))
+    }
+
+    fn history(&self, backend: &str, measured: &Measured) -> [Row; 2] {
         let (revisions, history) = (self.sizes.history, &measured.history);
         [
-            Row::time(format!("{backend}: compaction of {revisions} revisions"), history.compaction),
             Row::time(format!("{backend}: p99.9 of writes during compaction"), history.p999_during)
                 .against("p99.9 without", Figure::Time(history.p999_before)),
             Row::new(format!("{backend}: memory at {revisions} revisions"), Figure::Bytes(history.bytes_late))
@@ -107,10 +113,7 @@ impl Rows<'_> {
 
     /// A figure of SQLite beside the same one of etcd.
     fn row(&self, name: &str, figure: fn(&Measured) -> Figure) -> Row {
-        self.beside(Row::new(format!("SQLite: {name}"), figure(self.sqlite)), figure)
-    }
-
-    fn beside(&self, row: Row, figure: fn(&Measured) -> Figure) -> Row {
+        let row = Row::new(format!("SQLite: {name}"), figure(self.sqlite));
         match self.etcd {
             Some(etcd) => row.against("etcd", figure(etcd)),
             None => row,
