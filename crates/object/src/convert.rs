@@ -4,6 +4,8 @@
 //! declares. Those that differ are listed here. What neither side of a conversion knows is kept.
 
 mod autoscaling;
+mod certificates;
+mod definitions;
 mod events;
 mod resource;
 
@@ -32,6 +34,18 @@ pub fn special(kind: &str, from: GroupVersion<&str>, to: GroupVersion<&str>) -> 
         ("Event", "events.k8s.io", _, "", _) => Some(events::to_core),
         (_, "resource.k8s.io", before, "resource.k8s.io", after) if is_first_beta(before) != is_first_beta(after) => {
             resource::conversion(kind, before)
+        }
+        ("CustomResourceDefinition", "apiextensions.k8s.io", "v1beta1", "apiextensions.k8s.io", "v1") => {
+            Some(definitions::from_beta)
+        }
+        ("CustomResourceDefinition", "apiextensions.k8s.io", "v1", "apiextensions.k8s.io", "v1beta1") => {
+            Some(definitions::to_beta)
+        }
+        ("PodCertificateRequest", "certificates.k8s.io", "v1beta1", "certificates.k8s.io", "v1") => {
+            Some(certificates::beta_to_v1)
+        }
+        ("PodCertificateRequest", "certificates.k8s.io", "v1", "certificates.k8s.io", "v1beta1") => {
+            Some(certificates::v1_to_beta)
         }
         _ => None,
     }

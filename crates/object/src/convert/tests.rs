@@ -195,3 +195,52 @@ fn broken_annotations_are_dropped() {
     assert_eq!(v2["status"], json!({}));
     assert_eq!(v2["spec"]["metrics"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn definitions_are_stored_with_what_their_versions_share_above_them() {
+    let columns = |path: &str| json!([{"name": "Size", "type": "integer", path: ".spec.size"}]);
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let other = json!({"openAPIV3Schema": {"type": "object", "properties": {}}});
+    check_both_ways(
+        &json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {
+            "group": "example.com",
+            "versions": [
+                {"name": "v2", "schema": schema, "subresources": {"status": {}}, "additionalPrinterColumns": columns("jsonPath")},
+                {"name": "v1", "schema": other, "subresources": {"status": {}}},
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "u"}, "conversionReviewVersions": ["v1"]}},
+        }}),
+        &json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition", "spec": {
+            "group": "example.com",
+            "version": "v2",
+            "versions": [
+                {"name": "v2", "schema": schema, "additionalPrinterColumns": columns("JSONPath")},
+                {"name": "v1", "schema": other},
+            ],
+            "subresources": {"status": {}},
+            "conversion": {"strategy": "Webhook", "webhookClientConfig": {"url": "u"}, "conversionReviewVersions": ["v1"]},
+            "preserveUnknownFields": false,
+        }}),
+    );
+}
+
+#[test]
+fn a_definition_that_lists_no_version_has_the_one_it_names() {
+    let stored = json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition", "spec": {
+        "version": "v1", "validation": {"openAPIV3Schema": {}},
+    }});
+    assert_eq!(
+        converted(&stored, "apiextensions.k8s.io/v1")["spec"],
+        json!({"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {}}}]})
+    );
+}
+
+#[test]
+fn pod_certificate_requests_lose_what_v1_has_given_up() {
+    let stored = json!({"apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest", "spec": {
+        "podName": "p", "pkixPublicKey": "x", "proofOfPossession": "y",
+    }});
+    let served = converted(&stored, "certificates.k8s.io/v1");
+    assert_eq!(served["spec"], json!({"podName": "p"}));
+    assert_eq!(converted(&served, "certificates.k8s.io/v1beta1")["spec"], json!({"podName": "p"}));
+}

@@ -1,0 +1,93 @@
+//! Custom resource definitions: served as v1 and stored as v1beta1, where what all versions share stands once above them.
+
+use serde_json::{Map, Value, json};
+
+use super::rename;
+use crate::access::part_mut;
+
+/// What a version may have of its own, and what the same is called above the versions.
+const SHARED: [(&str, &str); 4] = [
+    ("schema", "validation"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+
+/// The names of a printer column's path in the two versions.
+const PATH_V1: &str = "jsonPath";
+const PATH_BETA: &str = "JSONPath";
+
+/// From what is stored to what is served.
+pub(super) fn from_beta(object: &mut Map<String, Value>) {
+    let spec = part_mut(object, "spec");
+    let first = spec.remove("version");
+    if let (None, Some(name)) = (versions_of(spec).next(), first) {
+        // The oldest definitions name one version and list none.
+        spec.insert("versions".to_owned(), json!([{"name": name, "served": true, "storage": true}]));
+    }
+    for (own, above) in SHARED {
+        let Some(shared) = spec.remove(above) else { continue };
+        for version in versions_of(spec) {
+            version.entry(own).or_insert_with(|| shared.clone());
+        }
+    }
+    versions_of(spec).for_each(|version| rename_paths(version, PATH_BETA, PATH_V1));
+    if let Some(Value::Object(conversion)) = spec.get_mut("conversion") {
+        let mut webhook = Map::new();
+        for (flat, nested) in
+            [("webhookClientConfig", "clientConfig"), ("conversionReviewVersions", "conversionReviewVersions")]
+        {
+            if let Some(value) = conversion.remove(flat) {
+                webhook.insert(nested.to_owned(), value);
+            }
+        }
+        if !webhook.is_empty() {
+            conversion.insert("webhook".to_owned(), webhook.into());
+        }
+    }
+    if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
+        spec.remove("preserveUnknownFields");
+    }
+}
+
+/// From what is served to what is stored.
+pub(super) fn to_beta(object: &mut Map<String, Value>) {
+    let spec = part_mut(object, "spec");
+    versions_of(spec).for_each(|version| rename_paths(version, PATH_V1, PATH_BETA));
+    let first = versions_of(spec).next().and_then(|version| version.get("name").cloned());
+    if let Some(name) = first {
+        spec.insert("version".to_owned(), name);
+    }
+    for (own, above) in SHARED {
+        if let Some(shared) = shared_by_all(spec, own) {
+            versions_of(spec).for_each(|version| drop(version.remove(own)));
+            spec.insert(above.to_owned(), shared);
+        }
+    }
+    if let Some(Value::Object(conversion)) = spec.get_mut("conversion")
+        && let Some(Value::Object(mut webhook)) = conversion.remove("webhook")
+    {
+        rename(&mut webhook, "clientConfig", "webhookClientConfig");
+        conversion.extend(webhook);
+    }
+    spec.entry("preserveUnknownFields").or_insert(Value::Bool(false));
+}
+
+fn versions_of(spec: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let versions = spec.get_mut("versions").and_then(Value::as_array_mut);
+    versions.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// The value that every version has; `None` if one has another, or none.
+fn shared_by_all(spec: &mut Map<String, Value>, field: &str) -> Option<Value> {
+    let mut values = versions_of(spec).map(|version| version.get(field).cloned());
+    let first = values.next()??;
+    values.all(|value| value.as_ref() == Some(&first)).then_some(first)
+}
+
+fn rename_paths(version: &mut Map<String, Value>, from: &str, to: &str) {
+    let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut);
+    for column in columns.into_iter().flatten().filter_map(Value::as_object_mut) {
+        rename(column, from, to);
+    }
+}
