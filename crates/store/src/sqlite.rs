@@ -1,6 +1,6 @@
 //! The SQLite backend: one file, shared by the server processes of one machine.
 //!
-//! Every process has one thread that writes (`writer`), some that read (`pool`), one that follows what all processes
+//! Every process has one thread that writes (`commits`), some that read (`pool`), one that follows what all processes
 //! write and feeds the watches (`tail`), and one that keeps the files small (`keeper`). Processes meet in three files: the
 //! database, `.lock` for the turn to write (`turn`), and `.rev` with the newest revision (`revision_file`).
 //!
@@ -8,6 +8,7 @@
 //! revision file tells of it; nothing newer than the revision file is ever shown.
 
 mod clock;
+mod commits;
 mod config;
 mod expiry;
 mod fault;

@@ -94,7 +94,8 @@ impl StepHook {
         Self(Some(Arc::new(hook)))
     }
 
-    pub(super) fn at(&self, step: Step) {
+    /// What the committing thread does at every step.
+    pub fn call(&self, step: Step) {
         if let Some(hook) = &self.0 {
             hook(step);
         }

@@ -77,12 +77,14 @@ struct Log {
 impl Keeper {
     pub(super) fn run(mut self) {
         let mut is_elected = false;
+        let mut told = None;
         while matches!(self.stop.recv_timeout(INTERVAL), Err(RecvTimeoutError::Timeout)) {
             is_elected = is_elected || self.try_election();
-            if let Err(fault) = self.look(is_elected) {
-                let error = fault.told(&self.wal);
-                tracing::warn!(%error, "the store could not be kept tidy; it will be tried again");
+            let failure = self.look(is_elected).err().map(|fault| fault.told(&self.wal));
+            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
+                tracing::warn!(%error, "the store could not be kept tidy; it is tried again");
             }
+            told = failure;
         }
     }
 

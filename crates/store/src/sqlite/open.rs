@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::sqlite::clock::Clock;
+use crate::sqlite::config::Config;
 use crate::sqlite::file_system::network_file_system;
 use crate::sqlite::files::{self, Files};
-use crate::sqlite::schema::{APPLICATION_ID, CREATE, Durability, SCHEMA_VERSION, connect};
+use crate::sqlite::schema::{APPLICATION_ID, CREATE, SCHEMA_VERSION, connect};
 use crate::sqlite::write::restart_deadlines;
 
 /// Older ones damage files that several processes write: the WAL-reset bug, fixed in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// As SQLite numbers it: free pages can be given back to the file system, a few at a time.
+const AUTO_VACUUM_INCREMENTAL: i64 = 2;
 
 /// About a second of checking. In a larger file damage is found when it is read.
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
@@ -178,23 +182,23 @@ pub(super) fn locate(path: &Path) -> Result<Files, OpenError> {
 }
 
 /// Makes sure that the file is a whole store of ours, creating it where there is nothing. Only in a turn.
-pub(super) fn prepare(path: &Path, durability: Durability, clock: &dyn Clock) -> Result<Connection, OpenError> {
+pub(super) fn prepare(path: &Path, config: &Config) -> Result<Connection, OpenError> {
     files::create_if_missing(path).map_err(|source| OpenError::file(path, source))?;
     let sqlite = |source| OpenError::sqlite(path, source);
     let contents = look(path)?;
-    let connection = connect(path, durability).map_err(sqlite)?;
+    let connection = connect(path, config.durability, config.turn_wait).map_err(sqlite)?;
     if connection.is_readonly("main").map_err(sqlite)? {
         let reason = "the file system or the file's permissions do not allow it".to_owned();
         return Err(OpenError::ReadOnly { path: path.to_owned(), reason });
     }
     let system = |source| OpenError::System { path: path.to_owned(), source };
-    let boot = clock.boot().map_err(system)?;
+    let boot = config.clock.boot().map_err(system)?;
     match contents {
         Contents::Nothing => {
             create(&connection, &boot).map_err(sqlite)?;
             sync_folder(path).map_err(system)?;
         }
-        Contents::Store => follow_boot(&connection, &boot, clock).map_err(sqlite)?,
+        Contents::Store => follow_boot(&connection, &boot, &*config.clock).map_err(sqlite)?,
     }
     Ok(connection)
 }
@@ -239,8 +243,12 @@ fn look(path: &Path) -> Result<Contents, OpenError> {
 }
 
 fn create(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
-    // Before the first table and before the log: afterwards SQLite would ignore it without a word.
-    connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE")?;
+    // Before the first table: afterwards SQLite would ignore it without a word. Somebody's empty database needs more.
+    connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")?;
+    if connection.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0))? != AUTO_VACUUM_INCREMENTAL {
+        connection.execute_batch("VACUUM")?;
+    }
+    connection.execute_batch("BEGIN IMMEDIATE")?;
     connection.execute_batch(CREATE)?;
     connection.execute("INSERT INTO state (one, compacted, swept, sweeps, boot) VALUES (1, 0, 0, 0, ?1)", [boot])?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;

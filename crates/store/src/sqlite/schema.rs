@@ -25,10 +25,6 @@ pub(super) const FIRST_REVISION: Revision = Revision(1);
 /// As many as etcd takes by default; also what fits in the low bits of a [`Place`].
 pub(super) const OPS_MAX: usize = 128;
 
-/// How long SQLite waits for its own locks. Our writers take turns before they ask for them, so only a foreign program
-/// (a backup, the `sqlite3` tool) makes it wait.
-pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
-
 pub(super) const CREATE: &str = "
     CREATE TABLE log (
         place    INTEGER PRIMARY KEY,   -- revision << 7 | number of the change in its transaction
@@ -101,11 +97,12 @@ pub enum Durability {
     Lost,
 }
 
-/// A connection that writes.
-pub(super) fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
+/// A connection that writes. It waits for SQLite's own locks as long as `wait`: our writers take turns before they ask for
+/// them, so only a foreign program (a backup, the `sqlite3` tool) makes it wait at all.
+pub(super) fn connect(path: &Path, durability: Durability, wait: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY_WAIT)?;
+    connection.busy_timeout(wait)?;
     connection.set_prepared_statement_cache_capacity(32);
     let synchronous = match durability {
         Durability::Full => "FULL",
@@ -119,9 +116,9 @@ pub(super) fn connect(path: &Path, durability: Durability) -> rusqlite::Result<C
     Ok(connection)
 }
 
-/// A connection that only reads.
-pub(super) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = connect(path, Durability::Full)?;
-    connection.execute_batch("PRAGMA query_only = ON")?;
+/// A connection that only reads. Every commit empties its cache, so that a large one would be in vain.
+pub(super) fn connect_reader(path: &Path, wait: Duration) -> rusqlite::Result<Connection> {
+    let connection = connect(path, Durability::Full, wait)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -2048")?;
     Ok(connection)
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use tasks::Tasks;
 
 use crate::Revision;
+use crate::sqlite::commits::Commits;
 use crate::sqlite::expiry::Expiry;
 use crate::sqlite::files::{self, Files};
 use crate::sqlite::hub::Hub;
@@ -22,7 +23,7 @@ use crate::sqlite::tail::Tail;
 use crate::sqlite::threads::Threads;
 use crate::sqlite::turn::Turns;
 use crate::sqlite::wake::Alarm;
-use crate::sqlite::writer::{Commits, Inbox, Writer};
+use crate::sqlite::writer::{Inbox, Writer};
 use crate::sqlite::{Config, OpenError, SqliteStore};
 
 /// Opens the files and starts the threads.
@@ -76,7 +77,7 @@ fn open_files(files: &Files, config: &Config) -> Result<Doors, OpenError> {
     let turns = Turns::open(&files.turn, config.turn_wait).map_err(|source| OpenError::file(&files.turn, source))?;
     let busy = |error: crate::Error| OpenError::Busy { path: database.clone(), what: error.to_string() };
     let turn = turns.take().map_err(busy)?;
-    let connection = open::prepare(database, config.durability, &*config.clock)?;
+    let connection = open::prepare(database, config)?;
     let newest = snapshot::newest(&connection).map_err(|source| OpenError::sqlite(database, source))?;
     let revisions =
         open_revisions(&files.revision, newest).map_err(|source| OpenError::file(&files.revision, source))?;
@@ -114,6 +115,7 @@ impl Starting<'_> {
             path: self.store.files.database.clone(),
             opened: self.store.opened.clone(),
             turns: doors.turns,
+            wait: self.config.turn_wait,
             revisions: doors.revisions,
             clock: self.config.clock.clone(),
             steps: self.config.steps.clone(),
@@ -145,8 +147,8 @@ impl Starting<'_> {
 
     fn start_keeper(&self, stop: sync_mpsc::Receiver<()>) -> Result<(), OpenError> {
         let files = &self.store.files;
-        let connection =
-            connect(&files.database, Durability::Full).map_err(|source| OpenError::sqlite(&files.database, source))?;
+        let connection = connect(&files.database, Durability::Full, self.config.turn_wait)
+            .map_err(|source| OpenError::sqlite(&files.database, source))?;
         let keeper = Keeper {
             connection,
             wal: files.wal.clone(),
@@ -160,7 +162,8 @@ impl Starting<'_> {
 
     fn reader(&self) -> Result<Reader, OpenError> {
         let path = self.store.files.database.clone();
-        let connection = connect_reader(&path).map_err(|source| OpenError::sqlite(&path, source))?;
+        let connection =
+            connect_reader(&path, self.config.turn_wait).map_err(|source| OpenError::sqlite(&path, source))?;
         Ok(Reader { connection, revisions: self.store.revisions.clone(), path, opened: self.store.opened.clone() })
     }
 

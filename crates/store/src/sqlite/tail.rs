@@ -27,12 +27,17 @@ pub(super) struct Tail {
 impl Tail {
     pub(super) fn run(self) {
         let mut compared = Instant::now();
+        let mut told = None;
         while !self.is_stopping.load(Ordering::Acquire) {
-            if let Err(fault) = self.follow() {
-                let error = fault.told(&self.reader.path);
-                tracing::error!(%error, "watches end because the store cannot be read");
-                self.hub.fail(&error);
+            let failure = self.follow().err().map(|fault| fault.told(&self.reader.path));
+            if let Some(error) = &failure {
+                self.hub.fail(error);
             }
+            // Once: it is tried again several times a second.
+            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
+                tracing::error!(%error, "watches end because the store cannot be read");
+            }
+            told = failure;
             if compared.elapsed() >= self.interval {
                 compared = Instant::now();
                 self.compare();

@@ -1,26 +1,13 @@
-//! The one thread of a process that writes. What waits for it is committed together.
-//!
-//! Each piece of work gets the state that the ones before it left, and its answer once COMMIT has returned and the
-//! revision file says so. If anything fails, everything in the commit fails, and none of it has happened.
+//! What waits to be written, and how it is answered.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::sqlite::clock::Clock;
-use crate::sqlite::config::{Step, StepHook};
+use crate::Error;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::files::Opened;
-use crate::sqlite::revision_file::RevisionFile;
-use crate::sqlite::schema::BUSY_WAIT;
-use crate::sqlite::turn::{Turn, Turns};
-use crate::sqlite::wake::Poke;
 use crate::sqlite::write::Write;
-use crate::{Error, Revision};
 
 /// How much may wait, in [`UNIT`]s: some thousand small writes, or a few dozen of the largest.
 const QUEUE_UNITS: usize = 32 * 1024;
@@ -29,9 +16,6 @@ const UNIT: usize = 1024;
 /// How much is committed at once. More would make the first wait for the last longer than for the disk.
 const COMMIT_UNITS: u32 = 4 * 1024;
 const COMMIT_WORK_MAX: usize = 512;
-
-/// How long a checkpoint holds up writers for the sake of a reader.
-const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 
 /// What the threads of the store give their work to.
 #[derive(Clone, Debug)]
@@ -124,7 +108,7 @@ fn gone() -> Error {
 }
 
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     Work(Box<dyn Work>),
     Checkpoint(Checkpoint, oneshot::Sender<()>),
     Stop,
@@ -148,12 +132,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    fn next(&mut self) -> Option<Message> {
+    pub(super) fn next(&mut self) -> Option<Message> {
         self.put_back.take().or_else(|| self.queue.blocking_recv())
     }
 
     /// Takes what waits behind `first`, as much as one commit may do.
-    fn gather(&mut self, first: Box<dyn Work>) -> Vec<Box<dyn Work>> {
+    pub(super) fn gather(&mut self, first: Box<dyn Work>) -> Vec<Box<dyn Work>> {
         let mut units = first.units();
         let mut batch = vec![first];
         while batch.len() < COMMIT_WORK_MAX && units < COMMIT_UNITS {
@@ -164,8 +148,18 @@ impl Inbox {
         batch
     }
 
+    /// Refuses everything that is there and that comes.
+    pub(super) fn close(&mut self) {
+        self.queue.close();
+        while let Ok(message) = self.queue.try_recv() {
+            if let Message::Work(work) = message {
+                work.answer(Err(closed()));
+            }
+        }
+    }
+
     /// The next work, if it is there and nothing else comes before it.
-    fn next_work(&mut self) -> Option<Box<dyn Work>> {
+    pub(super) fn next_work(&mut self) -> Option<Box<dyn Work>> {
         if self.put_back.is_some() {
             return None;
         }
@@ -180,7 +174,7 @@ impl Inbox {
 }
 
 /// A piece of work on its way through a commit.
-trait Work: fmt::Debug + Send {
+pub(super) trait Work: fmt::Debug + Send {
     fn units(&self) -> u32;
     fn run(&mut self, write: &mut Write<'_>) -> Result<(), Fault>;
     fn answer(self: Box<Self>, commit: Result<(), Error>);
@@ -231,121 +225,5 @@ where
             (Err(error), _) => Err(error),
         };
         let _ = self.answer.send(answer);
-    }
-}
-
-/// The thread.
-#[derive(Debug)]
-pub(super) struct Commits {
-    pub(super) inbox: Inbox,
-    pub(super) connection: Connection,
-    pub(super) path: PathBuf,
-    pub(super) opened: Arc<Opened>,
-    pub(super) turns: Turns,
-    pub(super) revisions: Arc<RevisionFile>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) steps: StepHook,
-    pub(super) tail: Poke,
-}
-
-impl Commits {
-    pub(super) fn run(mut self) {
-        loop {
-            match self.inbox.next() {
-                Some(Message::Work(first)) => self.serve(first),
-                // Dropping `done` is the answer: whether it helped is seen in the log.
-                Some(Message::Checkpoint(mode, _done)) => self.checkpoint(mode),
-                Some(Message::Stop) | None => break,
-            }
-        }
-        self.inbox.queue.close();
-        while let Some(work) = self.inbox.next_work() {
-            work.answer(Err(closed()));
-        }
-    }
-
-    fn serve(&mut self, first: Box<dyn Work>) {
-        let mut batch = self.inbox.gather(first);
-        let result = match self.turns.take() {
-            Ok(turn) => self.commit(&mut batch, turn),
-            Err(error) => {
-                // Whoever waits behind it has waited long enough, too.
-                batch.extend(std::iter::from_fn(|| self.inbox.next_work()));
-                Err(error)
-            }
-        };
-        for work in batch {
-            work.answer(result.clone());
-        }
-        self.steps.at(Step::Answered);
-    }
-
-    fn checkpoint(&self, mode: Checkpoint) {
-        let Ok(_turn) = self.turns.take() else { return };
-        let sql = match mode {
-            Checkpoint::Restart => "PRAGMA wal_checkpoint(RESTART)",
-            Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
-        };
-        // It waits for readers, and they are quick; whoever is not must not make writers wait.
-        let checkpoint = || {
-            self.connection.busy_timeout(CHECKPOINT_WAIT)?;
-            self.connection.query_row(sql, [], |_| Ok(()))?;
-            self.connection.busy_timeout(BUSY_WAIT)
-        };
-        if let Err(error) = checkpoint() {
-            tracing::warn!(%error, "a checkpoint failed; it will be tried again");
-        }
-    }
-
-    fn commit(&self, batch: &mut [Box<dyn Work>], turn: Turn<'_>) -> Result<(), Error> {
-        self.opened.check()?;
-        self.steps.at(Step::TurnTaken);
-        let revision = match self.write(batch) {
-            Ok(revision) => revision,
-            Err(fault) => {
-                self.roll_back();
-                return Err(fault.told(&self.path));
-            }
-        };
-        self.steps.at(Step::RowsWritten);
-        if let Err(error) = self.execute("COMMIT") {
-            self.roll_back();
-            return Err(Fault::from(error).told_of_commit(&self.path));
-        }
-        self.steps.at(Step::Committed);
-        self.show(revision).map_err(|error| Fault::File(error).told_of_commit(&self.path))?;
-        drop(turn);
-        self.tail.poke();
-        self.steps.at(Step::Shown);
-        Ok(())
-    }
-
-    fn write(&self, batch: &mut [Box<dyn Work>]) -> Result<Revision, Fault> {
-        self.execute("BEGIN IMMEDIATE")?;
-        let mut write = Write::new(&self.connection, self.clock.since_boot())?;
-        for work in batch {
-            work.run(&mut write)?;
-        }
-        Ok(write.newest)
-    }
-
-    /// Also repairs the file where a process died before it could write it.
-    fn show(&self, revision: Revision) -> std::io::Result<()> {
-        match self.revisions.read() {
-            Ok(shown) if shown == revision => Ok(()),
-            Ok(_) | Err(_) => self.revisions.write(revision),
-        }
-    }
-
-    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.raw_execute().map(drop)
-    }
-
-    fn roll_back(&self) {
-        if !self.connection.is_autocommit()
-            && let Err(error) = self.execute("ROLLBACK")
-        {
-            tracing::error!(%error, "a failed commit could not be rolled back");
-        }
     }
 }

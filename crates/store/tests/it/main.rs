@@ -14,6 +14,7 @@ mod etcd_tls;
 mod memory;
 mod proxy;
 mod sqlite_churn;
+mod sqlite_commit;
 mod sqlite_conformance;
 mod sqlite_crash;
 mod sqlite_disk;

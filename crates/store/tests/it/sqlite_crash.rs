@@ -82,14 +82,14 @@ fn deaths() -> Vec<Death> {
 }
 
 fn run_until_death(path: &Path, death: Death) -> Vec<Acknowledged> {
-    let role = Role::default().with("path", path.display()).with("durability", "full").with("bytes", 64);
+    let role = Role::default().with("path", &path.display()).with("durability", &"full").with("bytes", &64);
     match death {
         Death::At(step, commit) => {
-            let role = role.with("step", format!("{step:?}")).with("commit", commit);
+            let role = role.with("step", &format!("{step:?}")).with("commit", &commit);
             acknowledged_until_end(Process::start("sqlite_crash::child_that_writes", &role, &[]))
         }
         Death::After(acknowledgements) => {
-            let role = role.with("step", "none").with("commit", 0);
+            let role = role.with("step", &"none").with("commit", &0);
             acknowledged_until_killed(Process::start("sqlite_crash::child_that_writes", &role, &[]), acknowledgements)
         }
     }

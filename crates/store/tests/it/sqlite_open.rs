@@ -116,6 +116,36 @@ async fn a_folder_that_is_not_there() {
         .assert_eq(&place.told(&error.to_string()));
 }
 
+/// As a crash while it was created leaves it, or a curious `sqlite3`.
+#[tokio::test]
+async fn an_empty_database_becomes_a_store() {
+    for sql in ["PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL", "PRAGMA journal_mode = WAL", ""] {
+        let place = Place::new();
+        let connection = Connection::open(place.path()).expect("it opens");
+        connection.execute_batch(sql).expect("it is a database");
+        connection.close().expect("it closes");
+        make_store(&place.path(), 1).await;
+        let connection = Connection::open(place.path()).expect("it opens");
+        let auto_vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).expect("it tells");
+        assert_eq!(auto_vacuum, 2, "after {sql:?}, free pages can be given back");
+    }
+}
+
+/// Servers that name the file differently must meet at the same lock.
+#[tokio::test]
+async fn a_link_leads_to_the_same_store() {
+    let place = Place::new();
+    let tasks = Tasks::new();
+    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
+    let link = TempDir::new().expect("a temporary folder");
+    std::os::unix::fs::symlink(place.path(), link.path().join("link.db")).expect("it can be linked");
+    let linked = SqliteStore::open(Config::new(link.path().join("link.db")), &tasks).await.expect("it opens");
+    assert_eq!(linked.path(), store.path());
+    store.commit(Transaction::create("/a", "1")).await.expect("it commits");
+    assert_eq!(linked.revision().await, store.revision().await);
+    assert_eq!(fs::read_dir(link.path()).expect("it is there").count(), 1, "nothing was put beside the link");
+}
+
 #[tokio::test]
 async fn a_damaged_page_is_found_when_the_file_is_opened() {
     let place = Place::new();
@@ -201,7 +231,7 @@ async fn child_on_a_bad_disk() {
 }
 
 fn role_on(disk: &Disk) -> Role {
-    Role::default().with("path", disk.database().display())
+    Role::default().with("path", &disk.database().display())
 }
 
 fn check_told(disk: &Disk, told: &str, expected: &Expect) {

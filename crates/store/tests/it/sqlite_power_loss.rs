@@ -49,8 +49,8 @@ async fn round_of(
     count: usize,
     unsynced: Unsynced,
 ) -> Result<Revision, String> {
-    let role = Role::default().with("path", disk.database().display()).with("durability", durability);
-    let role = role.with("bytes", bytes).with("step", "none").with("commit", 0);
+    let role = Role::default().with("path", &disk.database().display()).with("durability", &durability);
+    let role = role.with("bytes", &bytes).with("step", &"none").with("commit", &0);
     let child = disk.start("sqlite_crash::child_that_writes", &role);
     let acknowledged = acknowledged_until_killed(child, count);
     disk.lose_power(unsynced);

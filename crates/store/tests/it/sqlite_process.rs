@@ -4,6 +4,7 @@
 //! two sides talk in lines: the child's begin with `@`, because the test harness writes to the same stream.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -25,7 +26,7 @@ pub(crate) fn sized(small: usize, full: usize) -> usize {
 pub(crate) struct Role(HashMap<String, String>);
 
 impl Role {
-    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: &dyn fmt::Display) -> Self {
         self.0.insert(name.to_owned(), value.to_string());
         self
     }
@@ -119,8 +120,9 @@ impl Drop for Process {
 }
 
 /// Tells the parent something.
-pub(crate) fn tell_parent(line: impl std::fmt::Display) {
-    println!("@{line}");
+pub(crate) fn tell_parent(line: impl fmt::Display) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "@{line}").and_then(|()| output.flush()).expect("the parent listens");
 }
 
 /// Waits for the parent to say something; ends the process when it is gone.

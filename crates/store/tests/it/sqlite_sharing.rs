@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
-use store::sqlite::{Config, SqliteStore, Step, StepHook, Wakeups};
+use store::sqlite::{Config, OpenError, SqliteStore, Step, StepHook, Wakeups};
 use store::{Error, Event, Key, Op, Outcome, Revision, Store, Transaction, Watch};
 use tasks::Tasks;
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ struct Told {
 fn four_processes_of_fifty_writers_lose_repeat_and_refuse_nothing() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
-    let role = |number| Role::default().with("path", path.display()).with("process", number);
+    let role = |number| Role::default().with("path", &path.display()).with("process", &number);
     let start = |number| Process::start("sqlite_sharing::child_with_fifty_writers", &role(number), &[]);
     let mut children: Vec<Process> = (0..PROCESSES).map(start).collect();
     for child in &mut children {
@@ -132,12 +132,16 @@ async fn a_process_that_hangs_in_its_turn_is_named_after_a_bounded_wait() {
     let store = SqliteStore::open(config, &tasks).await.expect("it opens");
     put(&store, "/before").await.expect("it commits");
 
-    let role = Role::default().with("path", path.display());
+    let role = Role::default().with("path", &path.display());
     let mut child = Process::start("sqlite_sharing::child_that_stops_in_its_turn", &role, &[]);
     assert_eq!(child.expect_line(), "stopping");
     let child_id = Pid::from_raw(child.id() as i32).expect("a process has a number");
     let Err(Error::Unavailable { reason }) = put(&store, "/during").await else { panic!("it had its turn") };
     assert!(reason.contains(&format!("process {}", child.id())), "{reason}");
+    let mut impatient = Config::new(&path);
+    impatient.turn_wait = Duration::from_millis(100);
+    let opened = SqliteStore::open(impatient, &tasks).await;
+    assert!(matches!(opened, Err(OpenError::Busy { .. })), "{opened:?}");
     // Reads do not wait for writers.
     assert!(store.get("/before".into()).await.expect("it reads").0.is_some());
 
