@@ -4,6 +4,7 @@ mod delete;
 mod get;
 mod list;
 mod patch;
+mod scale;
 mod selection;
 mod token;
 mod watch;
@@ -41,6 +42,9 @@ pub(crate) async fn serve(
 ) -> Result<Response, Status> {
     let context = Context { server, resource, asked, caller };
     context.refuse_what_is_not_offered()?;
+    if asked.subresource == "scale" {
+        return scale::serve(context, request).await;
+    }
     match asked.verb {
         Verb::Get => get::get(context, &request).await,
         Verb::List => list::list(context, &request).await,
@@ -68,7 +72,7 @@ impl<'a> Context<'a> {
                 None => Err(Status::path_not_found()),
                 Some(offered) if !offered.built => Err(not_built(self.asked.group_resource(), verb)),
                 Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-                Some(_) if matches!(subresource, "status" | "finalize" | "token") => Ok(()),
+                Some(_) if matches!(subresource, "status" | "finalize" | "token" | "scale") => Ok(()),
                 Some(_) => Err(not_built(self.asked.group_resource(), verb)),
             },
         }
@@ -76,6 +80,11 @@ impl<'a> Context<'a> {
 
     fn method_not_allowed(&self) -> Status {
         Status::method_not_supported(self.asked.group_resource(), self.asked.verb.as_str())
+    }
+
+    /// The object of the path is not there.
+    fn not_found(&self) -> Status {
+        Status::not_found(self.asked.group_resource(), &self.asked.name)
     }
 
     fn about<'n>(&'n self, name: &'n str) -> About<'n> {

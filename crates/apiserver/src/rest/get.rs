@@ -2,6 +2,7 @@
 
 use api::Status;
 use edge::{Request, Response};
+use object::Stored;
 use object::table::Headings;
 use registry::Item;
 use registry::read::Freshness;
@@ -13,6 +14,15 @@ use crate::{faults, json};
 
 pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Response, Status> {
     let shape = Shape::negotiate(accept(request), request.uri().query().unwrap_or_default())?;
+    show(context, request, |stored| json(shape.body_of(stored, context.resource.served, Headings::Shown))).await
+}
+
+/// Shows the object that a request names.
+pub(super) async fn show(
+    context: Context<'_>,
+    request: &Request,
+    form: impl FnOnce(&Stored) -> Response,
+) -> Result<Response, Status> {
     context.refuse_odd_names()?;
     let freshness = match request.uri().query() {
         None => Freshness::Latest,
@@ -26,7 +36,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Respo
     let key = context.key_of(name);
     let found = context.server.registry.get(context.resource.shelf, &key, freshness).await.map_err(faults::unread)?;
     match found.as_deref().map(|cached| &cached.item) {
-        Some(Item::Object(stored)) => Ok(json(shape.body_of(stored, context.resource.served, Headings::Shown))),
+        Some(Item::Object(stored)) => Ok(form(stored)),
         Some(Item::Raw(_) | Item::Undecodable(_)) | None => {
             Err(Status::not_found(context.asked.group_resource(), name))
         }

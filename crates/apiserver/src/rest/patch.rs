@@ -1,17 +1,19 @@
 //! Patch: the next state is made from the one that is there.
 
-use api::Status;
+use api::{GroupVersionKind, Status};
 use edge::{Request, Response};
 use object::Refusal;
 use object::decode::Decoded;
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
+use object::schema::Known;
+use serde_json::Value;
 
 use super::write::warned;
 use super::{Context, content_type};
 use crate::bodies;
 use crate::forms::Object;
 use crate::options::WriteOptions;
-use crate::typed::{self, FieldValidation};
+use crate::typed::{self, Checked, FieldValidation};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -21,28 +23,54 @@ const ACCEPTED: [&str; 3] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH];
 pub(super) async fn patch(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
     let options = WriteOptions::of(&request)?;
-    let media_type = content_type(&request).split(';').next().unwrap_or_default().trim().to_owned();
-    if !ACCEPTED.contains(&&*media_type) {
-        return Err(Status::unsupported_media_type(&ACCEPTED));
-    }
-    let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
-    let body = bodies::read_bytes(request).await?;
-    let name = &*context.asked.name;
-    let refuse = |refusal| context.refused(refusal, name);
-    let Decoded { value: patch, duplicates } = Patch::parse(&media_type, &body).map_err(refuse)?;
+    let change = Change::read(context, request).await?;
     let kind = context.resource.served.response_kind();
     let mut warnings = Vec::new();
     let next = |current: Option<&Object>| {
-        let current = current.ok_or_else(|| Status::not_found(context.asked.group_resource(), name))?;
-        let patched = patch.apply(current, context).map_err(refuse)?;
-        let value = patch::accept(patched, kind).map_err(refuse)?;
-        let decoded = Decoded { value, duplicates: duplicates.clone() };
-        let checked = typed::checked(decoded, context.server.surface.release(), kind, validation)?;
+        let checked = change.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
         warnings = checked.warnings;
         Ok(checked.object)
     };
     let response = context.replace(&options, next).await?;
     Ok(warned(response, &warnings))
+}
+
+/// A patch and how strictly it is read. It may be applied to one state after another.
+pub(super) struct Change {
+    patch: Patch,
+    duplicates: Vec<String>,
+    validation: FieldValidation,
+}
+
+impl Change {
+    pub(super) async fn read(context: Context<'_>, request: Request) -> Result<Self, Status> {
+        let media_type = content_type(&request).split(';').next().unwrap_or_default().trim().to_owned();
+        if !ACCEPTED.contains(&&*media_type) {
+            return Err(Status::unsupported_media_type(&ACCEPTED));
+        }
+        let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
+        let body = bodies::read_bytes(request).await?;
+        let parsed = Patch::parse(&media_type, &body);
+        let Decoded { value: patch, duplicates } =
+            parsed.map_err(|refusal| context.refused(refusal, &context.asked.name))?;
+        Ok(Self { patch, duplicates, validation })
+    }
+
+    /// What the patch makes of an object of a kind.
+    pub(super) fn apply(
+        &self,
+        current: &Object,
+        kind: GroupVersionKind<&str>,
+        context: Context<'_>,
+    ) -> Result<Checked, Status> {
+        let patched = match self.patch.apply(current, context.fields().known(kind)) {
+            Ok(patched) => patch::accept(patched, kind),
+            Err(refusal) => Err(refusal),
+        };
+        let value = patched.map_err(|refusal| context.refused(refusal, &context.asked.name))?;
+        let decoded = Decoded { value, duplicates: self.duplicates.clone() };
+        typed::checked(decoded, context.server.surface.release(), kind, self.validation)
+    }
 }
 
 enum Patch {
@@ -63,11 +91,11 @@ impl Patch {
         }
     }
 
-    fn apply(&self, object: &Object, context: Context<'_>) -> Result<serde_json::Value, Refusal> {
+    fn apply(&self, object: &Object, known: Option<Known<'_>>) -> Result<Value, Refusal> {
         match self {
             Self::Json(patch) => patch.apply(object),
             Self::Merge(patch) => Ok(patch.apply(object)),
-            Self::Strategic(patch) => match context.fields().known(context.resource.served.response_kind()) {
+            Self::Strategic(patch) => match known {
                 Some(known) => patch.apply(object, known),
                 None => Err(Refusal::Unclassified("the schema of this kind is not known".to_owned())),
             },

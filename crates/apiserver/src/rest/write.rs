@@ -76,12 +76,22 @@ struct Taken {
 }
 
 impl Context<'_> {
-    /// Puts what `next` makes of the object that is there, in the version of the request.
+    /// Puts what `next` makes of the object that is there, in the version of the request, and answers with it.
     pub(super) async fn replace(
         self,
         options: &WriteOptions,
-        mut next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+        next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
     ) -> Result<Response, Status> {
+        let (code, stored) = self.write_next(options, next).await?;
+        Ok(self.respond(code, &stored))
+    }
+
+    /// Puts what `next` makes of the object that is there, in the version of the request.
+    pub(super) async fn write_next(
+        self,
+        options: &WriteOptions,
+        mut next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+    ) -> Result<(StatusCode, Stored), Status> {
         let name = &*self.asked.name;
         let key = self.key_of(name);
         let mut dry = None;
@@ -117,7 +127,7 @@ impl Context<'_> {
                 shown.ok_or_else(|| Status::not_found(self.asked.group_resource(), name))?
             }
         };
-        Ok(self.respond(code, &stored))
+        Ok((code, stored))
     }
 
     async fn create_once(self, object: Object, options: &WriteOptions) -> Result<Result<Stored, Status>, Taken> {
@@ -170,7 +180,9 @@ impl Context<'_> {
         }
         let prepared = match &*self.asked.subresource {
             "status" => metadata::prepare_status_update(old, &mut new, rules),
-            "" => metadata::prepare_update(old, &mut new, rules).and_then(|()| kinds::keep(served, old, &mut new)),
+            "" | "scale" => {
+                metadata::prepare_update(old, &mut new, rules).and_then(|()| kinds::keep(served, old, &mut new))
+            }
             _ => Ok(()),
         };
         prepared
