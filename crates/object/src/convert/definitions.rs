@@ -21,7 +21,8 @@ const PATH_BETA: &str = "JSONPath";
 pub(super) fn from_beta(object: &mut Map<String, Value>) {
     let spec = part_mut(object, "spec");
     let first = spec.remove("version");
-    if let (None, Some(name)) = (versions_of(spec).next(), first) {
+    let lists_none = versions_of(spec).next().is_none();
+    if let Some(name) = first.filter(|_| lists_none) {
         // The oldest definitions name one version and list none.
         spec.insert("versions".to_owned(), json!([{"name": name, "served": true, "storage": true}]));
     }
