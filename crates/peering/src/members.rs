@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use book::{Book, Chore};
+pub use book::{Book, Chore, Content, FoundDocument};
 
 use crate::documents::{ServerDocument, Source, StoredDocument};
 use crate::endpoints::Address;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::documents::{ServerDocument, StoredDocument, Unbuilt};
 use crate::exclusion::{Definitions, GRACE, SharedNames};
 use crate::identity::ServerId;
-use crate::members::{Book, Chore, KnownDocument, Member, Patience};
+use crate::members::{Book, Chore, Content, FoundDocument, KnownDocument, Member, Patience};
 use crate::metrics::Metrics;
 use crate::ports::{Feed, Taken, Version};
 use crate::readiness::Milestones;
@@ -213,8 +213,8 @@ impl Membership {
         if last.is_made_from(&inputs) {
             return;
         }
-        log_changes(last.members(), &inputs.members);
         let view = View::new(inputs, Some(&last));
+        log_changes(last.members(), view.members());
         if !Arc::ptr_eq(view.merged(), last.merged()) {
             self.metrics.merged_misses.inc();
             if view.merged().conflicts() != last.merged().conflicts() {
@@ -258,28 +258,33 @@ impl Membership {
     }
 }
 
-/// Reads stored documents. One that cannot be read is not known, and its server is asked.
-fn decode(taken: Taken<(Version, Bytes)>) -> Taken<(Version, StoredDocument)> {
-    let decode = |server: &ServerId, (version, bytes): (Version, Bytes)| match StoredDocument::decode(&bytes) {
-        Ok(stored) => Some((version, stored)),
-        Err(error) => {
-            tracing::warn!(%server, %error, "a stored document cannot be read");
-            None
-        }
+/// Reads stored documents. The server of one that cannot be read is asked.
+fn decode(taken: Taken<(Version, Bytes)>) -> Taken<FoundDocument> {
+    let decode = |server: &ServerId, (version, bytes): (Version, Bytes)| {
+        let content = match StoredDocument::decode(&bytes) {
+            Ok(stored) => Content::Document(stored),
+            Err(error) => {
+                tracing::warn!(%server, %error, "a stored document cannot be read");
+                if error.is_of_newer_server() { Content::Newer } else { Content::Garbage }
+            }
+        };
+        FoundDocument { version, content }
     };
     match taken {
-        Taken::All(all) => Taken::All(
-            all.into_iter().filter_map(|(server, value)| decode(&server, value).map(|value| (server, value))).collect(),
-        ),
-        Taken::Changes(changes) => Taken::Changes(
-            changes
-                .into_iter()
-                .map(|(server, value)| {
-                    let value = value.and_then(|value| decode(&server, value));
-                    (server, value)
-                })
-                .collect(),
-        ),
+        Taken::All(all) => {
+            let found = all.into_iter().map(|(server, value)| {
+                let found = decode(&server, value);
+                (server, found)
+            });
+            Taken::All(found.collect())
+        }
+        Taken::Changes(changes) => {
+            let found = changes.into_iter().map(|(server, value)| {
+                let found = value.map(|value| decode(&server, value));
+                (server, found)
+            });
+            Taken::Changes(found.collect())
+        }
     }
 }
 
@@ -300,6 +305,3 @@ fn log_changes(before: &[Member], after: &[Member]) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{ServerDocument, Unbuilt};
 use crate::identity::HolderIdentity;
 
-/// The layout described above. A server that finds another one does not know the document, and asks.
+/// The layout described above. Fields may be added without a new number: those that a server does not know are passed over.
+/// A server that finds a higher number does not know the document, and asks.
 const FORMAT: u32 = 1;
 /// The longest line before the document: holder, ETags and a few hundred names.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
@@ -83,6 +84,16 @@ pub enum StoredError {
     /// The document itself is at fault.
     #[error(transparent)]
     Document(parse::ParseError),
+}
+
+impl StoredError {
+    /// Whether another server may be able to read it, so that it is not ours to remove.
+    pub fn is_of_newer_server(&self) -> bool {
+        match self {
+            Self::Format(format) => *format > FORMAT,
+            Self::Compression(_) | Self::TooLong | Self::Head(_) | Self::Document(_) => false,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

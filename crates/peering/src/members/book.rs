@@ -42,8 +42,30 @@ struct Page {
     /// When the address, or its absence, was first seen; the absence counts anew for another process.
     address_since: Instant,
     document: Option<KnownDocument>,
+    /// A document that nobody can read, and that is in the way of one that could be.
+    garbage: Option<Version>,
     state: State,
     state_since: Instant,
+}
+
+/// A document as it was found in storage.
+#[derive(Clone, Debug)]
+pub struct FoundDocument {
+    /// What to compare with when it is replaced.
+    pub version: Version,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// What a document in storage holds.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A document.
+    Document(StoredDocument),
+    /// Something that only newer servers understand.
+    Newer,
+    /// Nothing that anybody understands.
+    Garbage,
 }
 
 /// Something to be done in storage about another server. Everybody sees the same chores; whoever is first does them.
@@ -72,7 +94,7 @@ pub enum Chore {
         /// The document as it was seen.
         document: KnownDocument,
     },
-    /// The document has outlived its server: remove it.
+    /// The document has outlived its server, or was never one: remove it.
     Forget {
         /// Whose it is.
         server: ServerId,
@@ -115,20 +137,19 @@ impl Book {
         });
     }
 
-    /// Takes in what the feed of documents gave, decoded; equal documents become one value.
-    pub fn see_documents(&mut self, taken: Taken<(Version, StoredDocument)>, now: Instant) {
+    /// Takes in what the feed of documents gave; equal documents become one value.
+    pub fn see_documents(&mut self, taken: Taken<FoundDocument>, now: Instant) {
         let mut known: Vec<Arc<ServerDocument>> = Vec::new();
         let served = self.pages.values().filter_map(|page| page.document.as_ref());
         known.extend(served.map(|document| document.stored.document.clone()));
-        self.see(taken, now, |_, page, document| {
-            let document = document.map(|(version, mut stored)| {
+        self.see(taken, now, |_, page, mut found| {
+            if let Some(FoundDocument { content: Content::Document(stored), .. }) = &mut found {
                 match known.iter().find(|known| **known == stored.document) {
                     Some(equal) => stored.document = equal.clone(),
                     None => known.push(stored.document.clone()),
                 }
-                (version, stored)
-            });
-            page.see_document(document, now);
+            }
+            page.see_document(found, now);
         });
     }
 
@@ -157,10 +178,14 @@ impl Book {
         instants.filter(|instant| *instant > now).min()
     }
 
-    /// What is to be done in storage about servers other than `me`.
+    /// What is to be done in storage about servers other than `me`, and about garbage, whose ever it is.
     pub fn chores(&self, me: &ServerId, now: Instant) -> Vec<Chore> {
         let others = self.pages.iter().filter(|(server, _)| *server != me);
-        others.filter_map(|(server, page)| page.chore(server, now, self.patience)).collect()
+        let chores = others.filter_map(|(server, page)| page.chore(server, now, self.patience));
+        let garbage = self.pages.iter().filter_map(|(server, page)| {
+            page.garbage.map(|document| Chore::Forget { server: server.clone(), document })
+        });
+        chores.chain(garbage).collect()
     }
 
     fn see<T>(&mut self, taken: Taken<T>, now: Instant, mut see: impl FnMut(&ServerId, &mut Page, Option<T>)) {
@@ -188,13 +213,14 @@ impl Page {
             address: None,
             address_since: now,
             document: None,
+            garbage: None,
             state: State::Gone,
             state_since: now,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.lease.is_none() && self.address.is_none() && self.document.is_none()
+        self.lease.is_none() && self.address.is_none() && self.document.is_none() && self.garbage.is_none()
     }
 
     fn see_lease(&mut self, lease: Option<IdentityLease>, now: Instant) {
@@ -217,14 +243,20 @@ impl Page {
         }
     }
 
-    fn see_document(&mut self, document: Option<(Version, StoredDocument)>, now: Instant) {
-        let same = |known: &KnownDocument, stored: &StoredDocument| {
-            known.stored.holder == stored.holder && known.stored.document == stored.document
-        };
-        self.document = document.map(|(version, stored)| {
-            let since = self.document.as_ref().filter(|known| same(known, &stored)).map_or(now, |known| known.since);
-            KnownDocument { stored, version, since }
-        });
+    fn see_document(&mut self, found: Option<FoundDocument>, now: Instant) {
+        let last = self.document.take();
+        self.garbage = None;
+        match found {
+            Some(FoundDocument { version, content: Content::Document(stored) }) => {
+                let same = |known: &KnownDocument| {
+                    known.stored.holder == stored.holder && known.stored.document == stored.document
+                };
+                let since = last.filter(same).map_or(now, |known| known.since);
+                self.document = Some(KnownDocument { stored, version, since });
+            }
+            Some(FoundDocument { version, content: Content::Garbage }) => self.garbage = Some(version),
+            Some(FoundDocument { content: Content::Newer, .. }) | None => {}
+        }
     }
 
     fn judge(&mut self, now: Instant, patience: Patience) {

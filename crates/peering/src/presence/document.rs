@@ -21,6 +21,8 @@ use crate::wait::changed;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_LAST: Duration = Duration::from_secs(5);
+/// Should two processes ever publish under one name, they replace each other's documents slowly.
+const RIVAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keeps our document in storage.
 pub(super) struct Publisher {
@@ -68,7 +70,12 @@ impl Publisher {
                 }
                 // Ours, and not seen yet.
                 OwnDocument::Known(KnownDocument { version, .. }) if Some(version) < *put => None,
-                OwnDocument::Known(KnownDocument { version, .. }) => self.write(&wanted, Some(version), put).await,
+                OwnDocument::Known(KnownDocument { version, stored, .. }) => {
+                    if put.is_some() && stored.holder != self.config.holder {
+                        tokio::time::sleep(RIVAL_INTERVAL).await;
+                    }
+                    self.write(&wanted, Some(version), put).await
+                }
             };
             if is_listed {
                 self.first.reach();

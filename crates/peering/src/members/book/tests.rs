@@ -49,11 +49,16 @@ impl Story {
             tenure,
             document: Arc::new(server_document("apps/v1 deployments:get")),
         };
-        self.book.see_documents(Taken::Changes(vec![(server(name), Some((Version(1), stored)))]), self.now);
+        self.see_document(name, Some(Content::Document(stored)));
+    }
+
+    fn see_document(&mut self, name: &str, content: Option<Content>) {
+        let found = content.map(|content| FoundDocument { version: Version(1), content });
+        self.book.see_documents(Taken::Changes(vec![(server(name), found)]), self.now);
     }
 
     fn no_document(&mut self, name: &str) {
-        self.book.see_documents(Taken::Changes(vec![(server(name), None)]), self.now);
+        self.see_document(name, None);
     }
 
     /// `name state` of each member, with `?` if it may serve more than we know.
@@ -288,4 +293,18 @@ fn members_compare_without_their_times() {
     assert_eq!(story.book.members(&server("me"), story.now), before);
     story.record("a", 1);
     assert_ne!(story.book.members(&server("me"), story.now), before);
+}
+
+#[test]
+fn garbage_is_removed_and_what_newer_servers_wrote_is_not() {
+    let mut story = Story::new();
+    story.lease("a", 1, 0);
+    story.see_document("a", Some(Content::Newer));
+    story.check(&expect!["a unknown?"]);
+    story.see_document("a", Some(Content::Garbage));
+    story.see_document("me", Some(Content::Garbage));
+    story.check(&expect!["a unknown?; forget apiserver-a, forget apiserver-me"]);
+    story.no_document("a");
+    story.no_document("me");
+    story.check(&expect!["a unknown?"]);
 }
