@@ -138,6 +138,14 @@ fn explain_status(status: &Status) -> String {
 }
 
 impl Failure {
+    /// What happened, for those to whom every failure is the same.
+    pub(super) fn into_reason(self) -> String {
+        match self {
+            Self::NotDone(reason) | Self::Unknown(reason) => reason,
+            Self::Refused(refusal) => format!("etcd refused it: {refusal:?}"),
+        }
+    }
+
     /// What it means for a request that changes nothing, or nothing that matters.
     pub(super) fn into_read_error(self) -> Error {
         match self {

@@ -19,6 +19,7 @@ use rustls::pki_types::ServerName;
 use tasks::Tasks;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
 use tonic::client::{Grpc, GrpcService};
@@ -26,11 +27,14 @@ use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::Timeouts;
-use super::failure::{Unsent, explain};
+use super::failure::{Unsent, explain, judge};
 use super::proto::{Call, StatusRequest};
 use super::version::Version;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A connection, and why it ended badly.
+type Connected = (SendRequest<Body>, oneshot::Receiver<String>);
 
 /// What a connection is for. Watches have their own, so that a flood of events delays no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,28 +83,41 @@ impl Dialer {
     pub(super) async fn dial(&self, address: &Address, purpose: Purpose) -> Result<Link, String> {
         let limit = self.timeouts.connect;
         match tokio::time::timeout(limit, self.dial_unbounded(address, purpose)).await {
-            Ok(Ok(link)) => Ok(link),
-            Ok(Err(error)) => Err(format!("cannot connect: {}", explain(&*error))),
+            Ok(dialed) => dialed.map_err(|reason| format!("cannot connect: {reason}")),
             Err(_) => Err(format!("no answer within {limit:?} to a new connection")),
         }
     }
 
-    async fn dial_unbounded(&self, address: &Address, purpose: Purpose) -> Result<Link, BoxError> {
-        let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
-        tcp.set_nodelay(true)?;
-        let sender = match (&self.tls, &address.tls_name) {
-            (Some(tls), Some(name)) => self.handshake(tls.connect(name.clone(), tcp).await?, purpose).await?,
-            _ => self.handshake(tcp, purpose).await?,
-        };
+    async fn dial_unbounded(&self, address: &Address, purpose: Purpose) -> Result<Link, String> {
+        let (sender, ended) = self.connect(address, purpose).await.map_err(|error| explain(&*error))?;
         let mut link =
             Link { sender, origin: address.origin.clone(), version: None, cluster: 0, identity: Arc::default() };
-        let status = link.unary(tonic::Request::new(StatusRequest {})).await?;
+        let status = match link.unary(tonic::Request::new(StatusRequest {})).await {
+            Ok(status) => status,
+            // The request knows that the connection has ended, and the connection knows why.
+            Err(_) if link.is_closed() => {
+                let reason = ended.await.unwrap_or("etcd closed the connection".to_owned());
+                // A certificate that etcd does not accept is told after our side of the handshake is done, if at all.
+                let hint = "; etcd may not accept our certificate, see --etcd-certfile";
+                return Err(if address.tls_name.is_some() { reason + hint } else { reason });
+            }
+            Err(status) => return Err(judge(&status).into_reason()),
+        };
         link.version = Version::parse(&status.version);
         link.cluster = status.header.unwrap_or_default().cluster_id;
         Ok(link)
     }
 
-    async fn handshake<Io>(&self, io: Io, purpose: Purpose) -> Result<SendRequest<Body>, BoxError>
+    async fn connect(&self, address: &Address, purpose: Purpose) -> Result<Connected, BoxError> {
+        let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        tcp.set_nodelay(true)?;
+        match (&self.tls, &address.tls_name) {
+            (Some(tls), Some(name)) => self.handshake(tls.connect(name.clone(), tcp).await?, purpose).await,
+            _ => self.handshake(tcp, purpose).await,
+        }
+    }
+
+    async fn handshake<Io>(&self, io: Io, purpose: Purpose) -> Result<Connected, BoxError>
     where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -116,17 +133,20 @@ impl Dialer {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         let stop = self.tasks.stopping();
+        let (tell, told) = oneshot::channel();
         self.tasks.spawn_once("etcd connection", async move {
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
                         tracing::debug!(error = &error as &dyn std::error::Error, "a connection to etcd ended");
+                        // Only who made the connection asks, and only at the beginning.
+                        let _ = tell.send(explain(&error));
                     }
                 }
                 () = stop.cancelled() => {}
             }
         });
-        Ok(sender)
+        Ok((sender, told))
     }
 }
 

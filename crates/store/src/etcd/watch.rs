@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::assembly::Assembly;
 use super::Client;
-use super::failure::{Failure, judge};
+use super::failure::judge;
 use super::link::{Link, Purpose};
 use super::proto::{WatchCreateRequest, WatchOrder, WatchProgressRequest, WatchRequest, WatchResponse};
 use super::reads::{from_wire, range_begin, range_end, to_wire};
@@ -137,7 +137,7 @@ impl Watcher {
         let patience = self.client.timeouts.connect;
         let mut answers = match timeout(patience, link.stream(stream_of(outgoing))).await {
             Ok(Ok(answers)) => answers,
-            Ok(Err(status)) => return End::Lost(reason(judge(&status))),
+            Ok(Err(status)) => return End::Lost(judge(&status).into_reason()),
             Err(_) => return End::Lost(format!("no watch within {patience:?}")),
         };
         let answers_progress = link.version.is_some_and(Version::answers_progress);
@@ -161,7 +161,7 @@ impl Watcher {
             let answer = match answer {
                 Ok(Some(answer)) => answer,
                 Ok(None) => return End::Lost("etcd closed the watch".to_owned()),
-                Err(status) => return End::Lost(reason(judge(&status))),
+                Err(status) => return End::Lost(judge(&status).into_reason()),
             };
             if answer.created && !answer.canceled {
                 self.pause = PAUSE_MIN;
@@ -219,11 +219,4 @@ fn order(order: WatchOrder) -> WatchRequest {
 /// The receiving end of a channel as a stream.
 fn stream_of<T: Send + 'static>(mut channel: mpsc::Receiver<T>) -> impl futures_util::Stream<Item = T> + Send {
     futures_util::stream::poll_fn(move |context| channel.poll_recv(context))
-}
-
-fn reason(failure: Failure) -> String {
-    match failure {
-        Failure::NotDone(reason) | Failure::Unknown(reason) => reason,
-        Failure::Refused(refusal) => format!("etcd refused the watch: {refusal:?}"),
-    }
 }
