@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use store::Key;
 
 use crate::forms::{self, Object};
+use crate::policy::Known;
 use crate::{ApiServer, rest};
 
 /// The namespaces that are always there.
@@ -33,8 +34,8 @@ impl Progress {
     }
 }
 
-/// Puts what is missing, and tries again until it is there.
-pub async fn run(server: Arc<ApiServer>, progress: Progress) {
+/// Puts what is missing, and tries again until it is there and the roles among it are in effect.
+pub async fn run(server: Arc<ApiServer>, mut rules: Known, progress: Progress) {
     if server.registry.cache().filled().await.is_err() {
         return;
     }
@@ -55,6 +56,7 @@ pub async fn run(server: Arc<ApiServer>, progress: Progress) {
             })
             .await;
     }
+    rules.catch_up().await;
     progress.0.store(true, Ordering::Release);
 }
 
@@ -110,7 +112,7 @@ impl ApiServer {
     }
 
     /// Puts what `next` makes of an object; nothing if that is `None`.
-    async fn put_system(
+    pub(crate) async fn put_system(
         &self,
         resource: GroupVersionResource<&'static str>,
         name: &str,

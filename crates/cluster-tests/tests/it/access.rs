@@ -1,6 +1,16 @@
 //! Who is let in, and as whom.
 
-use cluster_tests::client::Identity;
+mod front_proxy;
+mod impersonation;
+mod kubectl;
+mod rbac;
+mod reviews;
+mod tokens;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cluster_tests::client::{Answer, Identity};
 use http::Method;
 use transport::pki::{Authority, Pair, Purpose};
 
@@ -45,8 +55,7 @@ fn a_foreign_certificate_is_a_401_and_not_a_broken_connection() {
 fn a_user_may_do_what_bindings_grant_as_soon_as_they_do_and_no_longer() {
     let folder = tempfile::tempdir().unwrap();
     let server = on_sqlite(folder.path(), &[]);
-    let own = Authority::open(&server.pki(), "ca").unwrap();
-    let jane = server.client(certificate(&own.issue("jane", "jane", Some("devs"), &Purpose::Client).unwrap()));
+    let jane = server.client(issue(&server, "jane", Some("devs")));
     let admin = server.admin();
     block_on(async {
         assert_eq!(jane.get(CONFIG_MAPS).await.status, 403);
@@ -66,29 +75,90 @@ fn a_user_may_do_what_bindings_grant_as_soon_as_they_do_and_no_longer() {
 }
 
 #[test]
-fn what_only_a_front_proxy_may_say_is_not_believed_from_anybody_else() {
+fn an_expired_certificate_is_a_401() {
     let folder = tempfile::tempdir().unwrap();
     let server = on_sqlite(folder.path(), &[]);
-    let own = Authority::open(&server.pki(), "ca").unwrap();
-    let jane = server.client(certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap()));
-    for client in [jane, server.client(Identity::Nobody)] {
-        block_on(async {
-            let spoofed = client
-                .request(Method::GET, CONFIG_MAPS)
-                .header("x-remote-user", "kubernetes-admin")
-                .header("x-remote-group", "system:masters")
-                .header("x-kubernetes-peer-proxied", "true");
-            assert_eq!(client.send(spoofed, bytes::Bytes::new()).await.status, 403);
-        });
-    }
+    let [current, expired] = [2100, 2025].map(|year| issue_until(&server.pki(), "jane", year));
+    block_on(async {
+        assert_eq!(server.client(current).get("/version").await.status, 200);
+        assert_eq!(server.client(expired).get("/version").await.brief(), "401 Unauthorized");
+    });
 }
 
-/// What another task does soon is waited for, not slept for.
-async fn wait_for(mut condition: impl AsyncFnMut() -> bool) {
+/// A client certificate of the server's own authority that ends with a year.
+fn issue_until(pki: &Path, name: &str, year: i32) -> Identity {
+    let authority = std::fs::read_to_string(pki.join("ca.key")).unwrap();
+    let mut parameters = rcgen::CertificateParams::default();
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, "unskew-ca");
+    let issuer = rcgen::Issuer::new(parameters.clone(), rcgen::KeyPair::from_pem(&authority).unwrap());
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+    parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    parameters.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(year, 12, 31);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let signed = parameters.signed_by(&key, &issuer).unwrap();
+    let [certificate, key_file] = ["crt", "key"].map(|ending| pki.join(format!("{name}-{year}.{ending}")));
+    std::fs::write(&certificate, signed.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    Identity::Certificate { certificate, key: key_file }
+}
+
+/// What another task does soon is waited for, not slept for. Says how long it took.
+async fn wait_for(mut condition: impl AsyncFnMut() -> bool) -> Duration {
+    let started = Instant::now();
     let waiting = async {
         while !condition().await {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await.expect("it comes about in time");
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it comes about in time");
+    started.elapsed()
+}
+
+/// Who the server says that a client is: name and groups.
+async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
+    let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), headers).await;
+    if answer.status != 201 {
+        return answer.brief();
+    }
+    let user = &answer.json()["status"]["userInfo"];
+    let groups: Vec<&str> = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    format!("{} [{}]", user["username"].as_str().unwrap_or_default(), groups.join(" "))
+}
+
+async fn post(client: &Client, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+    let mut request = client.request(Method::POST, path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    client.send(request, Bytes::from(body.to_string())).await
+}
+
+/// A certificate of the server's own authority.
+fn issue(server: &Server, name: &str, group: Option<&str>) -> Identity {
+    let own = Authority::open(&server.pki(), "ca").unwrap();
+    certificate(&own.issue(name, name, group, &Purpose::Client).unwrap())
+}
+
+const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const CLUSTER_ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// Grants a user the rules of a ClusterRole made for it, everywhere, and waits until that is in effect.
+async fn grant(admin: &Client, user: &Client, name: &str, rules: &Value) {
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    assert_eq!(admin.create(CLUSTER_ROLES, &role).await.status, 201);
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "User", "name": name}],
+    });
+    assert_eq!(admin.create(CLUSTER_ROLE_BINDINGS, &binding).await.status, 201);
+    let rule = &rules[0];
+    let question = json!({"spec": {"resourceAttributes": {
+        "verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": rule["resources"][0],
+        "name": rule["resourceNames"][0].as_str().unwrap_or_default(),
+    }}});
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    wait_for(async || user.create(reviews, &question).await.json()["status"]["allowed"] == true).await;
 }

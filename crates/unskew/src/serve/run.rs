@@ -107,10 +107,10 @@ fn assemble(
     let streams = parts.streams.clone();
     let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, rules.clone(), streams));
     let (feed, aggregation) = PolicyFeed::new(&server, rules.index.clone());
-    let known = feed.filled();
+    let known = feed.known();
     parts.tasks.spawn("rbac", |stop| feed.run(stop));
     parts.tasks.spawn("aggregation", |stop| aggregation.run(stop));
-    parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), parts.started.clone()));
+    parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), known.clone(), parts.started.clone()));
     let gate = AccessGate { bundles, rules, accounts: server.accounts() };
     let probe = Probe::start(store.clone(), parts.tasks);
     if !config.compaction_interval.is_zero() {
@@ -192,7 +192,7 @@ fn trust(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Resu
     Ok((Trust { serving, bundles: Bundles { client: Some(client_ca), front_proxy } }, admin))
 }
 
-fn checks(probe: Probe, cache: &Cache, rules_known: policy::Filled, parts: &Parts<'_>) -> Vec<Check> {
+fn checks(probe: Probe, cache: &Cache, rules_known: policy::Known, parts: &Parts<'_>) -> Vec<Check> {
     let (cache, started, draining) = (cache.clone(), parts.started.clone(), parts.draining.clone());
     let readiness_probe = probe.clone();
     let namespaces = started.clone();
@@ -202,7 +202,7 @@ fn checks(probe: Probe, cache: &Cache, rules_known: policy::Filled, parts: &Part
         Check::new("log", Pages::All, || Ok(())),
         Check::new("etcd", Pages::All, move || probe.check()),
         Check::new("etcd-readiness", Pages::ReadyOnly, move || readiness_probe.check()),
-        Check::new("informer-sync", Pages::ReadyOnly, move || match (cache.is_filled(), rules_known.is_done()) {
+        Check::new("informer-sync", Pages::ReadyOnly, move || match (cache.is_filled(), rules_known.is_filled()) {
             (false, _) => Err("the watch cache is not filled yet".to_owned()),
             (true, false) => Err("roles and bindings are not read yet".to_owned()),
             (true, true) => Ok(()),

@@ -1,0 +1,90 @@
+//! Headers that name somebody count from a front proxy and from nobody else.
+
+use super::*;
+
+const HEADERS: [(&str, &str); 6] = [
+    ("X-Remote-User", "alice"),
+    ("X-Remote-Uid", "u-1"),
+    ("X-Remote-Group", "devs"),
+    ("X-Remote-Group", "system:masters"),
+    ("X-Remote-Extra-Example.com%2Fteam", "red"),
+    ("X-Kubernetes-Peer-Proxied", "true"),
+];
+
+/// The flags of a server that believes a front proxy of this authority.
+fn flags(authority: &Authority, more: &[&str]) -> Vec<String> {
+    let ca = authority.certificate().display();
+    let standard = [
+        format!("--requestheader-client-ca-file={ca}"),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    ];
+    standard.into_iter().chain(more.iter().map(ToString::to_string)).collect()
+}
+
+fn start(folder: &Path, flags: &[String]) -> Server {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    on_sqlite(folder, &flags)
+}
+
+#[test]
+fn what_a_front_proxy_says_counts_and_what_anybody_else_says_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::open(&folder.path().join("front"), "front-proxy-ca").unwrap();
+    let server = start(folder.path(), &flags(&authority, &["--requestheader-allowed-names=front-proxy-client"]));
+    let proxy = |name: &str| server.client(certificate(&authority.issue(name, name, None, &Purpose::Client).unwrap()));
+    let (front, other) = (proxy("front-proxy-client"), proxy("somebody-else"));
+    let (jane, nobody) = (server.client(issue(&server, "jane", None)), server.client(Identity::Nobody));
+    block_on(async {
+        assert_eq!(whoami(&front, &HEADERS).await, "alice [devs system:masters system:authenticated]");
+        let full = post(&front, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &HEADERS).await.json();
+        let user = &full["status"]["userInfo"];
+        assert_eq!((&user["uid"], &user["extra"]), (&json!("u-1"), &json!({"example.com/team": ["red"]})));
+        let anonymous = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
+        assert!(whoami(&front, &anonymous).await.starts_with("403 "), "anonymous stays anonymous");
+
+        assert_eq!(whoami(&jane, &HEADERS).await, "jane [system:authenticated]");
+        assert!(whoami(&nobody, &HEADERS).await.contains("system:anonymous"), "and may not ask");
+        assert_eq!(whoami(&other, &HEADERS).await, "401 Unauthorized", "its name is not in the list");
+        assert_eq!(whoami(&front, &[]).await, "401 Unauthorized", "it speaks for nobody and is no user itself");
+    });
+}
+
+#[test]
+fn a_good_token_counts_beside_a_bad_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens.csv");
+    std::fs::write(&file, "secret,alice,u1\n").unwrap();
+    let server = on_sqlite(folder.path(), &[&format!("--token-auth-file={}", file.display())]);
+    let foreign = Authority::open(&folder.path().join("foreign"), "ca").unwrap();
+    let mallory = server.client(certificate(&foreign.issue("m", "m", None, &Purpose::Client).unwrap()));
+    block_on(async {
+        assert_eq!(whoami(&mallory, &[("authorization", "Bearer secret")]).await, "alice [system:authenticated]");
+        assert_eq!(whoami(&mallory, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
+        assert_eq!(whoami(&mallory, &[]).await, "401 Unauthorized");
+        let nobody = server.client(Identity::Nobody);
+        assert_eq!(whoami(&nobody, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
+    });
+}
+
+#[test]
+fn bundles_that_overlap_need_allowed_names() {
+    let folder = tempfile::tempdir().unwrap();
+    on_sqlite(folder.path(), &[]).stop();
+    let own = Authority::open(&folder.path().join("unskew-data/pki"), "ca").unwrap();
+    let mut command = std::process::Command::new(cluster_tests::tools::unskew());
+    command.current_dir(folder.path()).args(["serve", "--secure-port=0"]).args(flags(&own, &[]));
+    let refused = cluster_tests::process::run(command, Duration::from_secs(30));
+    assert_eq!(refused.code, Some(64), "{refused:?}");
+    assert!(
+        refused.stderr.contains(
+            "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; \
+             --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
+             authenticating proxy headers for arbitrary users"
+        ),
+        "{}",
+        refused.stderr
+    );
+}

@@ -1,0 +1,65 @@
+//! Acting as somebody else needs a permission for every part of that identity.
+
+use super::*;
+
+#[test]
+fn every_part_of_another_identity_must_be_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let (admin, jane) = (server.admin(), server.client(issue(&server, "jane", None)));
+    block_on(async {
+        let rules = json!([
+            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]},
+            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["devs"]},
+            {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["uids"], "resourceNames": ["u-7"]},
+            {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/team"]},
+        ]);
+        grant(&admin, &jane, "jane", &rules).await;
+        let all = [
+            ("Impersonate-User", "bob"),
+            ("Impersonate-Group", "devs"),
+            ("Impersonate-Uid", "u-7"),
+            ("Impersonate-Extra-Team", "red"),
+        ];
+        assert_eq!(whoami(&jane, &all).await, "bob [devs system:authenticated]");
+        let full = post(&jane, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &all).await.json();
+        let user = &full["status"]["userInfo"];
+        assert_eq!((&user["uid"], &user["extra"]), (&json!("u-7"), &json!({"team": ["red"]})));
+
+        for (name, header, value, resource) in [
+            ("carol", "Impersonate-Group", "devs", "users"),
+            ("bob", "Impersonate-Group", "system:masters", "groups"),
+            ("bob", "Impersonate-Uid", "u-8", "uids"),
+            ("bob", "Impersonate-Extra-Role", "red", "userextras/role"),
+        ] {
+            let refused = whoami(&jane, &[("Impersonate-User", name), (header, value)]).await;
+            let why = format!(r#"User "jane" cannot impersonate resource "{resource}""#);
+            assert!(refused.starts_with("403 ") && refused.contains(&why), "{header}: {refused}");
+        }
+        let nobody = whoami(&jane, &[("Impersonate-Group", "devs")]).await;
+        assert_eq!(nobody, "400 requested [{Group  devs    }] without impersonating a user");
+    });
+}
+
+#[test]
+fn whoever_acts_as_somebody_may_do_what_that_one_may_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let admin = server.admin();
+    block_on(async {
+        let list = async |headers: &[(&str, &str)]| {
+            let mut request = admin.request(Method::GET, CONFIG_MAPS);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            admin.send(request, Bytes::new()).await.status.as_u16()
+        };
+        assert_eq!(list(&[]).await, 200);
+        assert_eq!(list(&[("Impersonate-User", "bob")]).await, 403);
+        assert_eq!(list(&[("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters")]).await, 200);
+        let account = [("Impersonate-User", "system:serviceaccount:default:x")];
+        let expected = "system:serviceaccount:default:x \
+                        [system:serviceaccounts system:serviceaccounts:default system:authenticated]";
+        assert_eq!(whoami(&admin, &account).await, expected);
+    });
+}
