@@ -1,0 +1,213 @@
+//! How a connection to a peer comes about: directly, or through the proxy of the egress selector.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustls::pki_types::ServerName;
+use tasks::Tasks;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+use super::socket::Socket;
+use super::tls::{ClientFiles, ClientTls, ClientTlsError};
+use crate::Watched;
+
+/// The longest answer of a proxy to a CONNECT that is read.
+const PROXY_HEAD_MAX: usize = 8 << 10;
+
+/// The way to peers, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// Straight to the peer's address.
+    Direct,
+    /// An HTTP CONNECT proxy that listens on a Unix socket.
+    Unix(PathBuf),
+    /// An HTTP CONNECT proxy that listens on TCP.
+    Tcp {
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// How it is spoken to; plain if `None`.
+        tls: Option<ProxyTls>,
+    },
+}
+
+/// TLS to a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyTls {
+    /// Whom we believe to be the proxy, and what we show it.
+    pub files: ClientFiles,
+    /// The name that its certificate must have.
+    pub server_name: ServerName<'static>,
+}
+
+/// The way to peers, ready to be gone.
+#[derive(Debug)]
+pub struct Dialer(Way);
+
+#[derive(Debug)]
+enum Way {
+    Direct,
+    Unix(PathBuf),
+    Tcp { host: String, port: u16, tls: Option<(Watched<ClientTls>, ServerName<'static>)> },
+}
+
+/// Why there is no connection. Nothing of a request was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// Nobody listens there, or the way there does not exist.
+    #[error("no connection: {0}")]
+    Unreachable(#[source] io::Error),
+    /// The proxy of the egress selector cannot be reached or refuses.
+    #[error("the egress proxy gives no connection: {0}")]
+    Proxy(#[source] io::Error),
+    /// It is not the peer, or does not take us for one.
+    #[error("the TLS handshake failed: {0}")]
+    Tls(#[source] io::Error),
+    /// It took too long.
+    #[error("no connection in time")]
+    TimedOut,
+}
+
+impl DialError {
+    /// A word for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Proxy(_) => "egress_proxy",
+            Self::Tls(_) => "tls",
+            Self::TimedOut => "connect_timeout",
+        }
+    }
+}
+
+/// Something that bytes can be sent over.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection without TLS of ours yet, and the socket that carries it.
+pub(super) struct Dialed {
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) socket: Socket,
+}
+
+impl fmt::Debug for Dialed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialed").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    /// A dialer that goes straight to the peer.
+    pub fn direct() -> Self {
+        Self(Way::Direct)
+    }
+
+    /// A dialer that goes this way. Certificates for a proxy are read now, and again when they change.
+    pub fn start(egress: &Egress, tasks: &Tasks) -> Result<Self, ClientTlsError> {
+        let way = match egress {
+            Egress::Direct => Way::Direct,
+            Egress::Unix(path) => Way::Unix(path.clone()),
+            Egress::Tcp { host, port, tls } => {
+                let tls = match tls {
+                    None => None,
+                    Some(ProxyTls { files, server_name }) => Some((files.clone().watch(tasks)?, server_name.clone())),
+                };
+                Way::Tcp { host: host.clone(), port: *port, tls }
+            }
+        };
+        Ok(Self(way))
+    }
+
+    /// Connects to a peer. Has no time limit of its own.
+    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<Dialed, DialError> {
+        match &self.0 {
+            Way::Direct => {
+                let socket = connect(host, port).await.map_err(DialError::Unreachable)?;
+                Ok(Dialed { stream: Box::new(socket.clone()), socket })
+            }
+            Way::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(DialError::Proxy)?;
+                let socket = Socket::from_unix(stream);
+                through(Box::new(socket.clone()), socket, host, port).await
+            }
+            Way::Tcp { host: proxy, port: proxy_port, tls } => {
+                let socket = connect(proxy, *proxy_port).await.map_err(DialError::Proxy)?;
+                let stream: Box<dyn Stream> = match tls {
+                    None => Box::new(socket.clone()),
+                    Some((tls, name)) => {
+                        let connector = TlsConnector::from(tls.get().config.clone());
+                        Box::new(connector.connect(name.clone(), socket.clone()).await.map_err(DialError::Proxy)?)
+                    }
+                };
+                through(stream, socket, host, port).await
+            }
+        }
+    }
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<Socket> {
+    Socket::from_tcp(TcpStream::connect((host, port)).await?)
+}
+
+/// Asks a proxy for a connection to the peer.
+async fn through(mut stream: Box<dyn Stream>, socket: Socket, host: &str, port: u16) -> Result<Dialed, DialError> {
+    let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    ask_proxy(&mut stream, &target).await.map_err(DialError::Proxy)?;
+    Ok(Dialed { stream, socket })
+}
+
+/// One CONNECT, word for word what kube-apiserver sends.
+async fn ask_proxy(stream: &mut (impl Stream + ?Sized), target: &str) -> io::Result<()> {
+    stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await?;
+    stream.flush().await?;
+    let mut head = Vec::with_capacity(256);
+    while !head.ends_with(b"\r\n\r\n") {
+        // Byte by byte: what follows the head belongs to the peer, and a connection is opened rarely.
+        match stream.read_u8().await {
+            Ok(byte) if head.len() < PROXY_HEAD_MAX => head.push(byte),
+            Ok(_) => return Err(io::Error::other("its answer is too long")),
+            Err(error) => return Err(error),
+        }
+    }
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|&byte| byte == b' ');
+    let is_http = words.next().is_some_and(|version| version.starts_with(b"HTTP/1."));
+    if is_http && words.next() == Some(b"200") {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("it answered {:?} to CONNECT {target}", String::from_utf8_lossy(line))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn answered(answer: &str) -> Result<String, String> {
+        let (mut near, mut far) = tokio::io::duplex(64 << 10);
+        far.write_all(answer.as_bytes()).await.unwrap();
+        let asked = ask_proxy(&mut near, "10.0.0.1:6443").await.map_err(|error| error.to_string());
+        drop(near);
+        let mut request = String::new();
+        far.read_to_string(&mut request).await.unwrap();
+        asked.map(|()| request)
+    }
+
+    #[tokio::test]
+    async fn a_proxy_must_answer_200_and_is_asked_as_kube_apiserver_asks() {
+        assert_eq!(
+            answered("HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await.unwrap(),
+            "CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        );
+        let refused = answered("HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap_err();
+        assert_eq!(refused, r#"it answered "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
+        let garbage = answered("SSH-2.0-x\r\n\r\n").await.unwrap_err();
+        assert_eq!(garbage, r#"it answered "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
+        let endless = answered(&"x".repeat(PROXY_HEAD_MAX + 1)).await.unwrap_err();
+        assert_eq!(endless, "its answer is too long");
+    }
+}

@@ -1,0 +1,124 @@
+use expect_test::{Expect, expect};
+use object::decode::{Encoding, value};
+
+use super::*;
+
+#[track_caller]
+fn check(selections: &str, expected: &Expect) {
+    check_whole(
+        &format!(
+            "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n{selections}"
+        ),
+        expected,
+    );
+}
+
+#[track_caller]
+fn check_whole(file: &str, expected: &Expect) {
+    let read = value(file.as_bytes(), Encoding::Yaml).unwrap();
+    let shown = match controlplane(read.value) {
+        Ok(egress) => format!("{egress:?}"),
+        Err(error) => error.to_string(),
+    };
+    expected.assert_eq(&shown);
+}
+
+#[test]
+fn the_controlplane_entry_says_how_peers_are_reached() {
+    let cluster = "- {name: cluster, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: /x}}}}";
+    check(cluster, &expect!["Direct"]);
+    check("- {name: controlplane, connection: {proxyProtocol: Direct}}", &expect!["Direct"]);
+    check(
+        "- {name: ControlPlane, connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /run/proxy.sock}}}}",
+        &expect![[r#"Unix("/run/proxy.sock")"#]],
+    );
+    check(
+        "- {name: controlplane, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://[::1]:8131'}}}}",
+        &expect![[r#"Tcp { host: "::1", port: 8131, tls: None }"#]],
+    );
+    check(
+        "- name: controlplane
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      tcp:
+        url: https://proxy.example:8131
+        tlsConfig: {caBundle: /ca, clientKey: /key, clientCert: /crt}",
+        &expect![[
+            r#"Tcp { host: "proxy.example", port: 8131, tls: Some(ProxyTls { files: ClientFiles { authorities: "/ca", own: Some(Pair { certificate: "/crt", key: "/key" }) }, server_name: DnsName("proxy.example") }) }"#
+        ]],
+    );
+}
+
+#[test]
+fn json_of_the_older_version_is_read_too() {
+    check_whole(
+        r#"{"apiVersion":"apiserver.k8s.io/v1alpha1","kind":"EgressSelectorConfiguration","egressSelections":[
+            {"name":"controlplane","connection":{"proxyProtocol":"HTTPConnect","transport":{"uds":{"udsName":"/x"}}}}]}"#,
+        &expect![[r#"Unix("/x")"#]],
+    );
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused_by_its_field() {
+    check_whole(
+        "apiVersion: v1\nkind: Pod",
+        &expect![[
+            r#"it is a Pod of v1; wanted is an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1 or apiserver.k8s.io/v1alpha1"#
+        ]],
+    );
+    check(
+        "- {name: controlplane, conection: {}}",
+        &expect!["it is no EgressSelectorConfiguration: unknown field `conection`, expected `name` or `connection`"],
+    );
+    check(
+        "- {name: master, connection: {proxyProtocol: Direct}}",
+        &expect![[r#"egressSelections[0].name: "master" is none of controlplane, etcd, cluster"#]],
+    );
+    let direct = "- {name: controlplane, connection: {proxyProtocol: Direct}}";
+    check(&format!("{direct}\n{direct}"), &expect![[r#"egressSelections[1].name: "controlplane" is there twice"#]]);
+    for (connection, expected) in [
+        (
+            "proxyProtocol: GRPC, transport: {uds: {udsName: /x}}",
+            expect![
+                "egressSelections[0].connection.proxyProtocol: GRPC is not supported; use HTTPConnect, which konnectivity offers too (--mode=http-connect)"
+            ],
+        ),
+        (
+            "proxyProtocol: SOCKS",
+            expect![[r#"egressSelections[0].connection.proxyProtocol: "socks" is none of Direct and HTTPConnect"#]],
+        ),
+        (
+            "proxyProtocol: Direct, transport: {uds: {udsName: /x}}",
+            expect!["egressSelections[0].connection.transport: a direct connection has none"],
+        ),
+        (
+            "proxyProtocol: HTTPConnect",
+            expect!["egressSelections[0].connection.transport: HTTPConnect needs one of tcp and uds"],
+        ),
+        (
+            "proxyProtocol: HTTPConnect, transport: {uds: {udsName: x}}",
+            expect!["egressSelections[0].connection.transport.uds.udsName: an absolute path is needed"],
+        ),
+        (
+            "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1'}}",
+            expect!["egressSelections[0].connection.transport.tcp.url: without tlsConfig it must begin with http://"],
+        ),
+        (
+            "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://x:1', tlsConfig: {caBundle: /x}}}",
+            expect!["egressSelections[0].connection.transport.tcp.url: with tlsConfig it must begin with https://"],
+        ),
+        (
+            "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1', tlsConfig: {}}}",
+            expect![
+                "egressSelections[0].connection.transport.tcp.tlsConfig.caBundle: is needed: the system's certificate authorities are not used"
+            ],
+        ),
+        (
+            "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1', tlsConfig: {caBundle: /x, clientKey: /y}}}",
+            expect!["egressSelections[0].connection.transport.tcp.tlsConfig: clientCert and clientKey go together"],
+        ),
+    ] {
+        check(&format!("- {{name: controlplane, connection: {{{connection}}}}}"), &expected);
+    }
+}

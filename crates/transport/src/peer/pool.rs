@@ -1,0 +1,218 @@
+//! The connections to one peer.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use rustls::pki_types::ServerName;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::body::{Carrier, PeerBody, RequestBody};
+use super::connection::{Connection, Unanswered};
+use super::dial::{DialError, Dialer};
+use super::tls::ClientTls;
+use crate::Watched;
+
+/// What every peer's certificate must be for (KEP-4020 and kube-apiserver): one name for all, since addresses change.
+const SERVER_NAME: &str = "kubernetes.default.svc";
+
+/// How connections to peers are opened.
+#[derive(Debug)]
+pub struct Connector {
+    tls: Watched<ClientTls>,
+    dialer: Dialer,
+    server_name: ServerName<'static>,
+}
+
+impl Connector {
+    /// Opens connections this way, with these certificates.
+    pub fn new(tls: Watched<ClientTls>, dialer: Dialer) -> Self {
+        let server_name = ServerName::try_from(SERVER_NAME).expect("it is a name");
+        Self { tls, dialer, server_name }
+    }
+
+    async fn connect(&self, host: &str, port: u16) -> Result<Connection, DialError> {
+        let tls = self.tls.get();
+        let dialed = self.dialer.dial(host, port).await?;
+        let connector = TlsConnector::from(tls.config.clone());
+        let stream = connector.connect(self.server_name.clone(), dialed.stream).await.map_err(DialError::Tls)?;
+        Connection::new(stream, dialed.socket, tls.generation)
+            .await
+            .map_err(|error| DialError::Unreachable(std::io::Error::other(error)))
+    }
+}
+
+/// How many idle connections are kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// What is more than this is closed when its request is over.
+    pub idle_max: usize,
+    /// What was idle for longer is closed.
+    pub idle_age_max: Duration,
+}
+
+impl PoolLimits {
+    /// As many short requests to one peer at once find a connection; more than kube-apiserver's 25, since here each connection
+    /// carries only one.
+    pub const IDLE_MAX: usize = 100;
+    /// Less than the 32 s after which the other side closes a quiet connection: a request should not meet its end.
+    pub const IDLE_AGE_MAX: Duration = Duration::from_secs(25);
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        Self { idle_max: Self::IDLE_MAX, idle_age_max: Self::IDLE_AGE_MAX }
+    }
+}
+
+/// The connections to one peer.
+pub struct Pool {
+    connector: Arc<Connector>,
+    host: Box<str>,
+    port: u16,
+    limits: PoolLimits,
+    /// The one that was used last is at the end, and is used first.
+    idle: Mutex<Vec<Connection>>,
+    opened: AtomicU64,
+    reused: AtomicU64,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// How often connections were opened, and how often one was used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedBy {
+    /// New connections.
+    pub opened: u64,
+    /// Requests that found one.
+    pub reused: u64,
+}
+
+impl Pool {
+    /// A pool without connections to a peer that listens there.
+    pub fn new(connector: Arc<Connector>, host: &str, port: u16, limits: PoolLimits) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            host: host.into(),
+            port,
+            limits,
+            idle: Mutex::default(),
+            opened: AtomicU64::new(0),
+            reused: AtomicU64::new(0),
+        })
+    }
+
+    /// An idle connection that seems to be alive, the last used first.
+    pub fn take(self: &Arc<Self>) -> Option<Line> {
+        let generation = self.connector.tls.get().generation;
+        let now = Instant::now();
+        loop {
+            let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_age_max;
+            if is_young && connection.generation == generation && connection.is_quiet() {
+                self.reused.fetch_add(1, Ordering::Relaxed);
+                return Some(Line { connection, pool: self.clone(), is_reused: true });
+            }
+        }
+    }
+
+    /// A new connection, within `limit`.
+    pub async fn open(self: &Arc<Self>, limit: Duration) -> Result<Line, DialError> {
+        let connecting = self.connector.connect(&self.host, self.port);
+        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(Line { connection, pool: self.clone(), is_reused: false })
+    }
+
+    /// Closes what has been idle for too long, or was opened with certificates that have changed since.
+    pub fn sweep(&self) {
+        let generation = self.connector.tls.get().generation;
+        let now = Instant::now();
+        let age_max = self.limits.idle_age_max;
+        let is_old = |connection: &mut Connection| {
+            now.saturating_duration_since(connection.idle_since) >= age_max || connection.generation != generation
+        };
+        let closed: Vec<_> = self.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
+        drop(closed);
+    }
+
+    /// How many connections are idle.
+    pub fn idle(&self) -> usize {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How requests were served so far.
+    pub fn served_by(&self) -> ServedBy {
+        ServedBy { opened: self.opened.load(Ordering::Relaxed), reused: self.reused.load(Ordering::Relaxed) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle_and_quiet(&self) -> usize {
+        self.idle.lock().unwrap().iter().filter(|connection| connection.is_quiet()).count()
+    }
+
+    /// Takes back a connection whose answer was read to its end. One that cannot carry another request is closed.
+    pub(super) fn put(&self, mut connection: Connection) {
+        if connection.generation != self.connector.tls.get().generation || !connection.is_free() {
+            return;
+        }
+        connection.idle_since = Instant::now();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < self.limits.idle_max {
+            idle.push(connection);
+        }
+    }
+}
+
+/// A connection taken for one request.
+#[derive(Debug)]
+pub struct Line {
+    connection: Connection,
+    pool: Arc<Pool>,
+    is_reused: bool,
+}
+
+/// Why a request was not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct SendError {
+    /// What the connection says.
+    #[source]
+    pub error: hyper::Error,
+    /// The request, if nothing of it was sent. Otherwise nobody knows what became of it.
+    pub unsent: Option<Box<Request<RequestBody>>>,
+}
+
+impl Line {
+    /// Whether it has carried a request before. Such a connection may have been closed by the peer while we were about to send.
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.connection.is_quiet()
+    }
+
+    /// Sends a request, whose target must be a path and which must name a host, and waits for the head of the answer. Has no
+    /// time limit; dropping it closes the connection.
+    pub async fn send(mut self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
+        match self.connection.send(request).await {
+            Ok(response) => {
+                let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                let carrier = Carrier { connection: self.connection, pool: self.pool };
+                Ok(response.map(|incoming| {
+                    if is_upgrade { PeerBody::of_upgrade(incoming, carrier) } else { PeerBody::new(incoming, carrier) }
+                }))
+            }
+            Err(Unanswered { error, unsent }) => Err(SendError { error, unsent: unsent.map(Box::new) }),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A socket that can be looked at while somebody else reads from it.
+//!
+//! The runtime learns that a connection was closed some time after the kernel does. A request that is written in between is
+//! lost with an unknown outcome, so a connection that was idle is looked at once more, in the kernel, before it is used.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A quiet connection is asked whether its other end is there after this time, so often, and thrice: a machine that lost
+/// power is noticed within half a minute, also by a watch that waits for nothing but events.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_COUNT: u32 = 3;
+/// The same for what was sent and not acknowledged.
+const ACKNOWLEDGED_WITHIN_MS: u32 = 30_000;
+
+/// A connected socket. Clones are the same socket.
+#[derive(Clone, Debug)]
+pub(super) struct Socket(Arc<Kind>);
+
+#[derive(Debug)]
+enum Kind {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// A TCP connection, set up for short messages and for noticing that the other end is gone.
+    pub(super) fn from_tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_COUNT)?;
+        sockopt::set_tcp_user_timeout(&stream, ACKNOWLEDGED_WITHIN_MS)?;
+        Ok(Self(Arc::new(Kind::Tcp(stream))))
+    }
+
+    pub(super) fn from_unix(stream: UnixStream) -> Self {
+        Self(Arc::new(Kind::Unix(stream)))
+    }
+
+    /// Whether it is open and holds nothing to read: all that an idle connection may be.
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let looked = match &*self.0 {
+            Kind::Tcp(stream) => recv(stream, &mut byte, flags),
+            Kind::Unix(stream) => recv(stream, &mut byte, flags),
+        };
+        matches!(looked, Err(Errno::AGAIN))
+    }
+
+    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &*self.0 {
+            Kind::Tcp(stream) => stream.poll_read_ready(context),
+            Kind::Unix(stream) => stream.poll_read_ready(context),
+        }
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &*self.0 {
+            Kind::Tcp(stream) => stream.poll_write_ready(context),
+            Kind::Unix(stream) => stream.poll_write_ready(context),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_read_ready(context))?;
+            let free = buffer.initialize_unfilled();
+            let read = match &*self.0 {
+                Kind::Tcp(stream) => stream.try_read(free),
+                Kind::Unix(stream) => stream.try_read(free),
+            };
+            match read {
+                Ok(length) => {
+                    buffer.advance(length);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_write_ready(context))?;
+            let written = match &*self.0 {
+                Kind::Tcp(stream) => stream.try_write_vectored(parts),
+                Kind::Unix(stream) => stream.try_write_vectored(parts),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let how = rustix::net::Shutdown::Write;
+        let done = match &*self.0 {
+            Kind::Tcp(stream) => rustix::net::shutdown(stream, how),
+            Kind::Unix(stream) => rustix::net::shutdown(stream, how),
+        };
+        match done {
+            // The other end was faster.
+            Ok(()) | Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+}

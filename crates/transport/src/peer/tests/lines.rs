@@ -1,0 +1,152 @@
+use super::*;
+
+#[tokio::test]
+async fn a_connection_is_used_again_once_its_answer_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
+    let pool = pool(certificates.connector(), &peer);
+    for _ in 0..3 {
+        assert_eq!(text(ask(&pool, "/a").await).await, "GET /a HTTP/1.1 on 0");
+    }
+    assert_eq!(pool.served_by(), ServedBy { opened: 1, reused: 2 });
+
+    let unread = ask(&pool, "/b").await;
+    assert_eq!(text(ask(&pool, "/c").await).await, "GET /c HTTP/1.1 on 1");
+    drop(unread);
+    assert_eq!(pool.idle(), 1, "an answer that was not read closes its connection");
+}
+
+#[tokio::test]
+async fn an_answer_without_a_body_leaves_the_connection_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let peer =
+        ScriptedPeer::answering(certificates.server(), &tasks, |_| "HTTP/1.1 304 Not Modified\r\n\r\n".into()).await;
+    let pool = pool(certificates.connector(), &peer);
+    let _kept = ask(&pool, "/a").await;
+    assert_eq!(pool.idle(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_announces_the_end_of_the_connection_is_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, |_| last.into()).await;
+    let pool = pool(certificates.connector(), &peer);
+    assert_eq!(text(ask(&pool, "/a").await).await, "ok");
+    assert_eq!(pool.idle(), 0);
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_the_peer_closed_is_never_handed_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let peer = ScriptedPeer::start(certificates.server(), &tasks, |mut visit| async move {
+        let heard = visit.hear().await.unwrap();
+        visit.say(&ok(&heard)).await;
+    })
+    .await;
+    let pool = pool(certificates.connector(), &peer);
+    assert_eq!(text(ask(&pool, "/a").await).await, "GET /a HTTP/1.1 on 0");
+    until(|| pool.idle_and_quiet() == 0).await;
+    assert!(pool.take().is_none());
+}
+
+#[tokio::test]
+async fn a_request_comes_back_whole_if_nothing_of_it_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let peer = ScriptedPeer::start(certificates.server(), &tasks, |visit| async move { drop(visit) }).await;
+    let pool = pool(certificates.connector(), &peer);
+    let line = pool.open(ENOUGH).await.unwrap();
+    until(|| !line.is_quiet()).await;
+    // Once more, for the runtime to learn what the kernel knows.
+    tokio::task::yield_now().await;
+    let body = RequestBody::new(Full::new(Bytes::from_static(b"body")).map_err(|never| match never {}));
+    let request = Request::post("/a").header("host", "peer").body(body).unwrap();
+    let unsent = line.send(request).await.unwrap_err().unsent.expect("it was never sent");
+    assert_eq!(unsent.uri(), "/a");
+    assert_eq!(unsent.into_body().collect().await.unwrap().to_bytes(), "body");
+}
+
+#[tokio::test]
+async fn an_answer_is_read_as_it_comes_and_dropping_it_reaches_the_peer() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let (closed, mut was_closed) = tokio::sync::watch::channel(false);
+    let (allow, wait) = tokio::sync::watch::channel(0);
+    let peer = ScriptedPeer::start(certificates.server(), &tasks, move |mut visit| {
+        let (closed, mut wait) = (closed.clone(), wait.clone());
+        async move {
+            visit.hear().await.unwrap();
+            visit.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+            for number in 1..=3 {
+                wait.wait_for(|allowed| *allowed >= number).await.unwrap();
+                visit.say(&format!("2\r\n{number}\n\r\n")).await;
+            }
+            visit.closed().await;
+            closed.send_replace(true);
+        }
+    })
+    .await;
+    let pool = pool(certificates.connector(), &peer);
+    let mut body = ask(&pool, "/watch").await.into_body();
+    for number in 1..=3 {
+        allow.send_replace(number);
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), format!("{number}\n"));
+    }
+    drop(body);
+    tokio::time::timeout(ENOUGH, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();
+    assert_eq!(pool.idle(), 0);
+}
+
+#[tokio::test]
+async fn idle_connections_are_few_and_young() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
+    let limits = PoolLimits { idle_max: 2, idle_age_max: Duration::from_secs(25) };
+    let pool = Pool::new(certificates.connector(), "127.0.0.1", peer.address.port(), limits);
+    let answers = [ask(&pool, "/").await, ask(&pool, "/").await, ask(&pool, "/").await];
+    for answer in answers {
+        text(answer).await;
+    }
+    assert_eq!(pool.idle(), 2);
+    wait(limits.idle_age_max).await;
+    assert!(pool.take().is_none());
+    assert_eq!(pool.idle(), 0);
+
+    text(ask(&pool, "/").await).await;
+    pool.sweep();
+    assert_eq!(pool.idle(), 1);
+    wait(limits.idle_age_max).await;
+    pool.sweep();
+    assert_eq!(pool.idle(), 0);
+}
+
+/// Lets time pass while nothing is under way: a paused clock would otherwise run ahead of the sockets.
+async fn wait(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// Waits for the kernel to tell, which it does within microseconds on one machine, and never by a guess at how long.
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(ENOUGH, waiting).await.unwrap();
+}

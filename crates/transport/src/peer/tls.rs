@@ -1,0 +1,129 @@
+//! The client side of TLS: whom we believe and what we show, as files say it now.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustls::client::WantsClientCert;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use tasks::Tasks;
+
+use crate::Watched;
+use crate::pki::Pair;
+
+/// Where it is written whom we believe and what we show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The certificates that may sign the other side's, PEM. Nobody else is believed, the system's authorities least of all.
+    pub authorities: PathBuf,
+    /// Our own certificate and its key, PEM, if we show one.
+    pub own: Option<Pair>,
+}
+
+/// Whom we believe and what we show, ready for handshakes.
+#[derive(Debug)]
+pub struct ClientTls {
+    pub(super) config: Arc<ClientConfig>,
+    /// Different for every reading of the files: connections of an earlier one are not used again.
+    pub(super) generation: u64,
+}
+
+/// Why the files cannot be used. Each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientTlsError {
+    /// The bundle of authorities cannot be read, or there is none in it.
+    #[error("cannot read the certificate authorities {file}: {reason}")]
+    Authorities {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Our certificate cannot be read.
+    #[error("cannot read the client certificate {file}: {reason}")]
+    Certificate {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Our private key cannot be read.
+    #[error("cannot read the private key {file}: {reason}")]
+    Key {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// They do not belong together.
+    #[error("the client certificate {certificate} and the key {key} do not fit: {reason}")]
+    Mismatch {
+        /// The certificate's file.
+        certificate: String,
+        /// The key's file.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl ClientFiles {
+    /// Reads the files now, and again whenever one of them changes. A change that cannot be used keeps what there was.
+    pub fn watch(self, tasks: &Tasks) -> Result<Watched<ClientTls>, ClientTlsError> {
+        let mut files = vec![self.authorities.clone()];
+        files.extend(self.own.iter().flat_map(|own| [own.certificate.clone(), own.key.clone()]));
+        Watched::start(files, move || self.read(), tasks)
+    }
+
+    /// Reads the files once.
+    pub fn read(&self) -> Result<ClientTls, ClientTlsError> {
+        static GENERATION: AtomicU64 = AtomicU64::new(1);
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider supports TLS 1.2 and 1.3")
+            .with_root_certificates(read_authorities(&self.authorities)?);
+        let mut config = match &self.own {
+            None => builder.with_no_client_auth(),
+            Some(own) => with_own(builder, own)?,
+        };
+        // One request at a time on a connection, and upgrades: HTTP/1.1 and nothing else.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(ClientTls { config: Arc::new(config), generation: GENERATION.fetch_add(1, Ordering::Relaxed) })
+    }
+}
+
+fn read_authorities(file: &Path) -> Result<RootCertStore, ClientTlsError> {
+    let fault = |reason: String| ClientTlsError::Authorities { file: file.display().to_string(), reason };
+    let certificates = read_certificates(file).map_err(fault)?;
+    let mut authorities = RootCertStore::empty();
+    for certificate in certificates {
+        authorities.add(certificate).map_err(|error| fault(error.to_string()))?;
+    }
+    Ok(authorities)
+}
+
+fn with_own(builder: ConfigBuilder<ClientConfig, WantsClientCert>, own: &Pair) -> Result<ClientConfig, ClientTlsError> {
+    let certificate = own.certificate.display().to_string();
+    let key = own.key.display().to_string();
+    let chain = read_certificates(&own.certificate)
+        .map_err(|reason| ClientTlsError::Certificate { file: certificate.clone(), reason })?;
+    let private = PrivateKeyDer::from_pem_file(&own.key)
+        .map_err(|error| ClientTlsError::Key { file: key.clone(), reason: error.to_string() })?;
+    builder.with_client_auth_cert(chain, private).map_err(|error| ClientTlsError::Mismatch {
+        certificate,
+        key,
+        reason: error.to_string(),
+    })
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| error.to_string())?;
+    if certificates.is_empty() {
+        return Err("no PEM block of type CERTIFICATE".to_owned());
+    }
+    Ok(certificates)
+}
