@@ -83,10 +83,9 @@ impl Cluster {
         let milestones = Milestones::new();
         let (tried_sender, tried) = mpsc::channel(WAITING_MAX);
         let (waiting_sender, waiting) = mpsc::channel(WAITING_MAX);
-        let (again, again_receiver) = mpsc::channel(AGAIN_MAX);
         let first_view = Membership::first_view(&config.membership, &local.borrow().clone());
-        let (view_sender, views) = watch::channel(Arc::new(first_view));
-        let (own_sender, own_document) = watch::channel(OwnDocument::NotListed);
+        let (view, views) = watch::channel(Arc::new(first_view));
+        let (own_document_sender, own_document) = watch::channel(OwnDocument::NotListed);
         let (chores_sender, chores) = watch::channel(Arc::<[Chore]>::from([]));
         let sources = Sources {
             leases: ports.leases.follow(),
@@ -97,36 +96,14 @@ impl Cluster {
             tried,
             waiting,
         };
-        let outputs = Outputs { view: view_sender, own_document: own_sender, chores: chores_sender };
-        let peering = config.membership.peering;
-        let membership = Membership::new(config.membership, sources, outputs, milestones.clone(), metrics.clone());
+        let outputs = Outputs { view, own_document: own_document_sender, chores: chores_sender };
+        let membership =
+            Membership::new(config.membership.clone(), sources, outputs, milestones.clone(), metrics.clone());
         tasks.spawn("membership", |stop| membership.run(stop));
         let (prover, prover_task) = Prover::new(ports.progress.clone(), waiting_sender, WAITING_MAX);
         tasks.spawn("absence-prover", |stop| prover_task.run(stop));
-        let sweeper = Sweeper {
-            leases: ports.leases.clone(),
-            documents: ports.documents.clone(),
-            chores,
-            call_timeout: config.presence.pace.call_timeout,
-            seed: config.presence.seed,
-            started: milestones.lease_sweep.clone(),
-        };
-        tasks.spawn("lease-sweeper", |stop| sweeper.run(stop));
-        let askers = Askers {
-            config: config.ask,
-            fetch: ports.fetch.clone(),
-            documents: ports.documents.clone(),
-            views: views.clone(),
-            again: again_receiver,
-            tried: tried_sender,
-            metrics: metrics.clone(),
-            tasks: tasks.clone(),
-            started: milestones.askers.clone(),
-        };
-        match peering {
-            Peering::Enabled => tasks.spawn("peer-askers", |stop| askers.run(stop)),
-            Peering::Disabled => milestones.askers.reach(),
-        }
+        start_sweeper(&config, ports, chores, &milestones, tasks);
+        let again = start_askers(&config, ports, views.clone(), tried_sender, &milestones, metrics, tasks);
         let Ports { leases, records, documents, .. } = ports.clone();
         Self {
             presence: Arc::new(config.presence),
@@ -193,6 +170,53 @@ impl Cluster {
     pub fn milestones(&self) -> &Milestones {
         &self.milestones
     }
+}
+
+fn start_sweeper(
+    config: &Config,
+    ports: &Ports,
+    chores: watch::Receiver<Arc<[Chore]>>,
+    milestones: &Milestones,
+    tasks: &Tasks,
+) {
+    let sweeper = Sweeper {
+        leases: ports.leases.clone(),
+        documents: ports.documents.clone(),
+        chores,
+        call_timeout: config.presence.pace.call_timeout,
+        seed: config.presence.seed,
+        started: milestones.lease_sweep.clone(),
+    };
+    tasks.spawn("lease-sweeper", |stop| sweeper.run(stop));
+}
+
+/// Gives the way to have a member asked again; without peering nobody is asked, and nobody listens.
+fn start_askers(
+    config: &Config,
+    ports: &Ports,
+    views: watch::Receiver<Arc<View>>,
+    tried: mpsc::Sender<ServerId>,
+    milestones: &Milestones,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) -> mpsc::Sender<ServerId> {
+    let (again_sender, again) = mpsc::channel(AGAIN_MAX);
+    let askers = Askers {
+        config: config.ask,
+        fetch: ports.fetch.clone(),
+        documents: ports.documents.clone(),
+        views,
+        again,
+        tried,
+        metrics: metrics.clone(),
+        tasks: tasks.clone(),
+        started: milestones.askers.clone(),
+    };
+    match config.membership.peering {
+        Peering::Enabled => tasks.spawn("peer-askers", |stop| askers.run(stop)),
+        Peering::Disabled => milestones.askers.reach(),
+    }
+    again_sender
 }
 
 #[cfg(test)]

@@ -1,4 +1,12 @@
-//! Who the servers are, what each serves, and where a request goes.
+//! Who the servers of a cluster are, what each serves, and where a request goes.
+//!
+//! A pure core decides: [`identity`], [`endpoints`] and [`documents`] read what servers leave in storage about themselves;
+//! [`members`] judges them by it; [`table`] and [`view`] hold what follows; [`route()`] places a request; [`merged`] is the one
+//! discovery document of all; [`status`] and [`debug`] say why. A thin shell acts through [`ports`]: [`membership`] follows
+//! storage and is the only writer of the view, [`askers`] ask those who do not publish, [`presence`] makes us a member.
+//! [`Cluster`] wires all of it.
+//!
+//! States follow from storage alone, so that all servers agree. Failure is never read as absence. Nothing is kept for ever.
 
 pub mod ask;
 pub mod askers;

@@ -85,3 +85,96 @@ impl ProverTask {
         answer.await.map_err(|_| NotProven)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
+    use tasks::Tasks;
+
+    use super::*;
+    use crate::ports::{Pending, PortError};
+
+    /// Storage whose looks take a second each.
+    #[derive(Default)]
+    struct Slow {
+        looks: Mutex<usize>,
+    }
+
+    impl Progress for Slow {
+        fn catch_up(&self) -> Pending<'_, ()> {
+            async move {
+                *self.looks.lock().unwrap() += 1;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<(), PortError>(())
+            }
+            .boxed()
+        }
+    }
+
+    fn rig(waiting_max: usize) -> (Arc<Slow>, Prover, Tasks, mpsc::Receiver<oneshot::Sender<()>>) {
+        let (progress, tasks) = (Arc::new(Slow::default()), Tasks::new());
+        let (sender, membership) = mpsc::channel(8);
+        let (prover, task) = Prover::new(progress.clone(), sender, waiting_max);
+        tasks.spawn("absence-prover", |stop| task.run(stop));
+        (progress, prover, tasks, membership)
+    }
+
+    /// A membership that is always up to date.
+    fn follow(tasks: &Tasks, mut questions: mpsc::Receiver<oneshot::Sender<()>>) {
+        tasks.spawn_once("membership", async move {
+            while let Some(question) = questions.recv().await {
+                let _ = question.send(());
+            }
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_costs_one_look_after_the_other() {
+        let (progress, prover, tasks, membership) = rig(1024);
+        follow(&tasks, membership);
+        let early = join_all((0..500).map(|_| prover.prove()));
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            join_all((0..500).map(|_| prover.prove())).await
+        };
+        let (early, late) = tokio::join!(early, late);
+        assert!(early.into_iter().chain(late).all(|proven| proven == Ok(())));
+        // The first request begins a round by itself or with the others; those that came during it share the next.
+        assert!(*progress.looks.lock().unwrap() <= 3, "{:?}", progress.looks);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_never_shares_a_look_that_began_before_it() {
+        let (progress, prover, tasks, membership) = rig(8);
+        follow(&tasks, membership);
+        let started = tokio::time::Instant::now();
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            prover.prove().await
+        };
+        let (early, late) = tokio::join!(prover.prove(), late);
+        assert_eq!((early, late), (Ok(()), Ok(())));
+        assert_eq!(*progress.looks.lock().unwrap(), 2);
+        assert_eq!(started.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn too_many_who_wait_and_a_membership_that_does_not_answer_are_no_proof() {
+        let (_, prover, _tasks, _membership) = rig(1);
+        let started = tokio::time::Instant::now();
+        let proofs = join_all((0..8).map(|_| prover.prove())).await;
+        assert_eq!(proofs, [Err(NotProven); 8]);
+        assert!(started.elapsed() <= PATIENCE * 2, "{:?}", started.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stops_proves_nothing() {
+        let (_, prover, tasks, _membership) = rig(8);
+        let (proof, stopped) = tokio::join!(prover.prove(), tasks.stop(Duration::from_secs(1)));
+        assert_eq!((proof, stopped), (Err(NotProven), Ok(())));
+        assert_eq!(prover.prove().await, Err(NotProven));
+    }
+}

@@ -86,3 +86,97 @@ impl Sweeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tasks::Tasks;
+
+    use super::*;
+    use crate::documents::Source;
+    use crate::identity::{HolderIdentity, IdentityLease, LeaseForm};
+    use crate::members::KnownDocument;
+    use crate::ports::Version;
+    use crate::testing::memory::Memory;
+    use crate::testing::servers::wait;
+    use crate::testing::{server, server_document};
+
+    /// A lease and a document of a server that is gone, as they were seen.
+    async fn remains(memory: &Memory) -> (IdentityLease, KnownDocument) {
+        let server = server("b");
+        let form = LeaseForm {
+            holder: HolderIdentity::new(&server, 1),
+            server: server.clone(),
+            hostname: "b".to_owned(),
+            address: None,
+            duration: Duration::from_secs(1),
+        };
+        let lease = memory.put_lease(form.new_lease(jiff::Timestamp::UNIX_EPOCH.into()));
+        let stored = StoredDocument {
+            holder: form.holder.clone(),
+            source: Source::Published,
+            tenure: Tenure::Staying,
+            document: Arc::new(server_document("v1 pods:get")),
+        };
+        let version = Documents::put(memory, &server, stored.encode(), None, None).await.unwrap();
+        memory.take_log();
+        let since = tokio::time::Instant::now();
+        (IdentityLease::read(&lease).unwrap(), KnownDocument { stored, version, since })
+    }
+
+    fn sweepers(memory: &Memory, count: u64) -> (watch::Sender<Arc<[Chore]>>, Tasks) {
+        let (chores, tasks) = (watch::Sender::new(Arc::<[Chore]>::from([])), Tasks::new());
+        for seed in 0..count {
+            let sweeper = Sweeper {
+                leases: Arc::new(memory.clone()),
+                documents: Arc::new(memory.clone()),
+                chores: chores.subscribe(),
+                call_timeout: Duration::from_secs(4),
+                seed,
+                started: Milestone::new("sweeper"),
+            };
+            tasks.spawn("lease-sweeper", |stop| sweeper.run(stop));
+        }
+        (chores, tasks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_servers_one_does_each_chore() {
+        let memory = Memory::new(&Tasks::new());
+        let (lease, document) = remains(&memory).await;
+        let (chores, _tasks) = sweepers(&memory, 5);
+        let ttl = Duration::from_secs(60);
+        chores.send_replace([Chore::Linger { server: server("b"), document, ttl }].into());
+        wait(1).await;
+        assert_eq!(memory.take_log(), "linger-document b");
+        let document = memory.document_version(&server("b"));
+        chores.send_replace([Chore::Sweep { lease, document }].into());
+        wait(3).await;
+        assert_eq!(memory.take_log(), "delete-lease b, delete-document b");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_came_back_in_between_loses_nothing() {
+        let memory = Memory::new(&Tasks::new());
+        let (lease, document) = remains(&memory).await;
+        let renewed = (*memory.lease(&server("b")).unwrap()).clone();
+        memory.put_lease(renewed);
+        let stored = document.stored.encode();
+        Documents::put(&memory, &server("b"), stored, Some(document.version), None).await.unwrap();
+        memory.take_log();
+        let (chores, _tasks) = sweepers(&memory, 2);
+        let ttl = Duration::from_secs(60);
+        let old = document.version;
+        chores.send_replace(
+            [
+                Chore::Sweep { lease, document: Some(old) },
+                Chore::Linger { server: server("b"), document: document.clone(), ttl },
+                Chore::Keep { server: server("b"), document },
+                Chore::Forget { server: server("b"), document: old },
+                Chore::Forget { server: server("nobody"), document: Version(1) },
+            ]
+            .into(),
+        );
+        wait(10).await;
+        assert_eq!(memory.take_log(), "");
+    }
+}
