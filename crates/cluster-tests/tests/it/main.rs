@@ -5,11 +5,14 @@ mod access;
 mod bad_input;
 mod kube_rs;
 mod kubectl;
+mod kubectl_create;
 mod lists;
 mod objects;
 mod overload;
 mod process;
+mod protobuf;
 mod python;
+mod scale;
 mod watches;
 
 use std::path::Path;
