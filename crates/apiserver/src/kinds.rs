@@ -64,11 +64,38 @@ const CONDITIONAL: &[(&str, &[&str])] = &[
     ("storage.k8s.io", &["csidrivers", "csinodes", "volumeattachments"]),
 ];
 
+/// Kinds that answer a deletion with the object that went; all others answer with a Status.
+const SHOWN_WHEN_DELETED: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "pods",
+            "podtemplates",
+            "resourcequotas",
+            "serviceaccounts",
+            "services",
+        ],
+    ),
+    (
+        "resource.k8s.io",
+        &[
+            "deviceclasses",
+            "devicetaintrules",
+            "resourceclaims",
+            "resourceclaimtemplates",
+            "resourcepoolstatusrequests",
+            "resourceslices",
+        ],
+    ),
+    ("storage.k8s.io", &["csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"]),
+];
+
 /// The rules of a resource.
 pub(crate) fn rules_of(served: &Served) -> KindRules {
-    let (group, plural) = (served.group.name, served.kind.plural);
-    let is_in =
-        |table: &[(&str, &[&str])]| table.iter().any(|(named, plurals)| *named == group && plurals.contains(&plural));
+    let (group, plural) = name_of(served);
+    let is_in = |table| is_listed(table, served);
     let is_event = plural == "events";
     KindRules {
         scope: match served.kind.scope {
@@ -162,6 +189,16 @@ pub(crate) fn write_subresource(served: &Served, subresource: &str, old: &Object
 /// Whether a write has removed the last thing that held an object.
 pub(crate) fn is_finished(served: &Served, object: &Object) -> bool {
     name_of(served) == ("", "namespaces") && namespace::is_finished(object)
+}
+
+/// Whether a deletion is answered with the object that went.
+pub(crate) fn shows_what_it_deletes(served: &Served) -> bool {
+    is_listed(SHOWN_WHEN_DELETED, served)
+}
+
+fn is_listed(table: &[(&str, &[&str])], served: &Served) -> bool {
+    let (group, plural) = name_of(served);
+    table.iter().any(|(named, plurals)| *named == group && plurals.contains(&plural))
 }
 
 fn name_of(served: &Served) -> (&'static str, &'static str) {

@@ -20,7 +20,9 @@ pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Res
     let options = delete_options(context, request).await?;
     let name = &*context.asked.name;
     match delete_one(context, context.key_of(name), name, &options).await? {
-        Deleted::Gone(last) if context.answers_with_object() => Ok(context.respond(StatusCode::OK, &last)),
+        Deleted::Gone(last) if kinds::shows_what_it_deletes(context.resource.served) => {
+            Ok(context.respond(StatusCode::OK, &last))
+        }
         Deleted::Gone(last) => {
             let status = Status::deleted(context.asked.group_resource(), name, &last.uid);
             Ok(json(status.to_json().into()))
@@ -104,26 +106,6 @@ async fn delete_one(context: Context<'_>, key: Key, name: &str, options: &Delete
         Written::Kept if is_dry_removal => Deleted::Gone(before),
         Written::Kept => Deleted::Waiting(before),
     })
-}
-
-impl Context<'_> {
-    /// Most kinds answer a deletion with a Status, a few with the object.
-    fn answers_with_object(&self) -> bool {
-        matches!(
-            (self.resource.served.group.name, self.resource.served.kind.plural),
-            (
-                "",
-                "pods"
-                    | "services"
-                    | "serviceaccounts"
-                    | "persistentvolumes"
-                    | "persistentvolumeclaims"
-                    | "podtemplates"
-                    | "replicationcontrollers"
-                    | "resourcequotas"
-            )
-        )
-    }
 }
 
 async fn delete_options(context: Context<'_>, request: Request) -> Result<DeleteOptions, Status> {

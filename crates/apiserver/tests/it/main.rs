@@ -35,7 +35,8 @@ fn what_is_stored_in_one_version_and_served_in_another_is_converted_or_the_same(
                 // A version that this release only reads from storage has no type of its own in it.
                 (None, _) | (_, None) => false,
             };
-            if !(there && back) && !is_same {
+            let is_converted = there && back;
+            if !is_converted && !is_same {
                 missing.push(format!(
                     "{release}: {} stored as {} served as {}",
                     shown.kind,

@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod kinds;
 mod kube_rs;
 mod kubectl;
 mod kubectl_create;

@@ -1,0 +1,213 @@
+//! Every built-in kind of every release: created, read under each version, patched, deleted.
+
+use cluster_tests::tools::{is_left_out, kubectl, python};
+use http::Method;
+
+use super::*;
+
+const RELEASES: [&str; 7] = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"];
+const EVERYTHING: [&str; 2] = ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"];
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A resource as discovery lists it.
+struct Listed {
+    group: String,
+    version: String,
+    resource: String,
+    kind: String,
+    is_namespaced: bool,
+}
+
+impl Listed {
+    fn path(&self) -> String {
+        let base = match &*self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        let namespace = if self.is_namespaced { "/namespaces/default" } else { "" };
+        format!("{base}{namespace}/{}", self.resource)
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The least that is an object of this kind.
+    fn minimal(&self) -> Value {
+        let mut object = json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": "minimal"}});
+        if matches!(&*self.resource, "rolebindings" | "clusterrolebindings") {
+            object["roleRef"] = json!({"apiGroup": self.group, "kind": "ClusterRole", "name": "view"});
+        }
+        object
+    }
+}
+
+/// Everything that can be created, read, patched and deleted.
+async fn listed(client: &Client) -> Vec<Listed> {
+    let mut all = Vec::new();
+    for page in ["/api", "/apis"] {
+        let request = client.request(Method::GET, page).header("accept", V2);
+        let document = client.send(request, bytes::Bytes::new()).await.json();
+        for group in document["items"].as_array().unwrap() {
+            for version in group["versions"].as_array().unwrap() {
+                for resource in version["resources"].as_array().unwrap() {
+                    let verbs = resource["verbs"].as_array().unwrap();
+                    if !["create", "get", "patch", "delete"].iter().all(|verb| verbs.contains(&(*verb).into())) {
+                        continue;
+                    }
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    all.push(Listed {
+                        group: text(&group["metadata"]["name"]),
+                        version: text(&version["version"]),
+                        resource: text(&resource["resource"]),
+                        kind: text(&resource["responseKind"]["kind"]),
+                        is_namespaced: resource["scope"] == "Namespaced",
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+async fn try_one(client: &Client, listed: &Listed, others: &[&Listed]) {
+    let path = listed.path();
+    let what = format!("{} {}", listed.api_version(), listed.kind);
+    let created = client.create(&path, &listed.minimal()).await;
+    assert_eq!(created.status, 201, "{what}: {}", created.brief());
+    for other in others {
+        let read = client.get(&format!("{}/minimal", other.path())).await;
+        assert_eq!(read.status, 200, "{what} as {}: {}", other.api_version(), read.brief());
+        let object = read.json();
+        assert_eq!((&object["apiVersion"], &object["kind"]), (&other.api_version().into(), &other.kind.clone().into()));
+    }
+    let patch = r#"{"metadata":{"labels":{"patched":"true"}}}"#;
+    let one = format!("{path}/minimal");
+    let patched = client.write(Method::PATCH, &one, "application/strategic-merge-patch+json", patch.into()).await;
+    assert_eq!(patched.status, 200, "{what}: {}", patched.brief());
+    assert_eq!(patched.json()["metadata"]["labels"]["patched"], "true", "{what}");
+    assert_eq!(client.delete(&one).await.status, 200, "{what}");
+    finish(client, &one).await;
+}
+
+/// Takes away what keeps an object, as the controllers of a whole cluster would.
+async fn finish(client: &Client, path: &str) {
+    let answer = client.get(path).await;
+    if answer.status != 200 {
+        return;
+    }
+    let mut object = answer.json();
+    object["metadata"]["finalizers"] = json!([]);
+    if object["kind"] == "Namespace" {
+        object["spec"]["finalizers"] = json!([]);
+        client.update(&format!("{path}/finalize"), &object).await;
+        return;
+    }
+    client.update(path, &object).await;
+    client.delete(&format!("{path}?gracePeriodSeconds=0")).await;
+}
+
+#[test]
+fn every_kind_of_every_release_lives_and_dies() {
+    for release in RELEASES {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        let server = on_sqlite(folder.path(), &[EVERYTHING[0], EVERYTHING[1], &version]);
+        let client = server.admin();
+        block_on(async {
+            let all = listed(&client).await;
+            assert!(all.len() > 60, "{release} has {} resources", all.len());
+            for one in &all {
+                let same = |other: &&Listed| other.group == one.group && other.resource == one.resource;
+                try_one(&client, one, &all.iter().filter(same).collect::<Vec<_>>()).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn kubectl_creates_labels_and_deletes_every_kind_of_every_release() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    for release in RELEASES {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        let server = on_sqlite(folder.path(), &[EVERYTHING[0], EVERYTHING[1], &version]);
+        let all = block_on(listed(&server.admin()));
+        // One version of each, since all of them are the same objects.
+        let mut seen = std::collections::HashSet::new();
+        let once = all.iter().filter(|one| one.resource != "events" || one.group.is_empty());
+        let items: Vec<Value> =
+            once.filter(|one| seen.insert((&one.group, &one.resource))).map(Listed::minimal).collect();
+        let count = items.len();
+        let file = folder.path().join("all.json");
+        std::fs::write(&file, json!({"kind": "List", "apiVersion": "v1", "items": items}).to_string()).unwrap();
+        let (kubeconfig, file) = (server.kubeconfig(), file.display().to_string());
+        let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success().lines().count();
+        assert_eq!(run(&["create", "--validate=false", "-f", &file]), count, "{release}");
+        assert_eq!(run(&["label", "-f", &file, "seen=true"]), count, "{release}");
+        assert_eq!(run(&["delete", "--wait=false", "-f", &file]), count, "{release}");
+    }
+}
+
+/// Finds the typed classes by what their methods say they take, and tries each.
+const PROGRAM: &str = r#"
+import datetime, inspect, re, sys, typing
+from kubernetes import client, config
+config.load_kube_config(sys.argv[1])
+
+def value_of(annotation):
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated or origin is typing.Union:
+        return value_of(arguments[0])
+    if origin in (list, dict):
+        return origin()
+    if inspect.isclass(annotation) and hasattr(annotation, "model_fields"):
+        return minimal(annotation)
+    return {str: "x", bytes: "eA==", int: 1, float: 1.0, bool: True, datetime.datetime: datetime.datetime.now(datetime.timezone.utc)}.get(annotation)
+
+def minimal(model):
+    if model.__name__ == "V1RoleRef":
+        return model(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")
+    wanted = lambda name, field: field.is_required() or name == "spec"
+    return model(**{name: value_of(field.annotation) for name, field in model.model_fields.items() if wanted(name, field)})
+
+tried = 0
+for api_name in sorted(name for name in dir(client) if name.endswith("Api")):
+    api = getattr(client, api_name)()
+    for method in sorted(name for name in dir(api) if name.startswith("create_")):
+        if "_with_http_info" in method or "_without_preload" in method:
+            continue
+        model = re.search(r":type body: (\w+)", inspect.getdoc(getattr(api, method)) or "")
+        rest = method[len("create_"):]
+        methods = [getattr(api, verb + rest, None) for verb in ("read_", "patch_", "delete_")]
+        if not model or not hasattr(client, model.group(1)) or not all(methods):
+            continue
+        where = ["default"] if rest.startswith("namespaced_") else []
+        body = minimal(getattr(client, model.group(1)))
+        body.metadata = client.V1ObjectMeta(name="typed")
+        try:
+            getattr(api, method)(*where, body=body)
+        except client.ApiException as error:
+            raise SystemExit("%s: %s" % (method, error))
+        read, patch, delete = methods
+        assert read("typed", *where).metadata.name == "typed", method
+        patched = patch("typed", *where, {"metadata": {"labels": {"a": "b"}}})
+        assert patched.metadata.labels["a"] == "b", method
+        delete("typed", *where)
+        tried += 1
+print(tried)
+"#;
+
+#[test]
+fn the_python_client_has_a_typed_class_for_every_kind() {
+    if is_left_out("python") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &EVERYTHING);
+    let tried = python(PROGRAM, &[&server.kubeconfig().display().to_string()]).expect_success();
+    let tried: usize = tried.trim().parse().unwrap();
+    assert!(tried > 70, "{tried} typed classes were tried");
+}
