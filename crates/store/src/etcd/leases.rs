@@ -110,7 +110,8 @@ impl Leases {
 
     async fn lend_shared(&self, members: &Members, seconds: u64, keys: usize, deadline: Instant) -> Result<i64, Error> {
         let slot = lock(&self.shared).entry(seconds).or_default().clone();
-        let mut current = slot.lock().await;
+        let late = |_| Error::Unavailable { reason: "etcd grants no lease in time".to_owned() };
+        let mut current = timeout_at(deadline, slot.lock()).await.map_err(late)?;
         if let Some(shared) = &mut *current {
             let has_time = shared.granted_at.elapsed() <= Duration::from_secs(surplus(seconds));
             if has_time && shared.keys + keys <= KEYS_PER_LEASE_MAX {
@@ -199,7 +200,7 @@ async fn keep_alive(members: &Members, id: i64, deadline: Instant) -> Option<u64
             None
         }
         Err(_) => {
-            members.stream_failed(index, Purpose::Requests, &link).await;
+            members.stream_failed(index, &link);
             None
         }
     }

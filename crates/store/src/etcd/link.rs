@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -91,11 +92,11 @@ impl Dialer {
     async fn dial_unbounded(&self, address: &Address, purpose: Purpose) -> Result<Link, String> {
         let (sender, ended) = self.connect(address, purpose).await.map_err(|error| explain(&*error))?;
         let mut link =
-            Link { sender, origin: address.origin.clone(), version: None, cluster: 0, identity: Arc::default() };
+            Link { sender, origin: address.origin.clone(), version: None, cluster: 0, is_given_up: Arc::default() };
         let status = match link.unary(tonic::Request::new(StatusRequest {})).await {
             Ok(status) => status,
             // The request knows that the connection has ended, and the connection knows why.
-            Err(_) if link.is_closed() => {
+            Err(_) if link.sender.is_closed() => {
                 let reason = ended.await.unwrap_or("etcd closed the connection".to_owned());
                 // A certificate that etcd does not accept is told after our side of the handshake is done, if at all.
                 let hint = "; etcd may not accept our certificate, see --etcd-certfile";
@@ -165,19 +166,18 @@ pub(super) struct Link {
     pub(super) version: Option<Version>,
     /// The cluster that it is a member of.
     pub(super) cluster: u64,
-    /// Tells connections apart.
-    identity: Arc<()>,
+    is_given_up: Arc<AtomicBool>,
 }
 
 impl Link {
-    /// Whether both are the same connection.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.identity, &other.identity)
+    /// Whether the next who needs a connection should make another.
+    pub(super) fn is_spent(&self) -> bool {
+        self.sender.is_closed() || self.is_given_up.load(Ordering::Relaxed)
     }
 
-    /// Whether it is known to be of no more use.
-    pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// Entrusts nothing more to it; who uses it keeps it.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 
     /// Sends a request and waits for its answer, without a limit of our own: `timeout` is what etcd is told.

@@ -149,18 +149,19 @@ impl Members {
             Err(Failure::NotDone(_)) => self.blame(index),
             Err(Failure::Unknown(_)) => {
                 // Whatever is wrong with it, the next request shall not be entrusted to this connection.
-                self.forget(index, Purpose::Requests, &link).await;
+                link.give_up();
                 self.blame(index);
             }
         }
         result
     }
 
-    /// A read leaves time for two other etcds; a write that was sent can only wait.
+    /// A read leaves time for two others, at other etcds or by another connection to the same; a write that was sent can only
+    /// wait.
     pub(super) fn attempt_deadline(&self, repeat: Repeat, began: Instant, deadline: Instant) -> Instant {
         match repeat {
-            Repeat::Safe if self.members.len() > 1 => deadline.min(began + self.dialer.timeouts.request / 3),
-            Repeat::Safe | Repeat::Never => deadline,
+            Repeat::Safe => deadline.min(began + self.dialer.timeouts.request / 3),
+            Repeat::Never => deadline,
         }
     }
 
@@ -177,8 +178,8 @@ impl Members {
     }
 
     /// Tells that a stream on a connection has ended badly, so that the next one tries elsewhere first.
-    pub(super) async fn stream_failed(&self, index: usize, purpose: Purpose, link: &Link) {
-        self.forget(index, purpose, link).await;
+    pub(super) fn stream_failed(&self, index: usize, link: &Link) {
+        link.give_up();
         self.blame(index);
     }
 
@@ -207,7 +208,7 @@ impl Members {
         let member = &self.members[index];
         let asked = Instant::now();
         let mut slot = member.slot(purpose).lock().await;
-        if let Some(link) = slot.link.as_ref().filter(|link| !link.is_closed()) {
+        if let Some(link) = slot.link.as_ref().filter(|link| !link.is_spent()) {
             return Ok(link.clone());
         }
         if let Some((at, reason)) = &slot.failed
@@ -238,14 +239,6 @@ impl Members {
         match *self.cluster.get_or_init(|| link.cluster) == link.cluster {
             true => Ok(link),
             false => Err("it belongs to another etcd cluster than the others; correct --etcd-servers".to_owned()),
-        }
-    }
-
-    /// Makes the next who needs a connection make a new one; who uses this one keeps it.
-    async fn forget(&self, index: usize, purpose: Purpose, link: &Link) {
-        let mut slot = self.members[index].slot(purpose).lock().await;
-        if slot.link.as_ref().is_some_and(|current| current.is_same(link)) {
-            slot.link = None;
         }
     }
 

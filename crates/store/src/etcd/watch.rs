@@ -122,7 +122,7 @@ impl Watcher {
         };
         let end = self.follow_on(index, &link).await;
         if let End::Lost(reason) = end {
-            self.client.members.stream_failed(index, Purpose::Watches, &link).await;
+            self.client.members.stream_failed(index, &link);
             return End::Lost(self.client.members.named(index, &reason));
         }
         end

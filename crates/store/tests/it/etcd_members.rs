@@ -83,6 +83,18 @@ async fn a_read_goes_on_to_another_member_when_one_goes_deaf() {
 }
 
 #[tokio::test]
+async fn a_read_takes_another_connection_when_there_is_no_other_member() {
+    let cluster = Cluster::single(Release::New).await;
+    let proxy = Proxy::start(cluster.members[0].port, Mode::Pass).await;
+    let timeouts = Timeouts { keep_alive_interval: Duration::from_secs(600), ..TIMEOUTS };
+    let store = cluster.client_at(vec![proxy.url.clone()], timeouts).await;
+    put(&store, key("a"), "before").await.unwrap();
+    proxy.set(Mode::StallOld);
+    let (entry, _) = get(&store, key("a")).await.unwrap();
+    assert_eq!(entry.unwrap().value, "before");
+}
+
+#[tokio::test]
 async fn a_write_that_was_sent_to_a_member_gone_deaf_is_unresolved_and_not_repeated() {
     let cluster = Cluster::single(Release::New).await;
     let (store, proxy) = deafened(&cluster).await;

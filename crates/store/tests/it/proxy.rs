@@ -17,6 +17,8 @@ pub(crate) enum Mode {
     Pass,
     /// They stay where they are: connections are accepted and kept, and nothing is answered.
     Stall,
+    /// The bytes of connections that are there stay where they are; new connections pass.
+    StallOld,
     /// Requests are passed on, and answers are lost.
     DropAnswers,
     /// Each connection is cut after a random number of bytes of about this size.
@@ -92,12 +94,14 @@ impl Drop for Proxy {
 async fn pass(mut client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mode>, mut rng: Rng) -> Option<()> {
     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, upstream)).await.ok()?;
     let (mut from_client, mut from_server) = (vec![0; 16 << 10], vec![0; 16 << 10]);
+    let is_new = *mode.borrow() == Mode::StallOld;
+    let is_stalled = move |mode: &Mode| *mode == Mode::Stall || *mode == Mode::StallOld && !is_new;
     let mut left = match *mode.borrow() {
         Mode::CutAfter(bytes) => rng.usize(..2 * bytes),
-        Mode::Pass | Mode::Stall | Mode::DropAnswers => usize::MAX,
+        Mode::Pass | Mode::Stall | Mode::StallOld | Mode::DropAnswers => usize::MAX,
     };
     loop {
-        mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
+        mode.wait_for(|mode| !is_stalled(mode)).await.ok()?;
         let (count, forward) = tokio::select! {
             count = client.read(&mut from_client) => (count.ok()?, true),
             count = server.read(&mut from_server) => (count.ok()?, false),

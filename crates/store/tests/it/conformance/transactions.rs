@@ -1,6 +1,7 @@
 //! Compare, then change, in one step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use store::{Compare, Entry, Error, Key, Op, Outcome, Range, Revision, Store, Transaction};
@@ -162,6 +163,7 @@ async fn malformed_transactions_are_refused(stage: &Stage) -> Verdict {
         ("two puts", vec![put_op(a(), "1"), put_op(a(), "2")].into_transaction()),
         ("a put and a delete", vec![put_op(a(), "1"), Op::Delete { key: a() }].into_transaction()),
         ("two deletes", vec![Op::Delete { key: a() }, Op::Delete { key: a() }].into_transaction()),
+        ("a time to live of zero", put_op(a(), "1").into_transaction().with_ttl(Duration::ZERO)),
         ("an empty key put", put_op(empty(), "1").into_transaction()),
         ("an empty key removed", Op::Delete { key: empty() }.into_transaction()),
         (
