@@ -1,5 +1,9 @@
 //! The objects that every cluster has: put there by whichever server finds them missing.
 
+mod objects;
+mod trust;
+
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,15 +13,16 @@ use api::{GroupVersionResource, Status};
 use futures_util::{StreamExt as _, stream};
 use object::Stored;
 use registry::Decision;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::Key;
+
+pub use trust::Trust;
 
 use crate::forms::{self, Object};
 use crate::policy::Known;
 use crate::{ApiServer, rest};
+use objects::SystemObject;
 
-/// The namespaces that are always there.
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// How many objects are written at once.
 const AT_ONCE: usize = 64;
 /// The pause before another try when storage does not take a write.
@@ -34,22 +39,36 @@ impl Progress {
     }
 }
 
+/// What the objects say about this server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where others reach this server.
+    pub address: SocketAddr,
+    /// The address of the service `kubernetes`: the first of `--service-cluster-ip-range`.
+    pub service_ip: Option<IpAddr>,
+    /// For extension servers.
+    pub trust: Trust,
+}
+
 /// Puts what is missing, and tries again until it is there and the roles among it are in effect.
-pub async fn run(server: Arc<ApiServer>, mut rules: Known, progress: Progress) {
+pub async fn run(server: Arc<ApiServer>, settings: Settings, mut rules: Known, progress: Progress) {
     if server.registry.cache().filled().await.is_err() {
         return;
     }
     let server = &server;
-    let namespaces = NAMESPACES.map(|name| (format!("namespace {name}"), Wanted::Object(namespace(name))));
-    let roles = access::bootstrap::wanted().into_iter().map(|role| {
-        let kind = role.kind().name();
-        (format!("{kind} {}", role.metadata().name), Wanted::Role(Box::new(role)))
-    });
-    // Namespaces first, since some roles lie in them; then everything at once, so that writes share commits.
-    for wave in [namespaces.into_iter().collect::<Vec<_>>(), roles.collect()] {
+    let roles = access::bootstrap::wanted().into_iter().map(|role| Wanted::Role(Box::new(role)));
+    let others = objects::priority_classes()
+        .chain([objects::service(settings.address, settings.service_ip), trust::config_map(&settings.trust)])
+        .chain(objects::endpoints(settings.address));
+    // Namespaces first, since others lie in them; then everything at once, so that writes share commits.
+    for wave in [
+        objects::namespaces().map(Wanted::Object).collect::<Vec<_>>(),
+        roles.chain(others.map(Wanted::Object)).collect(),
+    ] {
         stream::iter(wave)
-            .for_each_concurrent(AT_ONCE, async |(what, wanted)| {
+            .for_each_concurrent(AT_ONCE, async |wanted| {
                 while let Err(error) = server.ensure(&wanted).await {
+                    let what = wanted.describe();
                     tracing::warn!(what, error = error.message, "a system object cannot be written; trying again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
@@ -67,21 +86,12 @@ enum Wanted {
     Role(Box<access::bootstrap::Wanted>),
 }
 
-struct SystemObject {
-    resource: GroupVersionResource<&'static str>,
-    name: String,
-    object: Value,
-}
-
-fn namespace(name: &str) -> SystemObject {
-    SystemObject {
-        resource: GroupVersionResource { group: "", version: "v1", resource: "namespaces" },
-        name: name.to_owned(),
-        object: json!({
-            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        }),
+impl Wanted {
+    fn describe(&self) -> String {
+        match self {
+            Self::Object(system) => format!("{} {}", system.resource.resource, system.key),
+            Self::Role(role) => format!("{} {}", role.kind(), role.metadata().name),
+        }
     }
 }
 
@@ -89,9 +99,7 @@ impl ApiServer {
     async fn ensure(&self, wanted: &Wanted) -> Result<(), Status> {
         match wanted {
             Wanted::Object(system) => {
-                let Value::Object(object) = &system.object else { unreachable!("system objects are objects") };
-                let put_missing = |current: Option<&Stored>| Ok(current.is_none().then(|| object.clone()));
-                self.put_system(system.resource, &system.name, put_missing).await
+                self.put_system(system.resource, &system.key, |current| Ok(system.next(current))).await
             }
             Wanted::Role(role) => {
                 let metadata = role.metadata();

@@ -5,6 +5,7 @@ mod config;
 mod run;
 mod storage;
 mod table;
+mod trust;
 
 use std::process::ExitCode;
 

@@ -26,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) authentication: Authentication,
     pub(crate) authorizer: Authorizer,
     pub(crate) surface: Arc<Surface>,
+    /// The address of the service `kubernetes`.
+    pub(crate) service_ip: Option<IpAddr>,
     pub(crate) gates: Gates,
     pub(crate) request_timeout: Duration,
     pub(crate) watch_seconds_min: u64,
@@ -80,6 +82,8 @@ impl Config {
             authentication: Authentication::from_flags(flags, &gates)?,
             authorizer: flags
                 .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
+            service_ip: flags
+                .parsed("service-cluster-ip-range", |_| first_address(&flags.list("service-cluster-ip-range")))?,
             surface: Arc::new(Surface::new(&gates, &runtime)),
             gates,
             request_timeout: duration("request-timeout")?,
@@ -106,6 +110,26 @@ impl Config {
             gates: self.gates.clone(),
         }
     }
+}
+
+/// The first address that a service can have: the one after the network's own.
+fn first_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
+    let Some(range) = ranges.first() else { return Ok(None) };
+    let invalid = || format!("invalid CIDR address: {range}");
+    let (address, length) = range.split_once('/').ok_or_else(invalid)?;
+    let address: IpAddr = address.parse().map_err(|_| invalid())?;
+    let length: u32 = length.parse().map_err(|_| invalid())?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let host_bits = u32::checked_sub(bits, length).ok_or_else(invalid)?;
+    // Of a range of one address there is no second one.
+    let first = |number: u128| (number >> host_bits.min(127) << host_bits.min(127)) + u128::from(host_bits > 0);
+    Ok(Some(match address {
+        IpAddr::V4(address) => {
+            let number = u32::try_from(first(u32::from(address).into())).map_err(|_| invalid())?;
+            IpAddr::from(number.to_be_bytes())
+        }
+        IpAddr::V6(address) => IpAddr::from(first(address.into()).to_be_bytes()),
+    }))
 }
 
 fn storage(flags: &Values) -> Storage {
@@ -152,5 +176,27 @@ fn logging_format(format: &str) -> Result<bool, &'static str> {
         "text" => Ok(false),
         "json" => Ok(true),
         _ => Err("allowed values: text, json"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_services_begins_after_its_network() {
+        let first = |range: &str| match first_address(&[range.to_owned()]) {
+            Ok(address) => address.unwrap().to_string(),
+            Err(error) => error,
+        };
+        assert_eq!(first("10.96.0.0/12"), "10.96.0.1");
+        assert_eq!(first("10.0.0.77/24"), "10.0.0.1");
+        assert_eq!(first("10.0.0.7/32"), "10.0.0.7");
+        assert_eq!(first("0.0.0.0/0"), "0.0.0.1");
+        assert_eq!(first("fd00::/108"), "fd00::1");
+        for wrong in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1"] {
+            assert_eq!(first(wrong), format!("invalid CIDR address: {wrong}"));
+        }
+        assert_eq!(first_address(&[]), Ok(None));
     }
 }

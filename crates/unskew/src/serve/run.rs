@@ -1,7 +1,7 @@
 //! From a configuration to a server that runs, and back down in order.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use apiserver::gate::{AccessGate, Bundles, Rules};
 use apiserver::policy::{self, PolicyFeed};
 use apiserver::{ApiServer, bootstrap};
-use arc_swap::ArcSwap;
 use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
 use edge::pipeline::{Limits, Pipeline};
@@ -18,12 +17,11 @@ use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use transport::pki::{Authority, Pair, Purpose};
-use transport::{Authorities, Watched};
 
 use super::config::Config;
 use super::storage::{Opened, Probe};
-use crate::{kubeconfig, logging, say};
+use super::trust::{self, Trust};
+use crate::{logging, say};
 
 /// How long connections may take to finish what they have begun, and tasks to end.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -46,8 +44,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = bind(&config).await?;
     let address = SocketAddr::new(config.advertise.unwrap_or(config.bind), listener.local_addr()?.port());
     let tasks = Tasks::new();
-    let (trust, admin) = trust(&config, address, &tasks)?;
-    let rules = rules(&config, address, &tasks)?;
+    let trust = Trust::start(&config, address, &tasks)?;
+    let rules = trust::rules(&config, address, &tasks)?;
     let opened = Opened::open(&config.storage).await?;
     let streams = Tasks::new();
     let started = bootstrap::Progress::default();
@@ -56,6 +54,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &config.local(address),
         &config,
         (rules, trust.bundles),
+        bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published },
         &opened,
         &Parts { tasks: &tasks, streams: &streams, started: &started, draining: &draining },
     );
@@ -63,7 +62,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let closing = CancellationToken::new();
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
-    announce(address, admin.as_deref());
+    announce(address, trust.admin.as_deref());
     let outcome = tokio::select! {
         failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
@@ -96,6 +95,7 @@ fn assemble(
     local: &apiserver::Config,
     config: &Config,
     (rules, bundles): (Arc<Rules>, Bundles),
+    settings: bootstrap::Settings,
     opened: &Opened,
     parts: &Parts<'_>,
 ) -> Arc<Pipeline<AccessGate, Arc<ApiServer>>> {
@@ -110,7 +110,8 @@ fn assemble(
     let known = feed.known();
     parts.tasks.spawn("rbac", |stop| feed.run(stop));
     parts.tasks.spawn("aggregation", |stop| aggregation.run(stop));
-    parts.tasks.spawn_once("bootstrap", bootstrap::run(server.clone(), known.clone(), parts.started.clone()));
+    let putting = bootstrap::run(server.clone(), settings, known.clone(), parts.started.clone());
+    parts.tasks.spawn_once("bootstrap", putting);
     let gate = AccessGate { bundles, rules, accounts: server.accounts() };
     let probe = Probe::start(store.clone(), parts.tasks);
     if !config.compaction_interval.is_zero() {
@@ -137,59 +138,6 @@ async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}; is another server there? --secure-port and --bind-address choose another")
     })
-}
-
-/// What the server shows, and whom it believes.
-struct Trust {
-    serving: Watched<rustls::ServerConfig>,
-    bundles: Bundles,
-}
-
-/// By which rules people are known and let in. The index of bindings is empty until it is filled from storage.
-fn rules(config: &Config, address: SocketAddr, tasks: &Tasks) -> anyhow::Result<Arc<Rules>> {
-    let Config { authentication, authorizer, .. } = config;
-    authentication.accounts.make_key().context("a key of our own for service account tokens (--cert-dir)")?;
-    Ok(Arc::new(Rules {
-        authenticator: authentication.start(authorizer.permits_anonymous(), tasks)?,
-        signing: authentication.accounts.start(address, tasks)?,
-        authorizer: authorizer.clone(),
-        index: Arc::new(ArcSwap::from_pointee(access::rbac::Index::default())),
-    }))
-}
-
-/// Certificates as given, and those of our own where none are. The second value is the admin kubeconfig, if we made one.
-fn trust(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Result<(Trust, Option<PathBuf>)> {
-    let own = Authority::open(&config.cert_dir, "ca").context("keys and certificates of our own (--cert-dir)");
-    let serving = match &config.serving {
-        Some((certificate, key)) => Pair { certificate: certificate.clone(), key: key.clone() },
-        None => {
-            let addresses = vec![advertised.ip(), config.bind, IpAddr::from([127, 0, 0, 1])];
-            let purpose = Purpose::Serving { addresses, names: vec![] };
-            own.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?.issue(
-                "apiserver",
-                "kube-apiserver",
-                None,
-                &purpose,
-            )?
-        }
-    };
-    let (client_ca, admin) = match &config.client_ca {
-        Some(file) => (file.clone(), None),
-        None => {
-            let own = own?;
-            let admin = own.issue("admin", "kubernetes-admin", Some("system:masters"), &Purpose::Client)?;
-            let file = config.cert_dir.parent().unwrap_or(Path::new(".")).join("admin.kubeconfig");
-            kubeconfig::write(&file, advertised, own.certificate(), &admin)?;
-            (own.certificate().to_owned(), Some(file))
-        }
-    };
-    let Pair { certificate, key } = serving;
-    let files = vec![certificate.clone(), key.clone()];
-    let serving = Watched::start(files, move || transport::server::serving(&certificate, &key), tasks)?;
-    let client_ca = Watched::start(vec![client_ca.clone()], move || Authorities::from_file(&client_ca), tasks)?;
-    let front_proxy = config.authentication.front_proxy.as_ref();
-    let front_proxy = front_proxy.map(|flags| flags.start(&client_ca.get(), tasks)).transpose()?;
-    Ok((Trust { serving, bundles: Bundles { client: Some(client_ca), front_proxy } }, admin))
 }
 
 fn checks(probe: Probe, cache: &Cache, rules_known: policy::Known, parts: &Parts<'_>) -> Vec<Check> {

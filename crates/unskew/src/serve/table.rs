@@ -92,6 +92,12 @@ pub(crate) static TABLE: &[Flag] = &[
     ),
     flag("api-audiences", Kind::List, "", "Audiences of tokens for this server. Default: the issuer."),
     // What it serves.
+    flag(
+        "service-cluster-ip-range",
+        Kind::List,
+        "",
+        "Ranges of service addresses, CIDR. Nothing is allocated from them, but the service kubernetes has the first.",
+    ),
     flag("emulated-version", Kind::Text, "", "The Kubernetes release to be, such as 1.34. Default: the newest known."),
     flag("runtime-config", Kind::List, "", "API versions to turn on or off: api/all=true, apps/v1=false, …"),
     flag("feature-gates", Kind::List, "", "Features to turn on or off: Name=true|false,…"),
@@ -176,7 +182,6 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored("proxy-client-cert-file"),
     ignored("proxy-client-key-file"),
     ignored_bool("service-account-lookup"),
-    ignored("service-cluster-ip-range"),
     ignored("service-node-port-range"),
     ignored("shutdown-send-retry-after"),
     ignored("shutdown-watch-termination-grace-period"),

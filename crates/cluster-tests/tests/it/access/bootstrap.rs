@@ -1,0 +1,36 @@
+//! What is in a cluster from its first moment on, for pods, extension servers and schedulers.
+
+use super::*;
+
+#[test]
+fn a_new_cluster_has_what_kube_apiserver_puts_into_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
+    let admin = server.admin();
+    let (host, port) = server.address().rsplit_once(':').unwrap();
+    let port: u16 = port.parse().unwrap();
+    block_on(async {
+        let service = admin.get("/api/v1/namespaces/default/services/kubernetes").await.json();
+        assert_eq!(service["spec"]["clusterIP"], "10.96.0.1", "{service}");
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], port);
+        let endpoints = admin.get("/api/v1/namespaces/default/endpoints/kubernetes").await.json();
+        assert_eq!(endpoints["subsets"][0]["addresses"][0]["ip"], host, "{endpoints}");
+        assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], port);
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+        let slice = admin.get(slices).await.json();
+        assert_eq!(slice["endpoints"][0]["addresses"], json!([host]), "{slice}");
+        let trust = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let trust = admin.get(trust).await.json();
+        let ca = std::fs::read_to_string(server.pki().join("ca.crt")).unwrap();
+        assert_eq!(trust["data"], json!({"client-ca-file": ca}));
+        let class = admin.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical").await.json();
+        assert_eq!(class["value"], 2_000_001_000, "{class}");
+    });
+    assert_eq!(server.stop(), Some(0));
+    let again = on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
+    let new_port: u16 = again.address().rsplit_once(':').unwrap().1.parse().unwrap();
+    block_on(async {
+        let endpoints = again.admin().get("/api/v1/namespaces/default/endpoints/kubernetes").await.json();
+        assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], new_port, "they follow the server");
+    });
+}
