@@ -2,7 +2,8 @@
 //!
 //! An envelope names the kind, the table of types gives every field its number; no kind has code of its own. What a client of
 //! a newer release sends, and this release does not know, is skipped, as Kubernetes does: protobuf does not name its fields.
-//! Nothing in a body makes this panic, nest deeper than [`DEPTH_MAX`] or allocate by a length that the body does not have.
+//! Nothing in a body makes this panic, nest deeper than [`DEPTH_MAX`], hold more than [`OBJECTS_MAX`] or allocate by a length
+//! that the body does not have.
 
 mod message;
 mod special;
@@ -19,6 +20,10 @@ pub use wire::Fault;
 
 /// How deep objects and lists may nest: as deep as in a body of JSON.
 pub const DEPTH_MAX: usize = 100;
+
+/// How many objects one body may hold: some more than JSON has room for in the largest body that servers take, 3 MiB. An
+/// object takes far more memory than the two bytes that it may have here.
+pub const OBJECTS_MAX: usize = 1 << 18;
 
 /// What every body begins with.
 const PREFIX: &[u8] = b"k8s\0";

@@ -3,7 +3,7 @@
 //! As in Go: of a value that comes twice the last counts, objects that come twice are merged, lists grow. Go writes plain
 //! values even if they are zero, and JSON leaves most of those out, so that they are left out here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
 
 use super::wire::{Fault, Fields, Payload, fixed64s, varints};
-use super::{DEPTH_MAX, special};
+use super::{DEPTH_MAX, OBJECTS_MAX, special};
 use crate::schema::{Field, Form, Shape, Struct};
 
 /// A fault and where it is: the names of fields, the innermost first.
@@ -43,7 +43,7 @@ impl From<Fault> for Failure {
 /// Reads the object of a kind.
 pub(super) fn read(message: &[u8], kind: Struct) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
-    Reader::of(kind, Room(DEPTH_MAX), &Types::default())?.fill(&mut object, message)?;
+    Reader::of(kind, Room(DEPTH_MAX), &Seen::default())?.fill(&mut object, message)?;
     Ok(object)
 }
 
@@ -70,17 +70,26 @@ struct Slot {
 /// JSON has at most so many messages inline in each other, the field included: rules with operations.
 const NUMBERS_MAX: usize = 3;
 
-/// The types that one body has had so far. A list of a million items must not sort their fields a million times.
+/// What one body has had so far.
 #[derive(Default)]
-struct Types(RefCell<HashMap<TypeName, Rc<[Slot]>>>);
+struct Seen {
+    /// A list of many items must not sort their fields as many times.
+    types: RefCell<HashMap<TypeName, Rc<[Slot]>>>,
+    objects: Cell<usize>,
+}
 
 /// Package and name.
 type TypeName = (&'static str, &'static str);
 
-impl Types {
+impl Seen {
+    fn count_object(&self) -> Result<(), Fault> {
+        self.objects.set(self.objects.get() + 1);
+        if self.objects.get() > OBJECTS_MAX { Err(Fault::TooMany) } else { Ok(()) }
+    }
+
     /// By numbers.
     fn slots(&self, kind: Struct) -> Rc<[Slot]> {
-        let mut types = self.0.borrow_mut();
+        let mut types = self.types.borrow_mut();
         types.entry((kind.package(), kind.name())).or_insert_with(|| slots(kind)).clone()
     }
 }
@@ -104,12 +113,13 @@ pub(super) struct Reader<'t> {
     slots: Rc<[Slot]>,
     /// What is left within the object.
     room: Room,
-    types: &'t Types,
+    seen: &'t Seen,
 }
 
 impl<'t> Reader<'t> {
-    fn of(kind: Struct, room: Room, types: &'t Types) -> Result<Self, Fault> {
-        Ok(Self { kind, slots: types.slots(kind), room: room.enter()?, types })
+    fn of(kind: Struct, room: Room, seen: &'t Seen) -> Result<Self, Fault> {
+        seen.count_object()?;
+        Ok(Self { kind, slots: seen.slots(kind), room: room.enter()?, seen })
     }
 
     fn fill(&self, object: &mut Map<String, Value>, message: &[u8]) -> Result<(), Failure> {
@@ -143,7 +153,7 @@ impl<'t> Reader<'t> {
         let name = field.name();
         match field.shape().form() {
             Form::Struct(inner) => {
-                Reader::of(inner, self.room, self.types)?.fill(part(object, name), payload.bytes()?)?
+                Reader::of(inner, self.room, self.seen)?.fill(part(object, name), payload.bytes()?)?
             }
             Form::Map(values) => {
                 let (key, value) = self.entry(values, payload.bytes()?)?;
@@ -229,7 +239,7 @@ impl<'t> Reader<'t> {
 
     fn object(&self, kind: Struct, message: &[u8], room: Room) -> Result<Value, Failure> {
         let mut object = Map::new();
-        Reader::of(kind, room, self.types)?.fill(&mut object, message)?;
+        Reader::of(kind, room, self.seen)?.fill(&mut object, message)?;
         Ok(object.into())
     }
 

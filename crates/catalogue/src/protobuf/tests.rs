@@ -341,6 +341,18 @@ fn schemas_nest_as_deeply_as_json_may() {
 }
 
 #[test]
+fn a_body_holds_no_more_objects_than_json_could() {
+    // The object itself and its spec are two.
+    let pod = |containers: usize| {
+        let body = enveloped("v1", "Pod", &Message::new().with(2, Message::new().raw(&b"\x12\0".repeat(containers))).0);
+        read(&body, Release::R36, NOTHING).map(|object| object["spec"]["containers"].as_array().unwrap().len())
+    };
+    assert_eq!(pod(OBJECTS_MAX - 2), Ok(OBJECTS_MAX - 2));
+    let error = pod(OBJECTS_MAX - 1).unwrap_err();
+    assert_eq!(error.to_string(), "spec.containers: too many objects");
+}
+
+#[test]
 fn unknown_numbers_are_skipped() {
     let unknown =
         Message::new().text(1, "a").varint(9000, 5).text(9001, "x").fixed64(9002, 1).raw(b"\x83\xb5\x04\x84\xb5\x04");

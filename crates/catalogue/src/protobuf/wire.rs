@@ -36,6 +36,9 @@ pub enum Fault {
     /// Deeper than [`super::DEPTH_MAX`].
     #[error("objects nest too deeply")]
     TooDeep,
+    /// More than [`super::OBJECTS_MAX`].
+    #[error("too many objects")]
+    TooMany,
 }
 
 /// What a field holds.
