@@ -12,7 +12,7 @@ use store::{Error, Event, Key, Op, Outcome, Range, Revision, Store, Transaction,
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::sqlite_process::sized;
+use crate::sqlite_process::{next_batch, sized, soon};
 
 const MIB: u64 = 1 << 20;
 
@@ -53,11 +53,14 @@ fn key(number: usize) -> Key {
     format!("/leases/{number:05}").into()
 }
 
-/// What is asked of time alone comes in the end, or the test harness ends the test.
+/// What a thread does in its own time.
 async fn eventually(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let looks = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(looks).await;
 }
 
 /// A thousand leases, overwritten a hundred times: sixty megabytes in all, less than one at any time.
@@ -123,7 +126,7 @@ async fn a_reader_that_does_not_end_holds_up_no_writer_and_the_log_is_cut_after_
         put(&scene.store, first, 100, &value).await;
     }
     let last = scene.store.revision().await.expect("it tells");
-    while watch.next().await.expect("it goes on").expect("no error").through < last {}
+    while next_batch(&mut watch).await.through < last {}
     let still: i64 = reader.query_row("SELECT max(place) FROM log", [], |row| row.get(0)).expect("it reads");
     assert_eq!(still, seen, "the reader had its snapshot all the time");
     assert!(size(&scene.file("state.db-wal")) > 64 * MIB, "the log had to grow meanwhile");
@@ -179,7 +182,7 @@ async fn a_range_of_many_pieces_is_one_state() {
 async fn count_through(watch: &mut Watch, last: Revision) -> usize {
     let (mut events, mut seen) = (0, Revision(0));
     loop {
-        let batch = watch.next().await.expect("it goes on").expect("no error");
+        let batch = next_batch(watch).await;
         for event in &batch.events {
             assert!(event.revision() >= seen, "{event:?} after {seen}");
             seen = event.revision();
@@ -222,7 +225,7 @@ async fn a_watcher_that_is_overtaken_by_compaction_is_told_and_gets_no_gap() {
     scene.store.compact(last).await.expect("it compacts");
     let mut next = Revision(2);
     let error = loop {
-        match slow.next().await.expect("an error before the end") {
+        match soon(slow.next()).await.expect("an error before the end") {
             Ok(batch) => {
                 for event in batch.events {
                     assert_eq!(event.revision(), next, "no gap");
@@ -234,7 +237,7 @@ async fn a_watcher_that_is_overtaken_by_compaction_is_told_and_gets_no_gap() {
     };
     assert!(next < last, "it was overtaken");
     assert_eq!(error, Error::Compacted { requested: next, oldest: last });
-    assert!(slow.next().await.is_none(), "nothing follows");
+    assert!(soon(slow.next()).await.is_none(), "nothing follows");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,7 +251,7 @@ async fn a_thousand_watchers_see_what_is_theirs() {
         last = put(&scene.store, number, 1, &Bytes::new()).await;
     }
     for (number, watch) in watches.iter_mut().enumerate() {
-        let batch = watch.next().await.expect("it goes on").expect("no error");
+        let batch = next_batch(watch).await;
         let keys: Vec<&Key> = batch.events.iter().map(Event::key).collect();
         assert_eq!(keys, [&key(number / 10)]);
         assert!(batch.through <= last);
@@ -262,7 +265,7 @@ async fn a_closed_store_ends_its_watches_and_refuses_requests() {
     let last = put(&scene.store, 0, 1, &Bytes::new()).await;
     count_through(&mut live, last).await;
     scene.store.close().await;
-    assert!(live.next().await.is_none());
+    assert!(soon(live.next()).await.is_none());
     for result in [
         scene.store.get("/a".into()).await.map(drop),
         scene.store.commit(Transaction::create("/a", "1")).await.map(drop),

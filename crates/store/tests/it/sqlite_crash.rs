@@ -13,7 +13,7 @@ use store::{Event, Key, Op, Outcome, Range, Revision, Store, Transaction};
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::sqlite_process::{Process, Role, sized, tell_parent};
+use crate::sqlite_process::{Process, Role, next_batch, sized, soon, tell_parent};
 
 /// Enough to make commits of several transactions.
 const WRITERS: usize = 8;
@@ -71,6 +71,21 @@ async fn what_a_killed_process_acknowledged_is_seen_by_a_process_that_goes_on() 
         seen = verify(&survivor, seen, &[]).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
     }
     survivor.close().await;
+}
+
+/// The revision file is behind for ever if nobody looks, and what was committed would be shown by the next write only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_committed_and_could_not_tell_is_shown_without_another_write() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("state.db");
+    let tasks = Tasks::new();
+    let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens");
+    let mut watch = survivor.watch("/".into(), Revision(2)).await.expect("it watches");
+    let acknowledged = run_until_death(&path, Death::At(Step::Committed, 1));
+    assert_eq!(acknowledged, [], "it died before it could answer");
+    let batch = next_batch(&mut watch).await;
+    assert_eq!(whole(&batch.events[..PARTS.len()], Revision(2)).map(|written| written.number), Ok(1));
+    assert!(survivor.revision().await.expect("it tells") >= batch.through);
 }
 
 /// Every step, and moments between.
@@ -210,7 +225,7 @@ async fn history(store: &SqliteStore, from: Revision, through: Revision) -> Resu
     let mut watch = store.watch("/".into(), from).await.map_err(|error| error.to_string())?;
     let mut next = from;
     while next <= through {
-        let batch = watch.next().await.ok_or("the watch ended")?.map_err(|error| error.to_string())?;
+        let batch = soon(watch.next()).await.ok_or("the watch ended")?.map_err(|error| error.to_string())?;
         for events in batch.events.chunk_by(|one, other| one.revision() == other.revision()) {
             written.push(whole(events, next)?);
             next = next.next();

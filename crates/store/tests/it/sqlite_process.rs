@@ -9,6 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
+use std::time::Duration;
+
+use store::{Batch, Watch};
 
 /// Marks a process as a child, and holds what it is told.
 const ROLE: &str = "UNSKEW_TEST_ROLE";
@@ -16,9 +19,22 @@ const ROLE: &str = "UNSKEW_TEST_ROLE";
 /// Sizes a test up to what is asked of a release.
 const SOAK: &str = "UNSKEW_SOAK";
 
+/// Longer than anything takes that happens at all, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// `small` in every test run, `full` where the environment asks for a soak.
 pub(crate) fn sized(small: usize, full: usize) -> usize {
     if std::env::var_os(SOAK).is_some() { full } else { small }
+}
+
+/// What must come at all, but whose time depends on the machine.
+pub(crate) async fn soon<T>(awaited: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, awaited).await.expect("it comes at all")
+}
+
+/// The next batch of a watch that must go on.
+pub(crate) async fn next_batch(watch: &mut Watch) -> Batch {
+    soon(watch.next()).await.expect("the watch goes on").expect("no error")
 }
 
 /// What a child is told: names and values.

@@ -10,6 +10,8 @@ use store::{Event, Key, Op, Outcome, Range, Revision, Store, Transaction, Watch}
 use tasks::Tasks;
 use tempfile::TempDir;
 
+use crate::sqlite_process::next_batch;
+
 /// A machine: its clock, and its file. Stores of it are processes.
 struct Machine {
     folder: TempDir,
@@ -75,7 +77,7 @@ async fn keys(store: &SqliteStore) -> Vec<Key> {
 }
 
 async fn next_events(watch: &mut Watch) -> Vec<Event> {
-    watch.next().await.expect("it goes on").expect("no error").events
+    next_batch(watch).await.events
 }
 
 #[tokio::test]
@@ -165,7 +167,7 @@ async fn two_processes_remove_every_key_once() {
     let through = store.revision().await.expect("it tells");
     let mut removed = Vec::new();
     while removed.len() < keys_max {
-        let batch = watch.next().await.expect("it goes on").expect("no error");
+        let batch = next_batch(&mut watch).await;
         removed.extend(batch.events.into_iter().map(|event| {
             assert!(matches!(event, Event::Delete { .. }), "{event:?}");
             event.key().clone()
