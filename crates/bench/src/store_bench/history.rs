@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use store::{Store, Transaction};
+use store::{Revision, Store, Transaction};
 use tasks::Tasks;
 
 use super::load::put;
 use super::place::Place;
 use super::{CHILD_FLAG, STOP_GRACE, Sizes, workers};
-use crate::timing::percentile;
+use crate::timing::{median, percentile};
 
 /// As large as a lease; a million of them still fit every disk.
 const VALUE_BYTES: usize = 256;
@@ -25,9 +25,12 @@ const KEYS: u64 = 10_000;
 const MAKERS: usize = 256;
 /// Writers whose latency is measured.
 const WRITERS: usize = 8;
-/// How many writes are timed at least: enough for the slowest in a thousand to be no accident, and for the rest of a compaction
-/// that its answer does not wait for, which is most of it in etcd.
-const WRITES: u64 = 20_000;
+/// Compaction goes in so many slices, with as many stretches without one between them, and of each kind the median counts: what
+/// else goes on on the machine then meets both alike.
+const SLICES: u64 = 10;
+/// How many writes are timed in a slice or stretch at least: enough for the slowest in a thousand to be no accident, and for
+/// what follows the answer to a compaction, since etcd answers first and forgets later.
+const WRITES: u64 = 10_000;
 
 /// What was measured. Memory is that of the server: this process for SQLite, etcd for etcd.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub(super) struct History {
     pub(super) making: Duration,
     pub(super) compaction: Duration,
     /// The slowest write in a thousand.
-    pub(super) p999_before: Duration,
+    pub(super) p999_without: Duration,
     pub(super) p999_during: Duration,
     /// Resident, when a tenth of the history was made, and when all of it was.
     pub(super) bytes_early: u64,
@@ -56,18 +59,24 @@ pub(super) async fn run_child(place: &Place, process: u32, revisions: u64) -> an
     let tasks = Tasks::new();
     let store = place.open(&tasks).await?;
     let process = if process == 0 { std::process::id() } else { process };
-    let start = Instant::now();
+    let (start, oldest) = (Instant::now(), store.revision().await?);
     make(&store, revisions / 10).await?;
     let bytes_early = resident_bytes(process)?;
     make(&store, revisions - revisions / 10).await?;
     let bytes_late = resident_bytes(process)?;
     let making = start.elapsed();
-    let writes = WRITES.min(revisions);
-    let p999_before = p999(write_until(&store, move |done| done >= writes).await?);
-    let (compaction, p999_during) = compact(&store, writes).await?;
+    let writes = WRITES.min(revisions / SLICES);
+    let (mut compaction, mut without, mut during) = (Duration::ZERO, Vec::new(), Vec::new());
+    for slice in 1..=SLICES {
+        without.push(p999(write_until(&store, move |done| done >= writes).await?));
+        let (time, latency) = compact(&store, Revision(oldest.0 + revisions * slice / SLICES), writes).await?;
+        compaction += time;
+        during.push(latency);
+    }
+    let (p999_without, p999_during) = (median(&mut without), median(&mut during));
     drop(store);
     tasks.stop(STOP_GRACE).await?;
-    let history = History { making, compaction, p999_before, p999_during, bytes_early, bytes_late };
+    let history = History { making, compaction, p999_without, p999_during, bytes_early, bytes_late };
     Ok(std::io::stdout().lock().write_all(history.print().as_bytes())?)
 }
 
@@ -86,9 +95,8 @@ async fn make(store: &Arc<dyn Store>, revisions: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compacts all but the last revision while others write, and go on until there are enough writes.
-async fn compact(store: &Arc<dyn Store>, writes: u64) -> anyhow::Result<(Duration, Duration)> {
-    let revision = store.revision().await?;
+/// Compacts while others write, and go on until there are enough writes.
+async fn compact(store: &Arc<dyn Store>, revision: Revision, writes: u64) -> anyhow::Result<(Duration, Duration)> {
     let is_done = Arc::new(AtomicBool::new(false));
     let until = is_done.clone();
     let writing = write_until(store, move |done| until.load(Ordering::Relaxed) && done >= writes);
@@ -145,20 +153,20 @@ fn resident_bytes(process: u32) -> anyhow::Result<u64> {
 impl History {
     /// The form in which a child tells it.
     fn print(&self) -> String {
-        let times = [self.making, self.compaction, self.p999_before, self.p999_during];
+        let times = [self.making, self.compaction, self.p999_without, self.p999_during];
         let times = times.map(|time| time.as_nanos().to_string());
         format!("{} {} {}\n", times.join(" "), self.bytes_early, self.bytes_late)
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        let [making, compaction, before, during, bytes_early, bytes_late] = numbers[..] else {
+        let [making, compaction, without, during, bytes_early, bytes_late] = numbers[..] else {
             anyhow::bail!("a child printed {text:?}")
         };
         Ok(Self {
             making: Duration::from_nanos(making),
             compaction: Duration::from_nanos(compaction),
-            p999_before: Duration::from_nanos(before),
+            p999_without: Duration::from_nanos(without),
             p999_during: Duration::from_nanos(during),
             bytes_early,
             bytes_late,
@@ -175,7 +183,7 @@ mod tests {
         let history = History {
             making: Duration::from_secs(9),
             compaction: Duration::from_secs(3),
-            p999_before: Duration::from_millis(2),
+            p999_without: Duration::from_millis(2),
             p999_during: Duration::from_millis(4),
             bytes_early: 5,
             bytes_late: 6,

@@ -105,7 +105,7 @@ impl Rows<'_> {
         let (revisions, history) = (self.sizes.history, &measured.history);
         [
             Row::time(format!("{backend}: p99.9 of writes during compaction"), history.p999_during)
-                .against("p99.9 without", Figure::Time(history.p999_before)),
+                .against("p99.9 without", Figure::Time(history.p999_without)),
             Row::new(format!("{backend}: memory at {revisions} revisions"), Figure::Bytes(history.bytes_late))
                 .against(format!("at {} revisions", revisions / 10), Figure::Bytes(history.bytes_early)),
         ]
