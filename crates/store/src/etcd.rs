@@ -57,10 +57,10 @@ impl Etcd {
     }
 
     async fn probe(&self) -> Result<Revision, Error> {
-        let closed = |_| Error::Unavailable { reason: "the store is closed".to_owned() };
+        let closed = || Error::Unavailable { reason: "the store is closed".to_owned() };
         let (caller, answer) = oneshot::channel();
-        self.probes.send(caller).await.map_err(|_| Error::Unavailable { reason: "the store is closed".to_owned() })?;
-        answer.await.map_err(closed)?
+        self.probes.send(caller).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
     }
 }
 

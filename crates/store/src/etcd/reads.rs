@@ -21,7 +21,7 @@ const PAGE_BYTES_AIM: usize = 4 << 20;
 /// How often a range of the present begins anew because its revision was compacted under it.
 const RESTARTS_MAX: u32 = 3;
 
-/// Waiting callers of [`Client::revision`]; further ones wait to be let in.
+/// Callers who wait for the current revision at most; further ones wait to be let in.
 pub(super) const PROBES_MAX: usize = 1024;
 
 /// etcd's way to say "no upper bound".
