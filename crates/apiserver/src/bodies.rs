@@ -6,6 +6,7 @@ use bytes::Bytes;
 use catalogue::Release;
 use catalogue::protobuf::{self, ReadError};
 use edge::Request;
+use edge::audit::Trail;
 use edge::body::{ReadBodyError, read_whole};
 use http::header::CONTENT_TYPE;
 use object::Refusal;
@@ -29,10 +30,19 @@ pub(crate) struct Expected<'a> {
 pub(crate) async fn read(request: Request, expected: &Expected<'_>) -> Result<Checked, Status> {
     let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
     let encoding = encoding_of(&request)?;
+    let trail = Trail::of(&request);
     let body = read_bytes(request).await?;
     let decoded = decoded(&body, encoding, expected);
     let decoded = decoded.map_err(|refusal| faults::refused(refusal, expected.about))?;
+    note(trail.as_deref(), &decoded.value);
     typed::checked(decoded, expected.release, expected.kind, validation)
+}
+
+/// Tells the audit log what was sent.
+pub(crate) fn note(trail: Option<&Trail>, sent: &impl serde::Serialize) {
+    if let Some(trail) = trail {
+        trail.note_request_object(|| serde_json::to_vec(sent).expect("what was read from JSON can be written as JSON"));
+    }
 }
 
 /// Reads the options of a delete: they come in the body or, if that is empty, in the query.
@@ -43,7 +53,11 @@ pub(crate) async fn read_delete_options(
 ) -> Result<DeleteOptions, Status> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let encoding = encoding_of(&request)?;
+    let trail = Trail::of(&request);
     let body = read_bytes(request).await?;
+    if let Some(trail) = trail.filter(|_| encoding == Encoding::Json && !body.is_empty()) {
+        trail.note_request_object(|| body.to_vec());
+    }
     let pairs: Vec<_> = query::pairs(&query).collect();
     let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
     let options = match encoding {

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use access::authenticate::{AuthenticationError, Authenticator, Identity, Method, Shown, Unauthenticated};
 use access::impersonate::{Impersonation, ImpersonationError};
-use access::tokens::TokenError;
+use access::tokens::{Note, TokenError};
 use access::{Attributes, Decision};
 use api::Target;
+use edge::audit::{Actors, Trail};
 use edge::{Connection, Error, Gate, Request};
 use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
@@ -63,6 +64,11 @@ impl Gate for AccessGate {
             found = self.authenticate(&authenticator, connection, request);
         }
         let identity = found.map_err(|refused| Error::Unauthorized { reason: refused.to_string() })?;
+        if let Some(trail) = Trail::of(request) {
+            for (key, value) in identity.notes.iter().map(Note::annotation) {
+                trail.annotate(key, value);
+            }
+        }
         let headers = request.headers_mut();
         remove(headers, |name| authenticator.is_credential(name));
         if identity.method != Method::FrontProxy {
@@ -86,12 +92,25 @@ impl Gate for AccessGate {
         Ok(caller.acting_as(user))
     }
 
-    fn authorize(&self, caller: &Caller, target: &Target<'_>) -> Result<(), Error> {
+    fn authorize(&self, caller: &Caller, target: &Target<'_>, trail: Option<&Trail>) -> Result<(), Error> {
         let index = self.rules.index.load();
         let attributes = Attributes::of(&caller.user, target);
-        match self.rules.authorizer.decide(&index, &attributes) {
+        let decision = self.rules.authorizer.decide(&index, &attributes);
+        if let Some(trail) = trail {
+            let word = if decision.is_allowed() { "allow" } else { "forbid" };
+            trail.annotate("authorization.k8s.io/decision", word);
+            trail.annotate("authorization.k8s.io/reason", decision.reason());
+        }
+        match decision {
             Decision::Allowed(_) => Ok(()),
             Decision::NotAllowed { reason } => Err(access::authorize::forbidden(&attributes, &reason).into()),
+        }
+    }
+
+    fn actors(&self, caller: &Caller) -> Actors {
+        match &caller.impersonator {
+            None => Actors { user: Some(caller.user.clone()), impersonated: None },
+            Some(asking) => Actors { user: Some(asking.clone()), impersonated: Some(caller.user.clone()) },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Bodies: finished bytes, several of them, a stream, or what a peer sends.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -28,6 +29,13 @@ pub enum Body {
     Stream(mpsc::Receiver<Bytes>),
     /// What somebody else is sending.
     Incoming(Incoming),
+    /// Another body, and something that is dropped when it ends.
+    Guarded {
+        /// What is sent.
+        body: Box<Body>,
+        /// What lasts as long.
+        guard: Box<dyn Any + Send + Sync>,
+    },
 }
 
 impl Body {
@@ -76,6 +84,7 @@ impl http_body::Body for Body {
             }
             Self::Stream(parts) => std::task::ready!(parts.poll_recv(context)),
             Self::Incoming(incoming) => return Pin::new(incoming).poll_frame(context),
+            Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -86,6 +95,7 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
             Self::Incoming(incoming) => incoming.is_end_stream(),
+            Self::Guarded { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -96,6 +106,7 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
             Self::Incoming(incoming) => incoming.size_hint(),
+            Self::Guarded { body, .. } => body.size_hint(),
         }
     }
 }

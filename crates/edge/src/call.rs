@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
+use crate::audit::{Actors, Trail};
 use crate::{Error, Request, Response};
 
 /// What is known of a connection, once for all its requests.
@@ -48,8 +49,11 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
     /// Whom they ask to act as, if they may; themselves otherwise. Removes the wish from the request.
     fn act_as(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
-    /// Whether they may.
-    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>) -> Result<(), Error>;
+    /// Whether they may. Tells the trail why, if there is one.
+    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, trail: Option<&Trail>) -> Result<(), Error>;
+
+    /// Whom audit events name.
+    fn actors(&self, caller: &Self::Caller) -> Actors;
 }
 
 /// What this process itself can serve.

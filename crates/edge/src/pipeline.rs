@@ -1,19 +1,21 @@
 //! The life of a request, in one function.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Target, Verb};
+use api::{Status, Target, Verb};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+use crate::audit::{self, AUDIT_ID, Auditor, Ending, Trail};
 use crate::call::{Call, Connection, Gate, Local};
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
-use crate::respond::{Error, respond};
-use crate::{Request, Response};
+use crate::respond::{Error, respond, status_of};
+use crate::{Body, Request, Response};
 
 /// What every request goes through.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct Pipeline<G, L> {
     local: L,
     health: Health,
     metrics: Metrics,
+    auditor: Option<Arc<Auditor>>,
     seats: Seats,
     request_timeout: Duration,
 }
@@ -41,34 +44,62 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
     pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
         let request_timeout = limits.request_timeout;
-        Self { gate, local, health, metrics, seats: Seats::new(limits), request_timeout }
+        Self { gate, local, health, metrics, auditor: None, seats: Seats::new(limits), request_timeout }
+    }
+
+    /// The same, with every request recorded.
+    pub fn audited(self, auditor: Option<Auditor>) -> Self {
+        Self { auditor: auditor.map(Arc::new), ..self }
     }
 
     /// Answers a request, whatever happens.
-    pub async fn answer(&self, connection: &Connection, request: Request) -> Response {
+    pub async fn answer(&self, connection: &Connection, mut request: Request) -> Response {
+        let id = audit::identify(request.headers_mut());
         let uri = request.uri().clone();
         let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let method = request.method().clone();
-        let started = Instant::now();
-        let target = match Target::parse(method.as_str(), line) {
-            Ok(target) => target,
-            Err(error) => return respond(Error::Malformed(error.to_string())),
+        let mut response = match Target::parse(request.method().as_str(), line) {
+            Err(error) => respond(&status_of(Error::Malformed(error.to_string()))),
+            Ok(target) => {
+                let trail = self.auditor.as_ref().map(|auditor| {
+                    let trail = auditor.follow(&id, connection.peer.ip(), &target, request.headers());
+                    request.extensions_mut().insert(trail.clone());
+                    trail
+                });
+                self.answer_parsed(connection, &target, request, trail).await
+            }
         };
-        let serving = AssertUnwindSafe(self.serve(connection, &target, request, started)).catch_unwind();
-        let mut response = match serving.await {
-            Ok(Ok(response)) => response,
+        let headers = response.headers_mut();
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        headers.insert(AUDIT_ID, id);
+        response
+    }
+
+    /// Answers a request whose line could be read.
+    async fn answer_parsed(
+        &self,
+        connection: &Connection,
+        target: &Target<'_>,
+        request: Request,
+        trail: Option<Arc<Trail>>,
+    ) -> Response {
+        let started = Instant::now();
+        let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail.as_deref()));
+        let (response, failure) = match serving.catch_unwind().await {
+            Ok(Ok(response)) => (response, None),
             Ok(Err(error)) => {
-                tracing::debug!(%uri, %error, "a request was refused");
-                respond(error)
+                tracing::debug!(line = target.raw(), %error, "a request was refused");
+                refuse(error)
             }
             Err(_) => {
-                tracing::error!(%uri, "a request handler panicked");
-                respond(Error::Panicked)
+                tracing::error!(line = target.raw(), "a request handler panicked");
+                refuse(Error::Panicked)
             }
         };
-        self.count(&target, &response, started);
-        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        response
+        self.count(target, &response, started);
+        match trail {
+            Some(trail) => record(trail, target, response, failure.as_ref()),
+            None => response,
+        }
     }
 
     /// One request, from its parsed line to its response. The order of these lines is the contract.
@@ -78,10 +109,17 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         target: &Target<'_>,
         mut request: Request,
         started: Instant,
+        trail: Option<&Trail>,
     ) -> Result<Response, Error> {
         let caller = self.gate.identify(connection, &mut request).await?;
+        if let Some(trail) = trail {
+            trail.note_user(target, self.gate.actors(&caller).user);
+        }
         let caller = self.gate.act_as(caller, &mut request)?;
-        self.gate.authorize(&caller, target)?;
+        if let Some(trail) = trail {
+            trail.note_impersonated(self.gate.actors(&caller).impersonated);
+        }
+        self.gate.authorize(&caller, target, trail)?;
         if let Some(page) = self.page(&request) {
             return Ok(page);
         }
@@ -126,6 +164,47 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             self.metrics.durations.with_label_values(&labels[..5]).observe(started.elapsed().as_secs_f64());
         }
     }
+}
+
+fn refuse(error: Error) -> (Response, Option<Failure>) {
+    let sort = match &error {
+        Error::Unauthorized { .. } => Sort::Unauthorized,
+        Error::Panicked => Sort::Panicked,
+        Error::Malformed(_) | Error::Status(_) | Error::Overloaded | Error::TimedOut | Error::ShuttingDown => {
+            Sort::Refused
+        }
+    };
+    let status = status_of(error);
+    (respond(&status), Some(Failure { sort, status }))
+}
+
+/// Why a request did not get what it asked for, for its trail.
+struct Failure {
+    sort: Sort,
+    status: Status,
+}
+
+enum Sort {
+    Unauthorized,
+    Panicked,
+    Refused,
+}
+
+/// Ends a trail, or has the body of a long answer end it.
+fn record(trail: Arc<Trail>, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
+    let code = response.status().as_u16();
+    match failure {
+        Some(Failure { sort: Sort::Unauthorized, status }) => trail.note_unauthorized(target, status),
+        Some(Failure { sort: Sort::Panicked, status }) => trail.note_panic(status),
+        Some(Failure { sort: Sort::Refused, status }) => trail.note_complete(code, Some(status)),
+        None if target.is_long_running() => {
+            trail.note_started(code);
+            let ending = Ending { trail, code };
+            return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(ending) });
+        }
+        None => trail.note_complete(code, None),
+    }
+    response
 }
 
 /// How kube-apiserver's metrics name a verb.

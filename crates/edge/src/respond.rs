@@ -56,8 +56,7 @@ pub fn status_of(error: Error) -> Status {
 }
 
 /// The response that says it.
-pub fn respond(error: Error) -> Response {
-    let status = status_of(error);
+pub fn respond(status: &Status) -> Response {
     let mut response = Response::new(Body::from(status.to_json()));
     *response.status_mut() =
         http::StatusCode::from_u16(status.http_code()).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,5 +1,6 @@
 //! `unskew serve`: one API server.
 
+mod audit;
 mod authentication;
 mod config;
 mod run;

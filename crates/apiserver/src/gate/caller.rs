@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use access::User;
 use access::authenticate::{Identity, Method};
-use access::tokens::Note;
 
 /// Who asks, and how we know. Clones share it.
 #[derive(Clone, Debug)]
@@ -15,8 +14,6 @@ pub struct Caller {
     pub impersonator: Option<Arc<User>>,
     /// Who vouches for the one who really asks.
     pub method: Method,
-    /// What belongs into the audit log about the token.
-    pub notes: Arc<[Note]>,
     /// What the client is to be warned of.
     pub warnings: Vec<&'static str>,
 }
@@ -34,7 +31,7 @@ impl Caller {
 
 impl From<Identity> for Caller {
     fn from(identity: Identity) -> Self {
-        let Identity { user, method, notes, warnings, websocket_protocols: _ } = identity;
-        Self { user, impersonator: None, method, notes: notes.into(), warnings }
+        let Identity { user, method, warnings, .. } = identity;
+        Self { user, impersonator: None, method, warnings }
     }
 }

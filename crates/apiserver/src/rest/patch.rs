@@ -1,6 +1,7 @@
 //! Patch: the next state is made from the one that is there.
 
 use api::{GroupVersionKind, Status};
+use edge::audit::Trail;
 use edge::{Request, Response};
 use object::Refusal;
 use object::decode::Decoded;
@@ -49,7 +50,11 @@ impl Change {
             return Err(Status::unsupported_media_type(&ACCEPTED));
         }
         let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
+        let trail = Trail::of(&request);
         let body = bodies::read_bytes(request).await?;
+        if let Some(trail) = trail {
+            trail.note_request_object(|| body.to_vec());
+        }
         let parsed = Patch::parse(&media_type, &body);
         let Decoded { value: patch, duplicates } =
             parsed.map_err(|refusal| context.refused(refusal, &context.asked.name))?;

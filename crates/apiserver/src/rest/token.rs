@@ -2,6 +2,7 @@
 
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
+use edge::audit::Trail;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
     let server = context.server;
     let about = context.about(&context.asked.name);
     let expected = Expected { kind: KIND, release: server.surface.release(), about };
+    let trail = Trail::of(&request);
     let body = bodies::read(request, &expected).await?;
     // The account may have been made a moment ago, through another server.
     server.accounts.catch_up().await;
@@ -36,6 +38,9 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
         tracing::debug!(%error, "no token was made");
         error.to_status()
     })?;
+    if let Some(trail) = trail {
+        trail.annotate("authentication.kubernetes.io/issued-credential-id", issued.credential_id);
+    }
     let mut response = json(issued.body.into());
     *response.status_mut() = StatusCode::CREATED;
     Ok(warned(warned(response, &body.warnings), &issued.warnings))

@@ -1,5 +1,6 @@
 //! Who is let in, and as whom.
 
+mod audit;
 mod bootstrap;
 mod front_proxy;
 mod impersonation;

@@ -20,8 +20,6 @@ pub(crate) struct Authentication {
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) front_proxy: Option<FrontProxyFlags>,
     pub(crate) accounts: AccountFlags,
-    /// What should be said once at the start.
-    pub(crate) notices: Vec<String>,
 }
 
 /// `--requestheader-*`.
@@ -50,14 +48,12 @@ pub(crate) struct AccountFlags {
 const EXPIRATION_SECONDS: std::ops::RangeInclusive<i64> = 3600..=1 << 32;
 
 impl Authentication {
-    pub(super) fn from_flags(flags: &Values, gates: &Gates) -> Result<Self, FlagError> {
-        let mut notices = Vec::new();
+    pub(super) fn from_flags(flags: &Values, gates: &Gates, notices: &mut Vec<String>) -> Result<Self, FlagError> {
         Ok(Self {
             anonymous: flags.is("anonymous-auth"),
             token_file: flags.given("token-auth-file").map(PathBuf::from),
-            front_proxy: front_proxy(flags, gates, &mut notices)?,
+            front_proxy: front_proxy(flags, gates, notices)?,
             accounts: accounts(flags)?,
-            notices,
         })
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use access::Authorizer;
 use catalogue::{Gates, Release, RuntimeConfig, Surface};
 
+use super::audit::Audit;
 use super::authentication::Authentication;
 use crate::flags::{FlagError, Values};
 
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) compaction_interval: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) authorizer: Authorizer,
+    pub(crate) audit: Option<Audit>,
     pub(crate) surface: Arc<Surface>,
     /// The address of the service `kubernetes`.
     pub(crate) service_ip: Option<IpAddr>,
@@ -35,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) reads_max: usize,
     pub(crate) writes_max: usize,
     pub(crate) logging: Logging,
+    /// What should be said once at the start.
+    pub(crate) notices: Vec<String>,
     /// Given, and without a meaning here.
     pub(crate) without_meaning: Vec<&'static str>,
 }
@@ -66,6 +70,10 @@ impl Config {
         let gates = flags.parsed("feature-gates", |_| Gates::parse(release, &flags.list("feature-gates").join(",")))?;
         let runtime = flags
             .parsed("runtime-config", |_| RuntimeConfig::parse(release, &flags.list("runtime-config").join(",")))?;
+        let authorizer =
+            flags.parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?;
+        let notices = authorizer.notice().into_iter().chain(Audit::notice(flags));
+        let mut notices: Vec<String> = notices.map(str::to_owned).collect();
         Ok(Self {
             bind: flags.parsed("bind-address", str::parse)?,
             port: flags.parsed("secure-port", str::parse)?,
@@ -79,9 +87,9 @@ impl Config {
             storage: storage(flags),
             prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
-            authentication: Authentication::from_flags(flags, &gates)?,
-            authorizer: flags
-                .parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?,
+            authentication: Authentication::from_flags(flags, &gates, &mut notices)?,
+            authorizer,
+            audit: Audit::from_flags(flags)?,
             service_ip: flags
                 .parsed("service-cluster-ip-range", |_| first_address(&flags.list("service-cluster-ip-range")))?,
             surface: Arc::new(Surface::new(&gates, &runtime)),
@@ -95,6 +103,7 @@ impl Config {
                 json: flags.parsed("logging-format", logging_format)?,
                 verbosity: flags.parsed("v", str::parse)?,
             },
+            notices,
             without_meaning: flags.without_meaning(),
         })
     }

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::audit::Audit;
 use super::config::Config;
 use super::storage::{Opened, Probe};
 use super::trust::{self, Trust};
@@ -33,8 +34,7 @@ pub(crate) fn run(config: Config) -> anyhow::Result<()> {
     if !config.without_meaning.is_empty() {
         tracing::warn!(flags = config.without_meaning.join(", "), "these flags have no meaning here and are ignored");
     }
-    let notices = config.authentication.notices.iter().map(String::as_str);
-    for notice in notices.chain(config.authorizer.notice()) {
+    for notice in &config.notices {
         tracing::warn!("{notice}");
     }
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
@@ -46,6 +46,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let tasks = Tasks::new();
     let trust = Trust::start(&config, address, &tasks)?;
     let rules = trust::rules(&config, address, &tasks)?;
+    let auditor = config.audit.as_ref().map(Audit::start).transpose()?;
     let opened = Opened::open(&config.storage).await?;
     let streams = Tasks::new();
     let started = bootstrap::Progress::default();
@@ -58,6 +59,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &opened,
         &Parts { tasks: &tasks, streams: &streams, started: &started, draining: &draining },
     );
+    let pipeline = Arc::new(pipeline.audited(auditor));
     let connections = Tasks::new();
     let closing = CancellationToken::new();
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
@@ -98,7 +100,7 @@ fn assemble(
     settings: bootstrap::Settings,
     opened: &Opened,
     parts: &Parts<'_>,
-) -> Arc<Pipeline<AccessGate, Arc<ApiServer>>> {
+) -> Pipeline<AccessGate, Arc<ApiServer>> {
     let (store, surface) = (opened.store(), config.surface.clone());
     let prefix = store::Key::from(format!("{}/", config.prefix));
     let shelves = apiserver::shelves(&surface, &config.prefix);
@@ -121,7 +123,7 @@ fn assemble(
     let health = Health::new(checks(probe, &cache, known, parts));
     let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
     let metrics = Metrics::new(&prometheus::Registry::new());
-    Arc::new(Pipeline::new(gate, server, health, metrics, limits))
+    Pipeline::new(gate, server, health, metrics, limits)
 }
 
 /// Every watch is a connection: the soft limit of open files is raised to the hard one.

@@ -91,6 +91,19 @@ pub(crate) static TABLE: &[Flag] = &[
         "Where others find the keys of service account tokens. Default: this server.",
     ),
     flag("api-audiences", Kind::List, "", "Audiences of tokens for this server. Default: the issuer."),
+    // What it records.
+    flag(
+        "audit-policy-file",
+        Kind::Text,
+        "",
+        "The audit policy, YAML or JSON: levels None, Metadata and Request. Without one nothing is recorded.",
+    ),
+    flag(
+        "audit-log-path",
+        Kind::Text,
+        "",
+        "The file that audit events are added to, a line each; - for standard output.",
+    ),
     // What it serves.
     flag(
         "service-cluster-ip-range",
@@ -130,8 +143,6 @@ pub(crate) static TABLE: &[Flag] = &[
     ignored("audit-log-maxage"),
     ignored("audit-log-maxbackup"),
     ignored("audit-log-maxsize"),
-    ignored("audit-log-path"),
-    ignored("audit-policy-file"),
     ignored("authentication-token-webhook-config-file"),
     ignored_bool("contention-profiling"),
     ignored("cors-allowed-origins"),

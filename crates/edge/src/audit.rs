@@ -1,0 +1,220 @@
+//! Who did what, and what became of it: one line of JSON per stage of a request, as kube-apiserver writes them.
+//!
+//! A [`Trail`] goes along with a request, in its extensions, so that gate and handlers can add to it. Without `--audit-log-path`
+//! there is none, and a request costs nothing but its id.
+
+mod event;
+mod log;
+mod policy;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use access::User;
+use api::{Status, Target};
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue, USER_AGENT};
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+pub use log::Log;
+pub use policy::{Level, Policy, PolicyError, Stage};
+
+use crate::Request;
+use event::{Event, ObjectReference};
+use policy::Verdict;
+
+/// The header that carries a request's id in both directions, and from server to server.
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// A longer id is not taken over: it would be in every line about the request.
+const ID_LENGTH_MAX: usize = 128;
+
+/// What is recorded, and where.
+#[derive(Debug)]
+pub struct Auditor {
+    policy: Policy,
+    log: Log,
+}
+
+/// One request, from its arrival to the end of its answer.
+#[derive(Debug)]
+pub struct Trail {
+    auditor: Arc<Auditor>,
+    id: String,
+    uri: String,
+    verb: String,
+    source_ips: Vec<String>,
+    user_agent: String,
+    object: Option<ObjectReference>,
+    received: Timestamp,
+    state: Mutex<State>,
+}
+
+/// What becomes known on the way.
+#[derive(Debug, Default)]
+struct State {
+    /// Whether and how much of it is recorded; known as soon as the user is.
+    verdict: Verdict,
+    user: Option<Arc<User>>,
+    impersonated: Option<Arc<User>>,
+    request_object: Option<Box<RawValue>>,
+    annotations: BTreeMap<&'static str, String>,
+}
+
+/// Who an event names.
+#[derive(Clone, Debug, Default)]
+pub struct Actors {
+    /// Who asks; `None` if nobody knows.
+    pub user: Option<Arc<User>>,
+    /// Whom they act as.
+    pub impersonated: Option<Arc<User>>,
+}
+
+/// The id of a request: the one it brings, or a new one. The request has it from then on, for whomever it is sent on to.
+pub(crate) fn identify(headers: &mut HeaderMap) -> HeaderValue {
+    let brought = headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= ID_LENGTH_MAX && id.to_str().is_ok());
+    if let Some(id) = brought {
+        return id.clone();
+    }
+    let id = HeaderValue::try_from(new_id()).expect("hexadecimal digits make a header");
+    headers.insert(AUDIT_ID, id.clone());
+    id
+}
+
+/// A UUID. It must be unique, and need not be hard to guess.
+fn new_id() -> String {
+    let random = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
+    let hex = format!("{random:032x}");
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+impl Auditor {
+    /// Records what the policy says.
+    pub fn new(policy: Policy, log: Log) -> Self {
+        Self { policy, log }
+    }
+
+    /// Begins to follow a request.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        id: &HeaderValue,
+        peer: IpAddr,
+        target: &Target<'_>,
+        headers: &HeaderMap,
+    ) -> Arc<Trail> {
+        let text =
+            |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        Arc::new(Trail {
+            auditor: self.clone(),
+            id: text(Some(id)),
+            uri: target.raw().to_owned(),
+            verb: target.verb().to_owned(),
+            source_ips: source_ips(headers, peer),
+            user_agent: text(headers.get(USER_AGENT)),
+            object: ObjectReference::of(target),
+            received: Timestamp::now(),
+            state: Mutex::default(),
+        })
+    }
+}
+
+/// Where a request says that it comes from, and where it does come from, which is the last.
+fn source_ips(headers: &HeaderMap, peer: IpAddr) -> Vec<String> {
+    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let claimed = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
+    let mut all: Vec<String> = claimed.map(|ip| ip.to_string()).collect();
+    let peer = peer.to_canonical().to_string();
+    if all.last() != Some(&peer) {
+        all.push(peer);
+    }
+    all
+}
+
+impl Trail {
+    /// The trail of a request, if it is followed.
+    pub fn of(request: &Request) -> Option<Arc<Self>> {
+        request.extensions().get::<Arc<Self>>().cloned()
+    }
+
+    /// Adds a fact that is not part of the request.
+    pub fn annotate(&self, key: &'static str, value: impl Into<String>) {
+        self.state().annotations.insert(key, value.into());
+    }
+
+    /// Adds what the client sent, as JSON; made only if it is recorded.
+    pub fn note_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
+        let mut state = self.state();
+        // The name of an object that is created is only in the object.
+        let is_wanted = state.verdict.level >= Level::Request
+            || state.verdict.level == Level::Metadata && self.object.as_ref().is_some_and(ObjectReference::lacks_name);
+        if is_wanted {
+            state.request_object = String::from_utf8(json()).ok().and_then(|json| RawValue::from_string(json).ok());
+        }
+    }
+
+    /// Who asks is known, so that it is known whether this is recorded.
+    pub(crate) fn note_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
+        let mut state = self.state();
+        state.verdict = self.auditor.policy.judge(user.as_deref(), target);
+        state.user = user;
+        drop(state);
+        self.record(Stage::RequestReceived, None, None);
+    }
+
+    /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
+    pub(crate) fn note_unauthorized(&self, target: &Target<'_>, failure: &Status) {
+        self.state().verdict = self.auditor.policy.judge(None, target);
+        self.record(Stage::ResponseStarted, Some(failure.http_code()), Some(failure));
+    }
+
+    pub(crate) fn note_impersonated(&self, user: Option<Arc<User>>) {
+        self.state().impersonated = user;
+    }
+
+    /// The head of a long answer is sent.
+    pub(crate) fn note_started(&self, code: u16) {
+        self.record(Stage::ResponseStarted, Some(code), None);
+    }
+
+    /// The answer is over. `failure` is what the client was told instead of what it asked for.
+    pub(crate) fn note_complete(&self, code: u16, failure: Option<&Status>) {
+        self.record(Stage::ResponseComplete, Some(code), failure);
+    }
+
+    pub(crate) fn note_panic(&self, failure: &Status) {
+        self.record(Stage::Panic, Some(failure.http_code()), Some(failure));
+    }
+
+    fn record(&self, stage: Stage, code: Option<u16>, failure: Option<&Status>) {
+        let state = self.state();
+        if !state.verdict.records(stage) {
+            return;
+        }
+        let line = Event::new(self, &state, stage, code, failure).to_line();
+        drop(state);
+        self.auditor.log.write(&line);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while adding a fact has left the others whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the end of a long answer when its body is dropped.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) trail: Arc<Trail>,
+    pub(crate) code: u16,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.trail.note_complete(self.code, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

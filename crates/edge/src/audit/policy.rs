@@ -1,0 +1,278 @@
+//! `--audit-policy-file`: of which requests how much is recorded. The first rule that matches decides.
+
+use access::User;
+use api::{Target, target};
+use serde::Deserialize;
+
+/// How much of a request is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
+pub enum Level {
+    /// Nothing.
+    #[default]
+    None,
+    /// Who, what, when and how it ended.
+    Metadata,
+    /// And what was sent.
+    Request,
+    /// And what was answered. Read, and recorded as [`Level::Request`].
+    RequestResponse,
+}
+
+/// A moment in the life of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
+pub enum Stage {
+    /// It is known who asks.
+    RequestReceived,
+    /// The head of a long answer is sent.
+    ResponseStarted,
+    /// The answer is over.
+    ResponseComplete,
+    /// The handler panicked.
+    Panic,
+}
+
+/// A policy file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    rules: Vec<Rule>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+}
+
+/// A policy that kube-apiserver would refuse.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// It is not what a policy looks like.
+    #[error("it is no audit policy: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// It is something else.
+    #[error("unknown group version field {0} in policy")]
+    OtherKind(String),
+    /// It has no rules, so nothing would ever be recorded.
+    #[error("loaded illegal policy with 0 rules")]
+    NoRules,
+    /// A rule is about two things that no request is.
+    #[error(
+        "rules[{0}].nonResourceURLs: Invalid value: rules cannot apply to both regular resources and non-resource URLs"
+    )]
+    BothSorts(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    level: Level,
+    #[serde(default)]
+    users: Vec<String>,
+    #[serde(default)]
+    user_groups: Vec<String>,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    resources: Vec<GroupResources>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    #[serde(default, rename = "nonResourceURLs")]
+    non_resource_urls: Vec<String>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupResources {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+}
+
+/// What a policy says about one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) level: Level,
+    omit_stages: Vec<Stage>,
+}
+
+impl Verdict {
+    pub(super) fn records(&self, stage: Stage) -> bool {
+        self.level != Level::None && !self.omit_stages.contains(&stage)
+    }
+}
+
+impl Policy {
+    /// Reads a policy from a value: the file may be JSON or YAML.
+    pub fn from_value(value: serde_json::Value) -> Result<Self, PolicyError> {
+        let policy: Self = serde_json::from_value(value)?;
+        if (&*policy.kind, &*policy.api_version) != ("Policy", "audit.k8s.io/v1") {
+            return Err(PolicyError::OtherKind(format!("{}, Kind={}", policy.api_version, policy.kind)));
+        }
+        if policy.rules.is_empty() {
+            return Err(PolicyError::NoRules);
+        }
+        let is_both = |rule: &Rule| {
+            let is_about_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+            is_about_resources && !rule.non_resource_urls.is_empty()
+        };
+        match policy.rules.iter().position(is_both) {
+            Some(at) => Err(PolicyError::BothSorts(at)),
+            None => Ok(policy),
+        }
+    }
+
+    /// Whether some rule asks for more than is recorded here.
+    pub fn asks_for_responses(&self) -> bool {
+        self.rules.iter().any(|rule| rule.level == Level::RequestResponse)
+    }
+
+    pub(super) fn judge(&self, user: Option<&User>, target: &Target<'_>) -> Verdict {
+        let Some(rule) = self.rules.iter().find(|rule| rule.matches(user, target)) else { return Verdict::default() };
+        let omit_stages = self.omit_stages.iter().chain(&rule.omit_stages).copied().collect();
+        Verdict { level: rule.level.min(Level::Request), omit_stages }
+    }
+}
+
+impl Rule {
+    fn matches(&self, user: Option<&User>, target: &Target<'_>) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == wanted);
+        if !self.users.is_empty() && !user.is_some_and(|user| has(&self.users, &user.name)) {
+            return false;
+        }
+        let is_in_group = |user: &User| user.groups.iter().any(|group| has(&self.user_groups, group));
+        if !self.user_groups.is_empty() && !user.is_some_and(is_in_group) {
+            return false;
+        }
+        if !self.verbs.is_empty() && !has(&self.verbs, target.verb()) {
+            return false;
+        }
+        match target {
+            Target::Resource(resource) => {
+                let is_here = self.namespaces.is_empty() || has(&self.namespaces, &resource.namespace);
+                let is_it =
+                    self.resources.is_empty() || self.resources.iter().any(|resources| resources.contains(resource));
+                self.non_resource_urls.is_empty() && is_here && is_it
+            }
+            Target::NonResource(page) => {
+                let is_it = |url: &String| is_path(&page.path, url);
+                self.namespaces.is_empty()
+                    && self.resources.is_empty()
+                    && (self.non_resource_urls.is_empty() || self.non_resource_urls.iter().any(is_it))
+            }
+        }
+    }
+}
+
+impl GroupResources {
+    fn contains(&self, asked: &target::Resource<'_>) -> bool {
+        if self.group != asked.group {
+            return false;
+        }
+        if self.resources.is_empty() {
+            return true;
+        }
+        let is_named = self.resource_names.is_empty() || self.resource_names.iter().any(|name| *name == asked.name);
+        is_named && self.resources.iter().any(|resource| is_resource(resource, asked))
+    }
+}
+
+/// A resource of a rule: `pods`, `pods/log`, `pods/*`, `*/scale` or `*`.
+fn is_resource(rule: &str, asked: &target::Resource<'_>) -> bool {
+    match rule.split_once('/') {
+        None if rule == "*" => true,
+        None => rule == asked.resource && asked.subresource.is_empty(),
+        Some(("*", subresource)) => !asked.subresource.is_empty() && subresource == asked.subresource,
+        Some((resource, "*")) => resource == asked.resource,
+        Some((resource, subresource)) => resource == asked.resource && subresource == asked.subresource,
+    }
+}
+
+/// A path of a rule: itself, everything, or everything below.
+fn is_path(path: &str, rule: &str) -> bool {
+    rule == "*" || rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(rules: &str) -> Policy {
+        let text = format!(r#"{{"kind":"Policy","apiVersion":"audit.k8s.io/v1","rules":{rules}}}"#);
+        Policy::from_value(serde_json::from_str(&text).unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(rules: &str, user: &str, method: &str, line: &str, expected: Level) {
+        let user = User { groups: vec!["devs".to_owned()], ..User::named(user) };
+        let target = Target::parse(method, line).unwrap();
+        assert_eq!(policy(rules).judge(Some(&user), &target).level, expected, "{rules} {method} {line}");
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = r#"[{"level":"None","users":["probe"]},{"level":"Request","userGroups":["devs"],"verbs":["create"]},{"level":"Metadata"}]"#;
+        check(rules, "probe", "POST", "/api/v1/namespaces/d/pods", Level::None);
+        check(rules, "jane", "POST", "/api/v1/namespaces/d/pods", Level::Request);
+        check(rules, "jane", "GET", "/api/v1/namespaces/d/pods", Level::Metadata);
+        let only = r#"[{"level":"RequestResponse","users":["jane"]}]"#;
+        check(only, "bob", "GET", "/healthz", Level::None);
+        check(only, "jane", "GET", "/healthz", Level::Request);
+        let nobody = Target::parse("GET", "/healthz").unwrap();
+        assert_eq!(policy(only).judge(None, &nobody).level, Level::None);
+    }
+
+    #[test]
+    fn resources_match_as_in_kubernetes() {
+        for (resources, line, matches) in [
+            (r#"[{"group":""}]"#, "/api/v1/namespaces/d/pods/p/log", true),
+            (r#"[{"group":""}]"#, "/apis/apps/v1/deployments", false),
+            (r#"[{"resources":["pods"]}]"#, "/api/v1/namespaces/d/pods/p", true),
+            (r#"[{"resources":["pods"]}]"#, "/api/v1/namespaces/d/pods/p/log", false),
+            (r#"[{"resources":["pods/log"]}]"#, "/api/v1/namespaces/d/pods/p/log", true),
+            (r#"[{"resources":["pods/*"]}]"#, "/api/v1/namespaces/d/pods/p", true),
+            (r#"[{"resources":["*/scale"]}]"#, "/api/v1/namespaces/d/replicationcontrollers/r/scale", true),
+            (r#"[{"resources":["*"]}]"#, "/api/v1/namespaces/d/pods/p/log", true),
+            (r#"[{"resources":["pods"],"resourceNames":["q"]}]"#, "/api/v1/namespaces/d/pods/p", false),
+            (r#"[{"resources":["pods"],"resourceNames":["p"]}]"#, "/api/v1/namespaces/d/pods/p", true),
+            (r#"[{"resources":["pods"]}]"#, "/healthz", false),
+        ] {
+            let rules = format!(r#"[{{"level":"Metadata","resources":{resources}}}]"#);
+            check(&rules, "jane", "GET", line, if matches { Level::Metadata } else { Level::None });
+        }
+    }
+
+    #[test]
+    fn namespaces_and_paths_match() {
+        let rules = r#"[{"level":"Metadata","namespaces":["kube-system",""]}]"#;
+        check(rules, "jane", "GET", "/api/v1/namespaces/kube-system/pods", Level::Metadata);
+        check(rules, "jane", "GET", "/api/v1/nodes", Level::Metadata);
+        check(rules, "jane", "GET", "/api/v1/namespaces/default/pods", Level::None);
+        check(rules, "jane", "GET", "/healthz", Level::None);
+        let rules = r#"[{"level":"Metadata","nonResourceURLs":["/healthz*","/version"]}]"#;
+        check(rules, "jane", "GET", "/healthz/etcd", Level::Metadata);
+        check(rules, "jane", "GET", "/version", Level::Metadata);
+        check(rules, "jane", "GET", "/metrics", Level::None);
+        check(rules, "jane", "GET", "/api/v1/nodes", Level::None);
+    }
+
+    #[test]
+    fn a_policy_that_makes_no_sense_is_refused() {
+        let refusal = |text: &str| Policy::from_value(serde_json::from_str(text).unwrap()).unwrap_err().to_string();
+        let head = r#""kind":"Policy","apiVersion":"audit.k8s.io/v1""#;
+        assert_eq!(
+            refusal(r#"{"kind":"Pod","apiVersion":"v1"}"#),
+            "unknown group version field v1, Kind=Pod in policy"
+        );
+        assert_eq!(refusal(&format!("{{{head}}}")), "loaded illegal policy with 0 rules");
+        assert!(refusal(&format!(r#"{{{head},"rules":[{{"level":"Everything"}}]}}"#)).contains("unknown variant"));
+        let both = r#"[{"level":"None","nonResourceURLs":["*"],"namespaces":["a"]}]"#;
+        assert!(refusal(&format!(r#"{{{head},"rules":{both}}}"#)).starts_with("rules[0].nonResourceURLs"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Events, line by line.
+
+use std::io::{self, Write};
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Follows a request by a policy of these rules and shows what was written, without instants.
+#[track_caller]
+fn check(rules: Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>, &Target<'_>), expected: &Expect) {
+    let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": rules});
+    let buffer = Buffer::default();
+    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), Log::new(buffer.clone())));
+    let target = Target::parse(method, line).unwrap();
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static("kubectl/v1.37"));
+    headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.7, nonsense"));
+    let trail = auditor.follow(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &headers);
+    life(&trail, &target);
+    drop(trail);
+    let written = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let mut shown = String::new();
+    for line in written.lines() {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        for instant in ["requestReceivedTimestamp", "stageTimestamp"] {
+            let text = event.as_object_mut().unwrap().remove(instant).unwrap();
+            assert_eq!(text.as_str().unwrap().len(), "2026-01-02T03:04:05.123456Z".len());
+        }
+        shown.push_str(&format!("{event}\n"));
+    }
+    expected.assert_eq(&shown);
+}
+
+fn jane() -> Option<Arc<User>> {
+    Some(Arc::new(User { groups: vec!["devs".to_owned()], ..User::named("jane") }))
+}
+
+#[test]
+fn a_request_is_recorded_when_it_comes_and_when_it_is_answered() {
+    check(
+        json!([{"level": "Metadata"}]),
+        "GET",
+        "/api/v1/namespaces/default/pods/p?pretty=1",
+        |trail, target| {
+            trail.note_user(target, jane());
+            trail.annotate("authorization.k8s.io/decision", "allow");
+            trail.note_request_object(|| unreachable!("it is not recorded, and the name is known"));
+            trail.note_complete(200, None);
+        },
+        &expect![[r#"
+            {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"p","namespace":"default","resource":"pods"},"requestURI":"/api/v1/namespaces/default/pods/p?pretty=1","sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"RequestReceived","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"get"}
+            {"annotations":{"authorization.k8s.io/decision":"allow"},"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"p","namespace":"default","resource":"pods"},"requestURI":"/api/v1/namespaces/default/pods/p?pretty=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"get"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_sent_is_recorded_where_the_policy_says_so() {
+    check(
+        json!([{"level": "Request", "omitStages": ["RequestReceived"]}]),
+        "POST",
+        "/api/v1/namespaces/default/configmaps",
+        |trail, target| {
+            trail.note_user(target, jane());
+            trail.note_impersonated(Some(Arc::new(User::named("bob"))));
+            trail.note_request_object(|| b"{\"metadata\": {\"name\": \"a\"},\n \"data\": {}}".to_vec());
+            trail.note_complete(
+                409,
+                Some(&Status::already_exists(api::GroupResource { group: "", resource: "configmaps" }, "a")),
+            );
+        },
+        &expect![[r#"
+            {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","impersonatedUser":{"username":"bob"},"kind":"Event","level":"Request","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"data":{},"metadata":{"name":"a"}},"requestURI":"/api/v1/namespaces/default/configmaps","responseStatus":{"code":409,"details":{"kind":"configmaps","name":"a"},"message":"configmaps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"create"}
+        "#]],
+    );
+}
+
+#[test]
+fn the_name_of_what_is_created_is_known_although_the_object_is_not_recorded() {
+    check(
+        json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
+        "POST",
+        "/api/v1/namespaces/default/secrets",
+        |trail, target| {
+            trail.note_user(target, jane());
+            trail.note_request_object(|| br#"{"metadata":{"name":"s"},"data":{"password":"eA=="}}"#.to_vec());
+            trail.note_complete(201, None);
+        },
+        &expect![[r#"
+            {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"s","namespace":"default","resource":"secrets"},"requestURI":"/api/v1/namespaces/default/secrets","responseStatus":{"code":201,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"create"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_watch_is_recorded_when_it_starts_and_when_it_ends() {
+    check(
+        json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
+        "GET",
+        "/api/v1/pods?watch=1",
+        |trail, target| {
+            trail.note_user(target, jane());
+            trail.note_started(200);
+            drop(Ending { trail: trail.clone(), code: 200 });
+        },
+        &expect![[r#"
+            {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseStarted","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
+            {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_known_is_one_event_and_nothing_wanted_is_none() {
+    let unauthorized = |trail: &Arc<Trail>, target: &Target<'_>| {
+        trail.note_unauthorized(target, &Status::unauthorized("Unauthorized"));
+    };
+    check(
+        json!([{"level": "Metadata"}]),
+        "GET",
+        "/api/v1/pods",
+        unauthorized,
+        &expect![[r#"
+        {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods","responseStatus":{"code":401,"message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseStarted","user":{},"userAgent":"kubectl/v1.37","verb":"list"}
+    "#]],
+    );
+    let quiet = json!([{"level": "None", "users": ["jane"]}, {"level": "Metadata", "users": ["bob"]}]);
+    let served = |trail: &Arc<Trail>, target: &Target<'_>| {
+        trail.note_user(target, jane());
+        trail.note_complete(200, None);
+    };
+    check(quiet.clone(), "GET", "/api/v1/pods", served, &expect![""]);
+    check(quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
+}
+
+#[test]
+fn an_id_that_is_brought_is_kept_and_a_strange_one_replaced() {
+    let identified = |brought: Option<&str>| {
+        let mut headers = HeaderMap::new();
+        if let Some(brought) = brought {
+            headers.insert(AUDIT_ID, HeaderValue::from_bytes(brought.as_bytes()).unwrap());
+        }
+        let id = identify(&mut headers);
+        assert_eq!(headers[AUDIT_ID], id, "whoever it is sent on to sees the same");
+        id.to_str().unwrap().to_owned()
+    };
+    assert_eq!(identified(Some("abc")), "abc");
+    for strange in [None, Some(""), Some("ü"), Some(&*"x".repeat(129))] {
+        let id = identified(strange);
+        assert_eq!((id.len(), &id[14..15]), (36, "4"), "{id}");
+        assert!(matches!(&id[19..20], "8" | "9" | "a" | "b"), "{id}");
+    }
+}
