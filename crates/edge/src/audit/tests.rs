@@ -22,7 +22,7 @@ impl Write for Buffer {
 
 /// Follows a request by a policy of these rules and shows what was written, without instants.
 #[track_caller]
-fn check(rules: Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>, &Target<'_>), expected: &Expect) {
+fn check(rules: &Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>, &Target<'_>), expected: &Expect) {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": rules});
     let buffer = Buffer::default();
     let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), Log::new(buffer.clone())));
@@ -53,7 +53,7 @@ fn jane() -> Option<Arc<User>> {
 #[test]
 fn a_request_is_recorded_when_it_comes_and_when_it_is_answered() {
     check(
-        json!([{"level": "Metadata"}]),
+        &json!([{"level": "Metadata"}]),
         "GET",
         "/api/v1/namespaces/default/pods/p?pretty=1",
         |trail, target| {
@@ -72,7 +72,7 @@ fn a_request_is_recorded_when_it_comes_and_when_it_is_answered() {
 #[test]
 fn what_was_sent_is_recorded_where_the_policy_says_so() {
     check(
-        json!([{"level": "Request", "omitStages": ["RequestReceived"]}]),
+        &json!([{"level": "Request", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/configmaps",
         |trail, target| {
@@ -93,7 +93,7 @@ fn what_was_sent_is_recorded_where_the_policy_says_so() {
 #[test]
 fn the_name_of_what_is_created_is_known_although_the_object_is_not_recorded() {
     check(
-        json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
+        &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/secrets",
         |trail, target| {
@@ -110,7 +110,7 @@ fn the_name_of_what_is_created_is_known_although_the_object_is_not_recorded() {
 #[test]
 fn a_watch_is_recorded_when_it_starts_and_when_it_ends() {
     check(
-        json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
+        &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "GET",
         "/api/v1/pods?watch=1",
         |trail, target| {
@@ -131,7 +131,7 @@ fn nobody_known_is_one_event_and_nothing_wanted_is_none() {
         trail.note_unauthorized(target, &Status::unauthorized("Unauthorized"));
     };
     check(
-        json!([{"level": "Metadata"}]),
+        &json!([{"level": "Metadata"}]),
         "GET",
         "/api/v1/pods",
         unauthorized,
@@ -144,8 +144,8 @@ fn nobody_known_is_one_event_and_nothing_wanted_is_none() {
         trail.note_user(target, jane());
         trail.note_complete(200, None);
     };
-    check(quiet.clone(), "GET", "/api/v1/pods", served, &expect![""]);
-    check(quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
+    check(&quiet, "GET", "/api/v1/pods", served, &expect![""]);
+    check(&quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
 }
 
 #[test]
