@@ -3,7 +3,8 @@
 //! A pure core decides: [`identity`], [`endpoints`] and [`documents`] read what servers leave in storage about themselves;
 //! [`members`] judges them by it; [`table`] and [`view`] hold what follows; [`route()`] places a request; [`merged`] is the one
 //! discovery document of all; [`status`] and [`debug`] say why. A thin shell acts through [`ports`]: [`membership`] follows
-//! storage and is the only writer of the view, [`askers`] ask those who do not publish, [`presence`] makes us a member.
+//! storage and is the only writer of the view, [`askers`] ask those who do not publish, [`presence`] makes us a member,
+//! [`forward`] carries requests to others.
 //! [`Cluster`] wires all of it.
 //!
 //! States follow from storage alone, so that all servers agree. Failure is never read as absence. Nothing is kept for ever.
@@ -15,6 +16,7 @@ pub mod debug;
 pub mod documents;
 pub mod endpoints;
 pub mod exclusion;
+pub mod forward;
 pub mod hop;
 pub mod identity;
 pub mod members;

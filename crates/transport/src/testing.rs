@@ -158,16 +158,30 @@ pub struct Visit {
 impl Visit {
     /// Reads a whole request; `None` at the end of the connection.
     pub async fn hear(&mut self) -> Option<Heard> {
+        let mut heard = self.hear_head().await?;
+        heard.body = self.body(&heard).await?;
+        // A test that has ended does not listen any more.
+        let _ = self.heard.send(heard.clone());
+        Some(heard)
+    }
+
+    /// Reads the head of a request.
+    pub async fn hear_head(&mut self) -> Option<Heard> {
         let head = self.until(b"\r\n\r\n").await?;
         let mut lines = head.trim_end().lines();
         let line = lines.next()?.to_owned();
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-        let mut heard = Heard { connection: self.connection, line, headers, body: String::new() };
-        heard.body = self.body(&heard).await?;
-        // A test that has ended does not listen any more.
-        let _ = self.heard.send(heard.clone());
-        Some(heard)
+        Some(Heard { connection: self.connection, line, headers, body: String::new() })
+    }
+
+    /// Reads a chunk of a body; the last one is empty.
+    pub async fn hear_chunk(&mut self) -> Option<String> {
+        let size = self.until(b"\r\n").await?;
+        let size = usize::from_str_radix(size.trim_end(), 16).ok()?;
+        let mut chunk = self.exactly(size + 2).await?;
+        chunk.truncate(size);
+        Some(chunk)
     }
 
     async fn body(&mut self, heard: &Heard) -> Option<String> {
@@ -179,13 +193,11 @@ impl Visit {
             return Some(body);
         }
         loop {
-            let size = self.until(b"\r\n").await?;
-            let size = usize::from_str_radix(size.trim_end(), 16).ok()?;
-            let chunk = self.exactly(size + 2).await?;
-            body.push_str(&chunk[..size]);
-            if size == 0 {
+            let chunk = self.hear_chunk().await?;
+            if chunk.is_empty() {
                 return Some(body);
             }
+            body.push_str(&chunk);
         }
     }
 

@@ -1,0 +1,332 @@
+//! Carries a request to a peer that can serve it, and its answer back: rule 5 of docs/decisions/README.md.
+//!
+//! Candidates are tried in the order of what was observed of them. The next one is tried whenever nothing was executed, and for
+//! reads as long as no byte of an answer has gone out; a write that was sent is never sent again. Path, query and body travel
+//! byte for byte, as they come, in both directions; the user travels in headers that only we can set.
+//!
+//! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `attempt` tries one of
+//! them, `judge` decides whether its answer is one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
+
+pub mod answer;
+mod attempt;
+mod choose;
+mod error;
+mod fetch;
+mod head;
+pub mod identity;
+mod judge;
+pub mod peers;
+mod replay;
+mod upgrade;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use api::Verb;
+use api::target::Resource;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body::Body;
+use smallvec::SmallVec;
+use tasks::Tasks;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use transport::peer::{BoxError, Connector, PoolLimits};
+
+pub use answer::{AnswerBody, AnsweredBy};
+pub use error::{Failure, Fault, ForwardError};
+pub use identity::{Identity, UnsendableUser};
+
+use crate::endpoints::Address;
+use crate::identity::ServerId;
+use crate::metrics::Metrics;
+use crate::status::Execution;
+use crate::table::MemberIndex;
+use crate::view::View;
+use attempt::Attempt;
+use choose::choose;
+use head::Head;
+use peers::{Peer, Peers};
+use replay::Replay;
+use upgrade::ClientEnd;
+
+/// How often idle connections are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long and how much.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardLimits {
+    /// For TCP and TLS together, to the last candidate; to others no longer than `ping_timeout`.
+    pub connect_timeout: Duration,
+    /// For how long a peer may be silent before it is pinged.
+    pub patience: Duration,
+    /// For how long it may take to answer that.
+    pub ping_timeout: Duration,
+    /// How many short requests one peer is sent at once; `None` for any number. A request that is one too many goes to the next
+    /// peer.
+    pub in_flight_max: Option<usize>,
+    /// Idle connections to one peer.
+    pub pool: PoolLimits,
+}
+
+impl ForwardLimits {
+    /// Two lost packets; beyond that the peer is as good as away.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Longer than almost all requests take, and short enough for somebody who waits.
+    pub const PATIENCE: Duration = Duration::from_secs(2);
+    /// A peer that lets even a ping wait so long is passed over.
+    pub const PING_TIMEOUT: Duration = Duration::from_secs(2);
+}
+
+impl Default for ForwardLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Self::CONNECT_TIMEOUT,
+            patience: Self::PATIENCE,
+            ping_timeout: Self::PING_TIMEOUT,
+            in_flight_max: None,
+            pool: PoolLimits::default(),
+        }
+    }
+}
+
+/// A peer that can serve a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name.
+    pub server: ServerId,
+    /// Where it listens.
+    pub address: Address,
+}
+
+impl Candidate {
+    /// Those of [`crate::Route::Peers`] that have an address, which all live ones have.
+    pub fn of(view: &View, members: &[MemberIndex]) -> Vec<Self> {
+        let candidates = members.iter().filter_map(|&index| {
+            let address = view.address(index)?.clone();
+            Some(Self { server: view.member(index).server.clone(), address })
+        });
+        candidates.collect()
+    }
+}
+
+/// What is to be forwarded, apart from the request itself.
+pub struct Call<'a> {
+    /// Whoever can serve it.
+    pub candidates: &'a [Candidate],
+    /// Who asks, after impersonation.
+    pub user: &'a Identity,
+    /// Where the client connects from.
+    pub client: IpAddr,
+    /// What audit calls the request here; a peer's audit calls it the same.
+    pub audit_id: Option<&'a HeaderValue>,
+    /// Whether it may be sent twice.
+    pub effect: Effect,
+    /// For how long it may take.
+    pub span: Span,
+    /// Called for a peer whose answer shows that it does not serve what it lists, or does not trust us.
+    pub doubt: &'a (dyn Fn(&ServerId) + Send + Sync),
+}
+
+/// Whether a request can be repeated without harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It only reads: get, list and watch.
+    Reads,
+    /// It may do anything.
+    Writes,
+}
+
+impl Effect {
+    /// What a request for a resource does. A get that runs a command in a container is no reading.
+    pub fn of(resource: &Resource<'_>) -> Self {
+        match resource.verb {
+            Verb::Get | Verb::List | Verb::Watch if !resource.is_connect() => Self::Reads,
+            Verb::Get
+            | Verb::List
+            | Verb::Watch
+            | Verb::Create
+            | Verb::Update
+            | Verb::Patch
+            | Verb::Delete
+            | Verb::DeleteCollection
+            | Verb::Proxy
+            | Verb::Unknown => Self::Writes,
+        }
+    }
+}
+
+/// For how long a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Its answer has come to its end by then.
+    Until(Instant),
+    /// As long as both sides like: a watch, a log, a shell.
+    Open,
+}
+
+/// Forwards requests to peers. Clones share connections and what was observed.
+#[derive(Clone)]
+pub struct Forwarder(Arc<Shared>);
+
+pub(crate) struct Shared {
+    peers: Peers,
+    limits: ForwardLimits,
+    metrics: Metrics,
+    tasks: Tasks,
+    turn: AtomicUsize,
+}
+
+impl fmt::Debug for Forwarder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarder").field("limits", &self.0.limits).finish_non_exhaustive()
+    }
+}
+
+impl Forwarder {
+    /// Forwards over connections of this kind.
+    pub fn new(connector: Arc<Connector>, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
+        let peers = Peers::new(connector, limits, metrics.clone());
+        let shared = Arc::new(Shared { peers, limits, metrics, tasks: tasks.clone(), turn: AtomicUsize::new(0) });
+        let swept = shared.clone();
+        tasks.spawn("peer-connection-sweeper", |stop| async move {
+            while stop.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
+                swept.peers.sweep();
+            }
+        });
+        Self(shared)
+    }
+
+    /// Forgets peers, and closes idle connections to them, as soon as they are no members any more.
+    pub fn follow(&self, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
+        let shared = self.0.clone();
+        tasks.spawn("peer-forgetter", |stop| async move {
+            while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
+                let view = views.borrow_and_update().clone();
+                shared.peers.retain(|server| view.members().iter().any(|member| member.server == *server));
+            }
+            // Without a view there is nothing to follow, and nothing to forget before the end.
+            stop.cancelled().await;
+        });
+    }
+
+    /// How the peers have fared, for `/debug/peers` and tests.
+    pub fn peers(&self) -> &Peers {
+        &self.0.peers
+    }
+
+    /// Sends a request to one of the candidates and returns its answer, of which the head has arrived.
+    ///
+    /// Dropped, or with its answer dropped, it closes the connection, which tells the peer to stop.
+    pub async fn forward<B>(&self, call: Call<'_>, request: Request<B>) -> Result<Response<AnswerBody>, ForwardError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if call.candidates.is_empty() {
+            return Err(ForwardError::NoEndpoint);
+        }
+        let (mut parts, body) = request.into_parts();
+        let upgrade = ClientEnd::of(&mut parts);
+        let head = Head::new(parts, &call, upgrade.is_some());
+        let round = Round {
+            shared: &self.0,
+            call: &call,
+            head,
+            body: Replay::new(body),
+            upgrade: std::sync::Mutex::new(upgrade),
+            is_sent: AtomicBool::new(false),
+        };
+        match call.span {
+            Span::Open => round.run().await,
+            Span::Until(deadline) => tokio::time::timeout_at(deadline, round.run()).await.unwrap_or_else(|_| {
+                let is_sent = round.is_sent.load(Ordering::Relaxed);
+                let execution = if is_sent { Execution::Unknown } else { Execution::None };
+                Err(ForwardError::TimedOut { execution: round.softened(execution) })
+            }),
+        }
+    }
+}
+
+/// One request and its candidates.
+struct Round<'a> {
+    shared: &'a Arc<Shared>,
+    call: &'a Call<'a>,
+    head: Head,
+    body: Replay,
+    upgrade: std::sync::Mutex<Option<ClientEnd>>,
+    /// Whether the request is with a peer now.
+    is_sent: AtomicBool,
+}
+
+impl Round<'_> {
+    /// Tries one candidate after the other.
+    async fn run(&self) -> Result<Response<AnswerBody>, ForwardError> {
+        let mut failures = Vec::new();
+        let ordered = self.ordered();
+        for (number, peer) in ordered.iter().enumerate() {
+            let attempt = Attempt { round: self, peer, others_left: number + 1 < ordered.len() };
+            let (fault, execution) = match attempt.run().await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            if self.body.has_failed() {
+                return Err(ForwardError::ClientGone);
+            }
+            self.note(peer, &fault);
+            failures.push(Failure { server: peer.server().clone(), fault });
+            let execution = self.softened(execution);
+            let goes_on = execution != Execution::Unknown && self.body.can_be_sent();
+            if !goes_on || number + 1 == ordered.len() {
+                return Err(ForwardError::Failed { failures, execution });
+            }
+        }
+        Err(ForwardError::NoEndpoint)
+    }
+
+    fn ordered(&self) -> SmallVec<[Arc<Peer>; 4]> {
+        let peers: SmallVec<[Arc<Peer>; 4]> =
+            self.call.candidates.iter().map(|candidate| self.shared.peers.get(candidate)).collect();
+        let [_, _, ..] = peers[..] else { return peers };
+        let now = Instant::now();
+        let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();
+        let turn = self.shared.turn.fetch_add(1, Ordering::Relaxed);
+        let order = choose(&observed, self.call.effect, turn);
+        if let Some(&first) = order.first() {
+            peers[first].is_chosen(now);
+        }
+        order.into_iter().map(|index| peers[index].clone()).collect()
+    }
+
+    /// What a failure means for the next ones who want to go there.
+    fn note(&self, peer: &Peer, fault: &Fault) {
+        self.shared.metrics.transport_failures.with_label_values(&[peer.server().as_str(), fault.reason()]).inc();
+        match fault {
+            Fault::Busy => {}
+            Fault::Unauthorized | Fault::NotServed => {
+                (self.call.doubt)(peer.server());
+                peer.failed(fault);
+            }
+            Fault::Dial(_)
+            | Fault::Broken(_)
+            | Fault::Deaf
+            | Fault::HandedBack
+            | Fault::Redirect(_)
+            | Fault::UnaskedUpgrade => peer.failed(fault),
+        }
+    }
+
+    /// What was sent and only reads does no harm, whatever became of it.
+    fn softened(&self, execution: Execution) -> Execution {
+        match (self.call.effect, execution) {
+            (Effect::Reads, Execution::Unknown) => Execution::Harmless,
+            (Effect::Reads | Effect::Writes, other) => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! One candidate's turn.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::Response;
+use tokio::time::Instant;
+use transport::peer::{Line, PeerBody, SendError};
+
+use super::answer::{AnswerBody, AnsweredBy};
+use super::peers::{Peer, Pinged, Seat, SeatKind};
+use super::{Effect, Fault, Round, Span, head, judge, upgrade};
+use crate::status::Execution;
+
+/// How a candidate failed, and whether it may have executed the request.
+pub(super) type Failed = (Fault, Execution);
+
+/// A request and the candidate whose turn it is.
+pub(super) struct Attempt<'a> {
+    pub(super) round: &'a Round<'a>,
+    pub(super) peer: &'a Arc<Peer>,
+    /// Whether somebody else can be tried after it.
+    pub(super) others_left: bool,
+}
+
+impl Attempt<'_> {
+    pub(super) async fn run(&self) -> Result<Response<AnswerBody>, Failed> {
+        let kind = match self.round.call.span {
+            Span::Until(_) => SeatKind::Short,
+            Span::Open => SeatKind::Stream,
+        };
+        let seat = self.peer.seat(kind).ok_or((Fault::Busy, Execution::None))?;
+        let started = Instant::now();
+        let response = self.send().await?;
+        self.peer.duration.observe(started.elapsed().as_secs_f64());
+        let patience = self.round.shared.limits.patience;
+        let judged = judge::judge(response, self.round.head.is_upgrade, patience).await?;
+        self.peer.answered();
+        self.round.body.forget();
+        Ok(self.answer(judged, seat))
+    }
+
+    /// Sends the request on an idle connection or a new one, and waits for the head of an answer.
+    async fn send(&self) -> Result<Response<PeerBody>, Failed> {
+        // What is handed over never comes back, so it gets a connection of its own.
+        let idle = if self.round.head.is_upgrade { None } else { self.peer.pool.take() };
+        if let Some(line) = idle {
+            match self.send_on(line).await {
+                Ok(response) => return Ok(response),
+                // The peer has closed an idle connection, as it may. If that lost nothing, a new one is worth a try.
+                Err((Fault::Broken(_), execution))
+                    if self.round.softened(execution) != Execution::Unknown && self.round.body.can_be_sent() => {}
+                Err(failed) => return Err(failed),
+            }
+        }
+        let line = self.open().await?;
+        self.send_on(line).await
+    }
+
+    async fn open(&self) -> Result<Line, Failed> {
+        let limits = &self.round.shared.limits;
+        let limit =
+            if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
+        self.peer.pool.open(limit).await.map_err(|error| (error.into(), Execution::None))
+    }
+
+    async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
+        let request = self.round.head.request(&self.peer.host, self.round.body.body());
+        self.round.is_sent.store(true, Ordering::Relaxed);
+        let sent = self.wait(line.send(request)).await;
+        sent.inspect_err(|(_, execution)| {
+            self.round.is_sent.store(*execution == Execution::Unknown, Ordering::Relaxed);
+        })
+    }
+
+    /// Waits for the head of an answer. A peer that is silent for long is pinged, and a slow one that answers is left alone.
+    async fn wait(
+        &self,
+        sending: impl Future<Output = Result<Response<PeerBody>, SendError>>,
+    ) -> Result<Response<PeerBody>, Failed> {
+        let answered = |sent: Result<_, SendError>| {
+            sent.map_err(|SendError { error, unsent }| {
+                let execution = if unsent.is_some() { Execution::None } else { Execution::Unknown };
+                (Fault::Broken(error), execution)
+            })
+        };
+        let mut sending = pin!(sending);
+        if !self.can_be_passed_over() {
+            return answered(sending.await);
+        }
+        loop {
+            if let Ok(sent) = tokio::time::timeout(self.round.shared.limits.patience, &mut sending).await {
+                return answered(sent);
+            }
+            tokio::select! {
+                biased;
+                sent = &mut sending => return answered(sent),
+                found = self.peer.ping() => match (found, self.round.call.effect) {
+                    (Pinged::Alive, _) => {}
+                    (Pinged::Deaf, Effect::Reads) => return Err((Fault::Deaf, Execution::Unknown)),
+                    // It was sent, so it stays; but others need not go there.
+                    (Pinged::Deaf, Effect::Writes) => self.peer.failed(&Fault::Deaf),
+                },
+            }
+        }
+    }
+
+    /// Whether it is of use to know that the peer is deaf: there are others, or nothing else would ever end the wait.
+    fn can_be_passed_over(&self) -> bool {
+        self.others_left || self.round.call.span == Span::Open
+    }
+
+    fn answer(&self, judged: judge::Judged, seat: Seat) -> Response<AnswerBody> {
+        let by = AnsweredBy(self.peer.server().clone());
+        let mut response = match judged {
+            judge::Judged::Switched(response) => self.switched(response),
+            judge::Judged::Answer(response) => {
+                let (mut head, (start, rest)) = response.into_parts();
+                head::clean_answer(&mut head);
+                Response::from_parts(head, AnswerBody::new(start, rest, self.round.call.span, seat))
+            }
+        };
+        response.extensions_mut().insert(by);
+        response
+    }
+
+    /// Hands both ends to a task, which carries bytes between them.
+    fn switched(&self, response: Response<PeerBody>) -> Response<AnswerBody> {
+        let (mut head, peer_end) = transport::peer::PeerEnd::of(response);
+        head::clean_answer(&mut head);
+        let client_end = self.round.upgrade.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(client_end) = client_end {
+            upgrade::join(client_end, peer_end, self.peer.seat(SeatKind::Stream), &self.round.shared.tasks);
+        }
+        Response::from_parts(head, AnswerBody::empty())
+    }
+}

@@ -1,0 +1,167 @@
+//! The head of a forwarded request, and of the answer that goes back.
+//!
+//! Both lose what concerns one connection only. The request also loses every claim about who is asking, and gets ours.
+
+use http::header::{
+    self, AUTHORIZATION, CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, response};
+use transport::peer::RequestBody;
+
+use super::{Call, identity};
+use crate::hop;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const IMPERSONATE_PREFIX: &str = "impersonate-";
+/// A websocket client in a browser can set no `Authorization`, so its token travels among the protocols it offers.
+const BEARER_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// What concerns one connection only, besides whatever `Connection` names.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Which pages may read an answer is for the server that the browser talks to.
+const CROSS_ORIGIN: [HeaderName; 4] = [
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+];
+
+/// The head of a request to peers, all but the host.
+pub(super) struct Head {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    pub(super) is_upgrade: bool,
+}
+
+impl Head {
+    pub(super) fn new(request: request::Parts, call: &Call<'_>, is_upgrade: bool) -> Self {
+        let request::Parts { method, uri, mut headers, .. } = request;
+        let host = headers.remove(HOST).or_else(|| {
+            // HTTP/2 names the host with the target.
+            uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
+        });
+        let protocol = headers.get(UPGRADE).cloned();
+        remove_hop_by_hop(&mut headers);
+        remove_claims(&mut headers);
+        // Answered here: the body is on its way already.
+        headers.remove(EXPECT);
+        call.user.write(&mut headers);
+        hop::mark(&mut headers);
+        if let Some(audit_id) = call.audit_id {
+            headers.insert(AUDIT_ID, audit_id.clone());
+        }
+        append_forwarded_for(&mut headers, &call.client.to_string());
+        headers.remove(FORWARDED_HOST);
+        headers.extend(host.map(|host| (FORWARDED_HOST, host)));
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
+        if is_upgrade {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.extend(protocol.map(|protocol| (UPGRADE, protocol)));
+        }
+        Self { method, uri: origin_form(&uri), headers, is_upgrade }
+    }
+
+    /// The request to one peer.
+    pub(super) fn request(&self, host: &HeaderValue, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().insert(HOST, host.clone());
+        request
+    }
+}
+
+/// Prepares the head of a peer's answer for the client.
+pub(super) fn clean_answer(answer: &mut response::Parts) {
+    let protocol = answer.headers.get(UPGRADE).cloned();
+    remove_hop_by_hop(&mut answer.headers);
+    for name in CROSS_ORIGIN {
+        answer.headers.remove(name);
+    }
+    if answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
+        answer.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        answer.headers.extend(protocol.map(|protocol| (UPGRADE, protocol)));
+    }
+    answer.extensions.clear();
+    answer.version = http::Version::HTTP_11;
+}
+
+/// Whether a head asks for the connection to be handed over.
+pub(super) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE) && connection_words(headers).any(|word| word.eq_ignore_ascii_case("upgrade"))
+}
+
+/// Path and query as they came.
+fn origin_form(uri: &Uri) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = uri.path_and_query().cloned();
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+fn connection_words(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim)
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = connection_words(headers).filter_map(|word| word.parse().ok()).collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// Removes whatever says who is asking. The gate has done so already; this holds whatever the gate does.
+fn remove_claims(headers: &mut HeaderMap) {
+    headers.remove(AUTHORIZATION);
+    let is_claim = |name: &HeaderName| identity::is_identity(name) || name.as_str().starts_with(IMPERSONATE_PREFIX);
+    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+    for claim in claims {
+        headers.remove(claim);
+    }
+    if headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+        remove_bearer_protocols(headers);
+    }
+}
+
+fn remove_bearer_protocols(headers: &mut HeaderMap) {
+    let lines: Vec<&str> =
+        headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|line| line.to_str().ok()).collect();
+    let offered = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
+    let kept: Vec<&str> = offered.filter(|protocol| !protocol.starts_with(BEARER_PROTOCOL_PREFIX)).collect();
+    let kept = HeaderValue::try_from(kept.join(", ")).ok().filter(|kept| !kept.is_empty());
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    headers.extend(kept.map(|kept| (SEC_WEBSOCKET_PROTOCOL, kept)));
+}
+
+fn append_forwarded_for(headers: &mut HeaderMap, client: &str) {
+    let before = headers.get_all(FORWARDED_FOR).into_iter().filter_map(|line| line.to_str().ok());
+    let all: Vec<&str> = before.chain([client]).collect();
+    if let Ok(all) = HeaderValue::try_from(all.join(", ")) {
+        headers.insert(FORWARDED_FOR, all);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! The user of a request, as header lines that a peer believes from us.
+
+use std::fmt::Write as _;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const USER: HeaderName = HeaderName::from_static("x-remote-user");
+const UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const EXTRA_PREFIX: &str = "x-remote-extra-";
+/// What all of the above begin with.
+const PREFIX: &str = "x-remote-";
+
+/// A user, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity(Vec<(HeaderName, HeaderValue)>);
+
+/// A user whose name, uid, group or extra value cannot be sent, or would be somebody else's on arrival.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the user cannot be named to a peer: {part} {value:?} is empty, too long, or has characters that headers lose")]
+pub struct UnsendableUser {
+    /// Which part of the user.
+    pub part: &'static str,
+    /// Its value.
+    pub value: String,
+}
+
+impl Identity {
+    /// A user by its plain values; the uid may be empty, and extra values come with their keys.
+    pub fn new<'a>(
+        name: &str,
+        uid: &str,
+        groups: impl IntoIterator<Item = &'a str>,
+        extra: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, UnsendableUser> {
+        let mut lines = vec![(USER, value("name", name)?)];
+        if !uid.is_empty() {
+            lines.push((UID, value("uid", uid)?));
+        }
+        for group in groups.into_iter().filter(|group| !group.is_empty()) {
+            lines.push((GROUP, value("group", group)?));
+        }
+        for (key, text) in extra {
+            let unsendable = |_| UnsendableUser { part: "extra key", value: key.to_owned() };
+            let header = HeaderName::try_from(extra_header(key)).map_err(unsendable)?;
+            // An empty value is a value here, unlike everywhere else.
+            lines.push((
+                header,
+                if text.is_empty() { HeaderValue::from_static("") } else { value("extra value", text)? },
+            ));
+        }
+        Ok(Self(lines))
+    }
+
+    /// Writes the user into a head that holds no other.
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.0 {
+            headers.append(name, value.clone());
+        }
+    }
+}
+
+/// Whether a header could name a user to somebody who believes us.
+pub(super) fn is_identity(name: &HeaderName) -> bool {
+    name.as_str().starts_with(PREFIX)
+}
+
+/// Spaces at either end are lost on the way, and `"admin "` must not arrive as `"admin"`.
+fn value(part: &'static str, text: &str) -> Result<HeaderValue, UnsendableUser> {
+    let unsendable = || UnsendableUser { part, value: text.to_owned() };
+    let blank = [' ', '\t'];
+    if text.is_empty() || text.starts_with(blank) || text.ends_with(blank) {
+        return Err(unsendable());
+    }
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| unsendable())
+}
+
+/// kube-apiserver's escaping: whatever is not an HTTP token byte, and every percent sign.
+fn extra_header(key: &str) -> String {
+    let mut header = EXTRA_PREFIX.to_owned();
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            header.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(header, "%{byte:02X}");
+        }
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(user: Result<Identity, UnsendableUser>, expected: &Expect) {
+        let mut headers = HeaderMap::new();
+        let shown = match user {
+            Ok(user) => {
+                user.write(&mut headers);
+                let line = |(name, value): (&HeaderName, &HeaderValue)| {
+                    format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+                };
+                headers.iter().map(line).collect::<Vec<_>>().join("\n")
+            }
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_user_is_named_as_kube_apiserver_names_it() {
+        check(Identity::new("jane", "", [], []), &expect!["x-remote-user: jane"]);
+        check(
+            Identity::new(
+                "jürgen",
+                "42",
+                ["system:masters", "", "developers"],
+                [("example.com/foo", "bar"), ("a%b", "c"), ("ü", ""), ("a%b", "d")],
+            ),
+            &expect![[r#"
+                x-remote-user: jürgen
+                x-remote-uid: 42
+                x-remote-group: system:masters
+                x-remote-group: developers
+                x-remote-extra-example.com%2ffoo: bar
+                x-remote-extra-a%25b: c
+                x-remote-extra-a%25b: d
+                x-remote-extra-%c3%bc: "#]],
+        );
+    }
+
+    #[test]
+    fn a_user_that_would_arrive_as_another_is_not_sent() {
+        check(
+            Identity::new("", "", [], []),
+            &expect![[
+                r#"the user cannot be named to a peer: name "" is empty, too long, or has characters that headers lose"#
+            ]],
+        );
+        check(
+            Identity::new("admin ", "", [], []),
+            &expect![[
+                r#"the user cannot be named to a peer: name "admin " is empty, too long, or has characters that headers lose"#
+            ]],
+        );
+        check(
+            Identity::new("a", "", ["\tsystem:masters"], []),
+            &expect![[
+                r#"the user cannot be named to a peer: group "\tsystem:masters" is empty, too long, or has characters that headers lose"#
+            ]],
+        );
+        check(
+            Identity::new("a\r\nX-Remote-Group: system:masters", "", [], []),
+            &expect![[
+                r#"the user cannot be named to a peer: name "a\r\nX-Remote-Group: system:masters" is empty, too long, or has characters that headers lose"#
+            ]],
+        );
+        check(
+            Identity::new("a", "", [], [("k", "a\nb")]),
+            &expect![[
+                r#"the user cannot be named to a peer: extra value "a\nb" is empty, too long, or has characters that headers lose"#
+            ]],
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether what a peer answers is an answer, or its failure.
+//!
+//! What a peer says of the request (403, 409, 429, 500 and all else) passes. What it says of itself does not: that it does not
+//! serve the resource, does not trust us, is not ready, or wants us elsewhere.
+
+mod named;
+
+use std::time::Duration;
+
+use api::Status;
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use transport::peer::PeerBody;
+
+use super::Fault;
+use super::attempt::Failed;
+use crate::status::{self, Execution};
+use named::names_an_object;
+
+/// How much of an answer is looked at. A Status has some hundred bytes.
+const LOOKED_AT_MAX: usize = 64 << 10;
+
+/// An answer that goes back to the client.
+#[derive(Debug)]
+pub(super) enum Judged {
+    /// What was read of the body, and what is left of it.
+    Answer(Response<(Bytes, Option<PeerBody>)>),
+    /// The connection is handed over.
+    Switched(Response<PeerBody>),
+}
+
+/// Judges an answer. A peer that begins to say why not must come to the point within `patience`.
+pub(super) async fn judge(
+    response: Response<PeerBody>,
+    asked_for_upgrade: bool,
+    patience: Duration,
+) -> Result<Judged, Failed> {
+    match response.status() {
+        StatusCode::SWITCHING_PROTOCOLS if asked_for_upgrade => Ok(Judged::Switched(response)),
+        StatusCode::SWITCHING_PROTOCOLS => Err((Fault::UnaskedUpgrade, Execution::Unknown)),
+        // Refused before anything was looked at.
+        StatusCode::UNAUTHORIZED => Err((Fault::Unauthorized, Execution::None)),
+        StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE => {
+            let judging = judge_body(response);
+            tokio::time::timeout(patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
+        }
+        StatusCode::NOT_MODIFIED => Ok(whole(response)),
+        status if status.is_redirection() => Err((Fault::Redirect(status), Execution::Unknown)),
+        _ => Ok(whole(response)),
+    }
+}
+
+fn whole(response: Response<PeerBody>) -> Judged {
+    Judged::Answer(response.map(|body| (Bytes::new(), Some(body))))
+}
+
+async fn judge_body(response: Response<PeerBody>) -> Result<Judged, Failed> {
+    let (head, mut body) = response.into_parts();
+    let looked_at = look_at(&mut body).await.map_err(|error| (Fault::Broken(error), Execution::Unknown))?;
+    match head.status {
+        StatusCode::NOT_FOUND if !is_about_an_object(&head.headers, &looked_at) => {
+            return Err((Fault::NotServed, Execution::None));
+        }
+        StatusCode::SERVICE_UNAVAILABLE
+            if Status::from_json(&looked_at).is_some_and(|answer| status::was_handed_back(&answer)) =>
+        {
+            return Err((Fault::HandedBack, Execution::None));
+        }
+        _ => {}
+    }
+    let rest = (!body.is_end_stream()).then_some(body);
+    Ok(Judged::Answer(Response::from_parts(head, (looked_at, rest))))
+}
+
+/// Reads the body, or so much of it that it is certainly no Status.
+async fn look_at(body: &mut PeerBody) -> Result<Bytes, hyper::Error> {
+    let mut looked_at = BytesMut::new();
+    while looked_at.len() <= LOOKED_AT_MAX {
+        let Some(frame) = body.frame().await else { break };
+        if let Some(bytes) = frame?.data_ref() {
+            looked_at.extend_from_slice(bytes);
+        }
+    }
+    Ok(looked_at.freeze())
+}
+
+/// Whether a 404 speaks of an object, and not of the resource.
+fn is_about_an_object(headers: &HeaderMap, body: &[u8]) -> bool {
+    if !body.is_empty() {
+        return names_an_object(body);
+    }
+    // The answer to a HEAD: all there is to see is that it is a Status and no page.
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/"))
+}

@@ -1,0 +1,290 @@
+//! What this server itself has observed of each peer: connections, failures, load. It changes our choice and nothing else.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::header::{HOST, HeaderMap, HeaderValue};
+use http::{Method, Request};
+use prometheus::Histogram;
+use tokio::time::Instant;
+use transport::peer::{Connector, Pool, RequestBody, ServedBy};
+
+pub use super::choose::{Observed, Standing};
+
+use super::{Candidate, Fault, ForwardLimits, Identity};
+use crate::hop;
+use crate::identity::ServerId;
+use crate::metrics::Metrics;
+
+/// For how long a peer that failed is tried last: doubled with every failure, up to the maximum. A crashed server restarts
+/// within seconds, and the endpoint record of one that does not is gone after fifteen.
+const REST_MIN: Duration = Duration::from_millis(500);
+const REST_MAX: Duration = Duration::from_secs(8);
+
+/// The user that servers are to each other.
+const APISERVER: &str = "system:apiserver";
+
+/// All peers that requests were sent to.
+pub struct Peers {
+    connector: Arc<Connector>,
+    limits: ForwardLimits,
+    metrics: Metrics,
+    ourselves: Identity,
+    known: RwLock<HashMap<ServerId, Arc<Peer>>>,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+impl Peers {
+    pub(super) fn new(connector: Arc<Connector>, limits: ForwardLimits, metrics: Metrics) -> Self {
+        let ourselves = Identity::new(APISERVER, APISERVER, ["system:authenticated"], []);
+        let ourselves = ourselves.expect("the name has no odd characters");
+        Self { connector, limits, metrics, ourselves, known: RwLock::default() }
+    }
+
+    /// What is known of a candidate; nothing, if it listens elsewhere than it did.
+    pub(super) fn get(&self, candidate: &Candidate) -> Arc<Peer> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = known.get(&candidate.server).filter(|peer| peer.candidate.address == candidate.address) {
+            return peer.clone();
+        }
+        drop(known);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let peer = known.entry(candidate.server.clone()).or_insert_with(|| self.new_peer(candidate));
+        if peer.candidate.address != candidate.address {
+            *peer = self.new_peer(candidate);
+        }
+        peer.clone()
+    }
+
+    fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
+        let Candidate { server, address } = candidate;
+        let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
+        Arc::new(Peer {
+            candidate: candidate.clone(),
+            host,
+            pool: Pool::new(self.connector.clone(), address.host(), address.port(), self.limits.pool),
+            limits: self.limits,
+            ourselves: self.ourselves.clone(),
+            duration: self.metrics.forward_duration.with_label_values(&[server.as_str()]),
+            is_failing: AtomicBool::new(false),
+            failing: Mutex::new(Failing { failures: 0, rests_until: Instant::now() }),
+            in_flight: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            pinged: tokio::sync::Mutex::new(None),
+        })
+    }
+
+    pub(super) fn retain(&self, is_member: impl Fn(&ServerId) -> bool) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|server, _| {
+            let stays = is_member(server);
+            if !stays {
+                // The label goes too, or a metric would remember every server that ever was.
+                let _ = self.metrics.forward_duration.remove_label_values(&[server.as_str()]);
+            }
+            stays
+        });
+    }
+
+    pub(super) fn sweep(&self) {
+        let known: Vec<_> = self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for peer in known {
+            peer.pool.sweep();
+        }
+    }
+
+    /// What was observed of a peer; `None` if nothing was ever sent to it.
+    pub fn observed(&self, server: &ServerId) -> Option<Observed> {
+        Some(self.find(server)?.observed(Instant::now()))
+    }
+
+    /// How requests to a peer found a connection.
+    pub fn served_by(&self, server: &ServerId) -> Option<ServedBy> {
+        Some(self.find(server)?.pool.served_by())
+    }
+
+    fn find(&self, server: &ServerId) -> Option<Arc<Peer>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+    }
+}
+
+/// One peer.
+pub(super) struct Peer {
+    candidate: Candidate,
+    /// What it is called in `Host`.
+    pub(super) host: HeaderValue,
+    pub(super) pool: Arc<Pool>,
+    limits: ForwardLimits,
+    /// Who pings it.
+    ourselves: Identity,
+    /// From sending a request to the head of its answer.
+    pub(super) duration: Histogram,
+    /// Whether the last request failed: most requests need to know no more.
+    is_failing: AtomicBool,
+    failing: Mutex<Failing>,
+    in_flight: AtomicUsize,
+    streams: AtomicUsize,
+    /// When it was last pinged, and whether it answered. Held while a ping is under way: everybody who waits shares it.
+    pinged: tokio::sync::Mutex<Option<(Instant, Pinged)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    failures: u32,
+    rests_until: Instant,
+}
+
+/// Whether a peer lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pinged {
+    /// It answered, whatever it said.
+    Alive,
+    /// It did not answer in time.
+    Deaf,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer")
+            .field("candidate", &self.candidate)
+            .field("failing", &self.failing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    pub(super) fn server(&self) -> &ServerId {
+        &self.candidate.server
+    }
+
+    pub(super) fn observed(&self, now: Instant) -> Observed {
+        let standing = if !self.is_failing.load(Ordering::Relaxed) {
+            Standing::Well
+        } else if self.lock().rests_until <= now {
+            Standing::Due
+        } else {
+            Standing::Resting
+        };
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        Observed { standing, in_flight, streams: self.streams.load(Ordering::Relaxed) }
+    }
+
+    /// It is about to be tried first. If it has failed, the others do not follow until it is known how this ends.
+    pub(super) fn is_chosen(&self, now: Instant) {
+        if self.is_failing.load(Ordering::Relaxed) {
+            let mut failing = self.lock();
+            failing.rests_until = failing.rests_until.max(now + self.limits.patience + self.limits.ping_timeout);
+        }
+    }
+
+    pub(super) fn failed(&self, fault: &Fault) {
+        let mut failing = self.lock();
+        failing.failures = failing.failures.saturating_add(1);
+        let rest = REST_MIN.saturating_mul(1 << (failing.failures - 1).min(16)).min(REST_MAX);
+        failing.rests_until = Instant::now() + rest;
+        if !self.is_failing.swap(true, Ordering::Relaxed) {
+            let Candidate { server, address } = &self.candidate;
+            tracing::warn!(peer = server.as_str(), %address, error = %fault, "a peer fails; others are preferred to it");
+        }
+    }
+
+    pub(super) fn answered(&self) {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut failing = self.lock();
+        failing.failures = 0;
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            let Candidate { server, address } = &self.candidate;
+            tracing::info!(peer = server.as_str(), %address, "a peer that failed answers again");
+        }
+    }
+
+    /// A place for a request; `None` if there are as many as are allowed.
+    pub(super) fn seat(self: &Arc<Self>, kind: SeatKind) -> Option<Seat> {
+        let seat = Seat { peer: self.clone(), kind };
+        let before = seat.counter().fetch_add(1, Ordering::Relaxed);
+        let is_full = match kind {
+            SeatKind::Short => self.limits.in_flight_max.is_some_and(|limit| before >= limit),
+            SeatKind::Stream => false,
+        };
+        (!is_full).then_some(seat)
+    }
+
+    /// Asks a peer that is silent whether it lives, on a connection of its own.
+    pub(super) async fn ping(&self) -> Pinged {
+        let asked = Instant::now();
+        let mut pinged = self.pinged.lock().await;
+        if let Some((when, found)) = *pinged
+            && when > asked
+        {
+            return found;
+        }
+        let answered = tokio::time::timeout(self.limits.ping_timeout, self.answers_ping()).await;
+        let found = if answered.unwrap_or(false) { Pinged::Alive } else { Pinged::Deaf };
+        *pinged = Some((Instant::now(), found));
+        found
+    }
+
+    async fn answers_ping(&self) -> bool {
+        let line = match self.pool.take() {
+            Some(line) => line,
+            None => match self.pool.open(self.limits.ping_timeout).await {
+                Ok(line) => line,
+                Err(_) => return false,
+            },
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, self.host.clone());
+        self.ourselves.write(&mut headers);
+        hop::mark(&mut headers);
+        let mut request = Request::new(RequestBody::empty());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = http::Uri::from_static("/livez");
+        *request.headers_mut() = headers;
+        line.send(request).await.is_ok()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request is to the peer's load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeatKind {
+    /// It comes to its end by itself, and counts against the limit.
+    Short,
+    /// It stays: a watch would hold its place for an hour.
+    Stream,
+}
+
+/// A request's place among those of a peer, free again when dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    peer: Arc<Peer>,
+    kind: SeatKind,
+}
+
+impl Seat {
+    fn counter(&self) -> &AtomicUsize {
+        match self.kind {
+            SeatKind::Short => &self.peer.in_flight,
+            SeatKind::Stream => &self.peer.streams,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.counter().fetch_sub(1, Ordering::Relaxed);
+    }
+}
