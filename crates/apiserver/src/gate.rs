@@ -69,16 +69,7 @@ impl Gate for AccessGate {
                 trail.annotate(key, value);
             }
         }
-        let headers = request.headers_mut();
-        remove(headers, |name| authenticator.is_credential(name));
-        if identity.method != Method::FrontProxy {
-            remove(headers, |name| HOP_MARKS.contains(&name));
-        }
-        if let Some(protocols) = &identity.websocket_protocols {
-            // They came in a header, so they fit into one.
-            let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
-            headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
-        }
+        strip(request.headers_mut(), &authenticator, &identity);
         Ok(Caller::from(identity))
     }
 
@@ -136,9 +127,25 @@ fn lines(headers: &HeaderMap) -> SmallVec<[(&str, &[u8]); 16]> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
+/// Removes what proves or claims an identity, and what only a front proxy may say: from now on the caller speaks for itself.
+fn strip(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &Identity) {
+    remove(headers, |name| authenticator.is_credential(name));
+    if identity.method != Method::FrontProxy {
+        remove(headers, |name| HOP_MARKS.contains(&name));
+    }
+    if let Some(protocols) = &identity.websocket_protocols {
+        // They came in a header, so they fit into one.
+        let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
+    }
+}
+
 fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
     let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
     for name in unwanted {
         headers.remove(name);
     }
 }
+
+#[cfg(test)]
+mod tests;
