@@ -32,6 +32,7 @@ use self::place::Place;
 use self::watches::Deliveries;
 use crate::Effort;
 use crate::table::Table;
+use crate::timing::median_rate;
 
 /// The first word on the command line of a child.
 pub(crate) const CHILD_FLAG: &str = "--child";
@@ -96,14 +97,16 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     // Beside the program, because the usual folder for temporary files may be no disk at all.
     let program = std::env::current_exe()?;
     let folder = tempfile::tempdir_in(program.parent().context("the program is in no folder")?)?;
-    let disk = disk::synced_writes(folder.path(), sizes)?;
+    // Before and after, because others may use the disk as well.
+    let mut disk = disk::synced_writes(folder.path(), sizes)?;
     let file = |name: &str| Place::Sqlite(folder.path().join(format!("{name}.db")));
     let sqlite = runtime.block_on(measure(|name| Ok((file(name), None)), effort))?;
     let etcd = match etcd_binary() {
         None => None,
         Some(binary) => Some(runtime.block_on(measure(|name| start_etcd(&binary, &folder, name), effort))?),
     };
-    rows::push(table, sizes, disk, &sqlite, etcd.as_ref());
+    disk.extend(disk::synced_writes(folder.path(), sizes)?);
+    rows::push(table, sizes, median_rate(disk), &sqlite, etcd.as_ref());
     if etcd.is_none() {
         table.note("etcd is left out: UNSKEW_ETCD_NEW names no binary; `cargo xtask bench` provides one");
     }

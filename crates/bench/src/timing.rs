@@ -58,6 +58,13 @@ pub(crate) fn percentile_of_sorted(samples: &[Duration], percent: f64) -> Durati
     samples[rank.min(samples.len() - 1)]
 }
 
+/// The middle one of rates.
+pub(crate) fn median_rate(mut rates: Vec<f64>) -> f64 {
+    assert!(!rates.is_empty(), "a median needs samples");
+    rates.sort_unstable_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
 fn time_of<T>(iterations: u64, work: &mut impl FnMut() -> T) -> Duration {
     let start = thread_time();
     for _ in 0..iterations {

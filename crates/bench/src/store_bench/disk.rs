@@ -11,16 +11,14 @@ use super::load::VALUE_BYTES;
 /// Overwrites go around in so much room, as a log does that is used again.
 const ROOM_BYTES: u64 = 4 << 20;
 
-/// The median of writes a second, each followed by fdatasync. The file is written in full before, so that a sync has nothing
+/// Samples of writes a second, each followed by fdatasync. The file is written in full before, so that a sync has nothing
 /// to do but to bring one write to the disk: the best that one sync per write can do.
-pub(super) fn synced_writes(folder: &Path, sizes: Sizes) -> anyhow::Result<f64> {
+pub(super) fn synced_writes(folder: &Path, sizes: Sizes) -> anyhow::Result<Vec<f64>> {
     let file = File::create(folder.join("synced"))?;
     file.write_all_at(&vec![0; ROOM_BYTES as usize], 0)?;
     file.sync_all()?;
     let value = [7; VALUE_BYTES];
-    let mut rates: Vec<f64> = (0..sizes.samples).map(|_| sample(&file, &value, sizes)).collect::<Result<_, _>>()?;
-    rates.sort_unstable_by(f64::total_cmp);
-    Ok(rates[rates.len() / 2])
+    Ok((0..sizes.samples).map(|_| sample(&file, &value, sizes)).collect::<Result<_, _>>()?)
 }
 
 fn sample(file: &File, value: &[u8], sizes: Sizes) -> std::io::Result<f64> {

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use store::{Key, Op, Range, Store, Transaction};
 
 use super::{Sizes, workers};
-use crate::timing::median;
+use crate::timing::{median, median_rate};
 
 /// A small object.
 pub(super) const VALUE_BYTES: usize = 1024;
@@ -101,8 +101,7 @@ where
         let turns: u64 = workers::run(workers, one).await?.into_iter().sum();
         rates.push(turns as f64 / start.elapsed().as_secs_f64());
     }
-    rates.sort_unstable_by(f64::total_cmp);
-    Ok(rates[rates.len() / 2])
+    Ok(median_rate(rates))
 }
 
 async fn revision(store: &Arc<dyn Store>, sizes: Sizes) -> anyhow::Result<Duration> {
