@@ -111,6 +111,20 @@ async fn a_compaction_that_is_given_up_is_finished_by_whoever_keeps_the_files() 
     eventually(|| rows() == 1_000).await;
 }
 
+/// The newest row of the log is what remembers the revision, also when it is a removal that nobody needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_up_to_a_removal_does_not_turn_revisions_back() {
+    let scene = Scene::new().await;
+    let seen = put(&scene.store, 0, 1, &Bytes::new()).await;
+    scene.store.commit(Transaction::delete(key(0), seen)).await.expect("it commits");
+    let removed = seen.next();
+    scene.store.compact(removed).await.expect("it compacts");
+    scene.store.close().await;
+    let again = SqliteStore::open(Config::new(scene.file("state.db")), &Tasks::new()).await.expect("it opens");
+    assert_eq!(again.revision().await, Ok(removed));
+    assert_eq!(put(&again, 0, 1, &Bytes::new()).await, removed.next());
+}
+
 /// Somebody else's read transaction, such as a backup's, that does not end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_does_not_end_holds_up_no_writer_and_the_log_is_cut_after_it() {
@@ -210,6 +224,20 @@ async fn a_slow_watcher_holds_up_nobody_and_misses_nothing() {
     // It is up to date now, and goes on as if nothing had been.
     last = put(&scene.store, 0, 1, &value).await;
     assert_eq!(count_through(&mut slow, last).await, 1);
+}
+
+/// It reads a lot of history that is not its own, in many pieces, before it can answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_is_far_behind_answers_for_progress_when_it_has_caught_up() {
+    let scene = Scene::new().await;
+    let mut last = Revision(1);
+    for first in (0..5_000).step_by(100) {
+        last = put(&scene.store, first, 100, &Bytes::new()).await;
+    }
+    let mut watch = scene.store.watch("/elsewhere/".into(), Revision(2)).await.expect("it watches");
+    watch.progress().send();
+    let batch = next_batch(&mut watch).await;
+    assert_eq!((batch.events, batch.through), (Vec::new(), last));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
