@@ -39,8 +39,8 @@ pub struct PresenceConfig {
     pub hostname: String,
     /// Where peers reach us.
     pub address: Address,
-    /// Whether the address goes into the lease, for people; not without the feature gate.
-    pub shows_address: bool,
+    /// What of us others see.
+    pub extent: Extent,
     /// What of our document is listed only.
     pub unbuilt: Vec<Unbuilt>,
     /// Whether our document is put into storage (`--publish-discovery`), or peers must ask.
@@ -53,6 +53,15 @@ pub struct PresenceConfig {
     pub clock: fn() -> Timestamp,
     /// For jitter.
     pub seed: u64,
+}
+
+/// What of us others see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it: document, record and lease, with the address in the lease for people.
+    Full,
+    /// The lease alone: with the gate `UnknownVersionInteroperabilityProxy` off, `APIServerIdentity` remains.
+    LeaseOnly,
 }
 
 /// How often things are written, and for how long they are valid. The defaults are kube-apiserver's.
@@ -92,7 +101,7 @@ impl PresenceConfig {
             server: self.server.clone(),
             holder: self.holder.clone(),
             hostname: self.hostname.clone(),
-            address: self.shows_address.then(|| self.address.clone()),
+            address: (self.extent == Extent::Full).then(|| self.address.clone()),
             duration: self.pace.lease_duration,
         }
     }
@@ -170,8 +179,17 @@ impl Presence {
             first: milestones.identity_lease.clone(),
             renewed: renewed_sender,
         };
-        tasks.spawn("document-publisher", |stop| publisher.run(stop));
-        tasks.spawn("endpoint-record", |stop| record.run(stop));
+        match config.extent {
+            Extent::Full => {
+                tasks.spawn("document-publisher", |stop| publisher.run(stop));
+                tasks.spawn("endpoint-record", |stop| record.run(stop));
+            }
+            Extent::LeaseOnly => {
+                milestones.endpoint_record.reach();
+                record_released.reach();
+                document_released.reach();
+            }
+        }
         tasks.spawn("identity-lease", |stop| lease.run(stop));
         Self { leave, released, leave_timeout: config.pace.leave_timeout, renewed }
     }

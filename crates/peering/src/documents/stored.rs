@@ -159,6 +159,7 @@ impl StoredDocument {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::testing::document;
@@ -220,6 +221,19 @@ mod tests {
             "{\"format\":1,\"holder\":\"a\"}\n{}",
             &expect![[r#"expected a document of kind APIGroupDiscoveryList, found """#]],
         );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_document_or_an_error(bytes in any::<Vec<u8>>(), plain in any::<String>(), cut in 0_usize..400) {
+            let _ = StoredDocument::decode(&bytes);
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(format!("{{\"format\":1,\"holder\":\"a\"}}\n{plain}").as_bytes()).unwrap();
+            let _ = StoredDocument::decode(&encoder.finish().unwrap());
+            let whole = stored(Source::Published, Tenure::Staying).encode();
+            let cut = cut.min(whole.len() - 1);
+            prop_assert!(StoredDocument::decode(&whole[..cut]).is_err());
+        }
     }
 
     #[test]

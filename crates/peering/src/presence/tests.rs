@@ -66,7 +66,7 @@ fn config(name: &str, process: u128, port: u16) -> PresenceConfig {
         server,
         hostname: name.to_owned(),
         address: Address::new("10.0.0.1", port).unwrap(),
-        shows_address: true,
+        extent: Extent::Full,
         unbuilt: Vec::new(),
         publishes: true,
         linger: Duration::from_secs(60),
@@ -298,4 +298,17 @@ async fn a_foreign_lease_with_our_name_does_not_keep_us_from_having_one() {
     let _presence = rig.join();
     rig.milestones.identity_lease.reached().await;
     assert!(IdentityLease::read(&rig.memory.lease(&server("a")).unwrap()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_off_there_is_a_lease_and_nothing_else() {
+    let mut rig = Rig::new();
+    rig.config.extent = Extent::LeaseOnly;
+    let presence = rig.join();
+    rig.milestones.identity_lease.reached().await;
+    let lease = rig.memory.lease(&server("a")).unwrap();
+    assert!(lease.metadata.annotations.is_empty());
+    presence.leave().await;
+    assert_eq!(rig.memory.take_log(), "create-lease a, delete-lease a");
+    assert_eq!(rig.tasks.stop(Duration::from_secs(1)).await, Ok(()));
 }

@@ -23,7 +23,7 @@ use crate::members::Patience;
 use crate::membership::MembershipConfig;
 use crate::metrics::Metrics;
 use crate::ports::Records;
-use crate::presence::{Pace, Presence, PresenceConfig};
+use crate::presence::{Extent, Pace, Presence, PresenceConfig};
 use crate::route::Route;
 use crate::view::Peering;
 
@@ -158,7 +158,7 @@ fn config(name: &str) -> Config {
             server,
             hostname: name.to_owned(),
             address: Address::new(&format!("{name}.example"), 6443).unwrap(),
-            shows_address: true,
+            extent: Extent::Full,
             unbuilt: Vec::new(),
             publishes: true,
             linger: Patience::LINGER,
