@@ -88,7 +88,8 @@ impl Reader {
             | Event::StreamEnd
             | Event::DocumentStart(..)
             | Event::DocumentEnd
-            | Event::Anchor(..) => Ok(()),
+            | Event::Anchor(..)
+            | Event::Comment(..) => Ok(()),
             _ => Err("unexpected content".to_owned()),
         }
     }
