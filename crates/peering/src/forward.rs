@@ -65,6 +65,10 @@ pub struct ForwardLimits {
     pub patience: Duration,
     /// For how long it may take to answer that.
     pub ping_timeout: Duration,
+    /// How often a peer is pinged while a watch or the like is open and silent: only its end tells a client to go elsewhere.
+    pub stream_ping_interval: Duration,
+    /// For how long it may take to answer that.
+    pub stream_ping_timeout: Duration,
     /// How many short requests one peer is sent at once; `None` for any number. A request that is one too many goes to the next
     /// peer.
     pub in_flight_max: Option<usize>,
@@ -79,6 +83,10 @@ impl ForwardLimits {
     pub const PATIENCE: Duration = Duration::from_secs(2);
     /// A peer that lets even a ping wait so long is passed over.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(2);
+    /// Kubernetes' settings for HTTP/2, where a ping is part of the protocol.
+    pub const STREAM_PING_INTERVAL: Duration = Duration::from_secs(30);
+    /// The same.
+    pub const STREAM_PING_TIMEOUT: Duration = Duration::from_secs(15);
 }
 
 impl Default for ForwardLimits {
@@ -87,6 +95,8 @@ impl Default for ForwardLimits {
             connect_timeout: Self::CONNECT_TIMEOUT,
             patience: Self::PATIENCE,
             ping_timeout: Self::PING_TIMEOUT,
+            stream_ping_interval: Self::STREAM_PING_INTERVAL,
+            stream_ping_timeout: Self::STREAM_PING_TIMEOUT,
             in_flight_max: None,
             pool: PoolLimits::default(),
         }

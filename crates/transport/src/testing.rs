@@ -135,9 +135,10 @@ impl ScriptedPeer {
         self.heard.lock().await.recv().await.expect("the peer lives as long as its test")
     }
 
-    /// Whether it has heard nothing that was not asked for.
-    pub async fn heard_nothing_more(&self) -> bool {
-        self.heard.lock().await.try_recv().is_err()
+    /// What it has heard so far and was not asked for.
+    pub async fn heard_so_far(&self) -> Vec<Heard> {
+        let mut heard = self.heard.lock().await;
+        std::iter::from_fn(|| heard.try_recv().ok()).collect()
     }
 
     /// How many connections were opened to it.

@@ -1,16 +1,16 @@
 //! A peer's answer on its way to the client.
 
-use std::future::Future as _;
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
 use transport::peer::{BoxError, PeerBody};
 
 use super::Span;
-use super::peers::Seat;
+use super::peers::{Peer, Seat};
 use crate::identity::ServerId;
 
 /// Which peer answered: in the extensions of every forwarded response.
@@ -19,46 +19,66 @@ pub struct AnsweredBy(pub ServerId);
 
 /// The body of a forwarded response, passed on as it comes. Dropping it closes the connection to the peer, unless it was read
 /// to its end.
-#[derive(Debug)]
 pub struct AnswerBody {
     /// What was read already, to judge the answer by.
     start: Bytes,
     rest: Option<PeerBody>,
-    deadline: Option<Instant>,
-    /// Only made when there is something to wait for.
-    timer: Option<Pin<Box<Sleep>>>,
+    span: Span,
+    /// Ends the wait for a peer that will not go on. Only made when there is something to wait for.
+    guard: Option<Guard>,
     /// Given back at the end.
     seat: Option<Seat>,
 }
 
-/// The time of the request was over before its answer was.
+type Guard = Pin<Box<dyn Future<Output = BrokenOff> + Send>>;
+
+/// Why the rest of an answer is not waited for.
 #[derive(Debug, thiserror::Error)]
-#[error("the peer did not finish its answer in time")]
-struct Overdue;
+enum BrokenOff {
+    #[error("the peer did not finish its answer in time")]
+    Overdue,
+    #[error("the peer does not answer any more")]
+    Silent,
+}
 
 impl AnswerBody {
     pub(super) fn new(start: Bytes, rest: Option<PeerBody>, span: Span, seat: Seat) -> Self {
-        let deadline = match span {
-            Span::Until(deadline) => Some(deadline),
-            Span::Open => None,
-        };
-        Self { start, rest, deadline, timer: None, seat: Some(seat) }
+        Self { start, rest, span, guard: None, seat: Some(seat) }
     }
 
     pub(super) fn empty() -> Self {
-        Self { start: Bytes::new(), rest: None, deadline: None, timer: None, seat: None }
+        Self { start: Bytes::new(), rest: None, span: Span::Open, guard: None, seat: None }
     }
 
     fn end(&mut self) {
         self.rest = None;
-        self.timer = None;
+        self.guard = None;
         self.seat = None;
     }
 
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        timer.as_mut().poll(context)
+    fn poll_broken_off(&mut self, context: &mut Context<'_>) -> Poll<BrokenOff> {
+        let Some(seat) = &self.seat else { return Poll::Pending };
+        let guard = self.guard.get_or_insert_with(|| guard(self.span, seat.peer().clone()));
+        guard.as_mut().poll(context)
+    }
+}
+
+fn guard(span: Span, peer: Arc<Peer>) -> Guard {
+    match span {
+        Span::Until(deadline) => Box::pin(async move {
+            tokio::time::sleep_until(deadline).await;
+            BrokenOff::Overdue
+        }),
+        Span::Open => Box::pin(async move {
+            peer.falls_silent().await;
+            BrokenOff::Silent
+        }),
+    }
+}
+
+impl fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerBody").field("rest", &self.rest).field("span", &self.span).finish_non_exhaustive()
     }
 }
 
@@ -75,9 +95,9 @@ impl Body for AnswerBody {
         let next = match Pin::new(&mut *rest).poll_frame(context) {
             Poll::Ready(next) => next,
             Poll::Pending => {
-                ready!(this.poll_overdue(context));
+                let broken_off = ready!(this.poll_broken_off(context));
                 this.end();
-                return Poll::Ready(Some(Err(Overdue.into())));
+                return Poll::Ready(Some(Err(broken_off.into())));
             }
         };
         if !matches!(next, Some(Ok(_))) || rest.is_end_stream() {

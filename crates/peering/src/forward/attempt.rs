@@ -100,7 +100,10 @@ impl Attempt<'_> {
                     (Pinged::Alive, _) => {}
                     (Pinged::Deaf, Effect::Reads) => return Err((Fault::Deaf, Execution::Unknown)),
                     // It was sent, so it stays; but others need not go there.
-                    (Pinged::Deaf, Effect::Writes) => self.peer.failed(&Fault::Deaf),
+                    (Pinged::Deaf, Effect::Writes) => {
+                        self.round.note(self.peer, &Fault::Deaf);
+                        return answered(sending.await);
+                    }
                 },
             }
         }

@@ -78,7 +78,8 @@ impl Peers {
             failing: Mutex::new(Failing { failures: 0, rests_until: Instant::now() }),
             in_flight: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            pinged: tokio::sync::Mutex::new(None),
+            ping: Ping::new(self.limits.ping_timeout),
+            stream_ping: Ping::new(self.limits.stream_ping_timeout),
         })
     }
 
@@ -132,8 +133,37 @@ pub(super) struct Peer {
     failing: Mutex<Failing>,
     in_flight: AtomicUsize,
     streams: AtomicUsize,
-    /// When it was last pinged, and whether it answered. Held while a ping is under way: everybody who waits shares it.
-    pinged: tokio::sync::Mutex<Option<(Instant, Pinged)>>,
+    /// For those who wait for an answer to begin.
+    ping: Ping,
+    /// For those whose answer has begun, who are more patient.
+    stream_ping: Ping,
+}
+
+/// A ping that everybody who waits shares.
+struct Ping {
+    timeout: Duration,
+    /// When the last one was over, and what it found. Held while one is under way.
+    last: tokio::sync::Mutex<Option<(Instant, Pinged)>>,
+}
+
+impl Ping {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, last: tokio::sync::Mutex::new(None) }
+    }
+
+    /// What a ping finds that is over after `since`.
+    async fn send(&self, peer: &Peer, since: Instant) -> Pinged {
+        let mut last = self.last.lock().await;
+        if let Some((when, found)) = *last
+            && when > since
+        {
+            return found;
+        }
+        let answered = tokio::time::timeout(self.timeout, peer.answers_ping(self.timeout)).await;
+        let found = if answered.unwrap_or(false) { Pinged::Alive } else { Pinged::Deaf };
+        *last = Some((Instant::now(), found));
+        found
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -221,23 +251,26 @@ impl Peer {
 
     /// Asks a peer that is silent whether it lives, on a connection of its own.
     pub(super) async fn ping(&self) -> Pinged {
-        let asked = Instant::now();
-        let mut pinged = self.pinged.lock().await;
-        if let Some((when, found)) = *pinged
-            && when > asked
-        {
-            return found;
-        }
-        let answered = tokio::time::timeout(self.limits.ping_timeout, self.answers_ping()).await;
-        let found = if answered.unwrap_or(false) { Pinged::Alive } else { Pinged::Deaf };
-        *pinged = Some((Instant::now(), found));
-        found
+        self.ping.send(self, Instant::now()).await
     }
 
-    async fn answers_ping(&self) -> bool {
+    /// Returns when the peer does not answer pings any more, which are sent from time to time, few for many who wait.
+    pub(super) async fn falls_silent(self: Arc<Self>) {
+        let interval = self.limits.stream_ping_interval;
+        loop {
+            let begun = Instant::now();
+            tokio::time::sleep(interval).await;
+            if self.stream_ping.send(&self, begun + interval / 2).await == Pinged::Deaf {
+                self.failed(&Fault::Deaf);
+                return;
+            }
+        }
+    }
+
+    async fn answers_ping(&self, timeout: Duration) -> bool {
         let line = match self.pool.take() {
             Some(line) => line,
-            None => match self.pool.open(self.limits.ping_timeout).await {
+            None => match self.pool.open(timeout).await {
                 Ok(line) => line,
                 Err(_) => return false,
             },
@@ -275,6 +308,10 @@ pub(super) struct Seat {
 }
 
 impl Seat {
+    pub(super) fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
     fn counter(&self) -> &AtomicUsize {
         match self.kind {
             SeatKind::Short => &self.peer.in_flight,

@@ -168,7 +168,7 @@ async fn without_another_peer_the_error_says_what_may_have_happened() {
     assert_eq!(write.execution(), Execution::Unknown);
     assert_eq!(peer.heard().await.line, "GET /api/v1/pods HTTP/1.1");
     assert_eq!(peer.heard().await.line, "POST /api/v1/pods HTTP/1.1");
-    assert!(peer.heard_nothing_more().await, "neither was sent twice");
+    assert_eq!(peer.heard_so_far().await, [], "neither was sent twice");
 }
 
 #[tokio::test]
@@ -256,4 +256,49 @@ async fn a_peer_that_failed_is_tried_last_until_it_has_rested() {
     }
     assert!(by.contains(&server(0)), "{by:?}");
     assert_eq!(bench.standing(0), Standing::Well);
+}
+
+/// Eight clients read and write all the time while one of two peers dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_peer_dies_under_load_no_read_fails_and_no_write_is_sent_twice() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 60;
+    let bench = Bench::new(generous());
+    let machine = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (tls, tasks) = (bench.certificates.server(), Tasks::new());
+    let a = machine.spawn(async move { ScriptedPeer::answering(tls, &tasks, ok).await }).await.unwrap();
+    let b = bench.answering(ok).await;
+    let sent = AtomicUsize::new(0);
+    let machine = Mutex::new(Some(machine));
+    let client = async |client: usize| {
+        let mut unknown = 0;
+        for round in 0..ROUNDS {
+            let read = bench.get(&[&a, &b]).await.expect("there is always one that lives");
+            text(read).await;
+            let request =
+                Request::post(format!("/{client}/{round}")).body(Full::new(Bytes::from_static(b"x"))).unwrap();
+            match bench.forward(&[&a, &b], Effect::Writes, Span::Open, request).await {
+                Ok(written) => drop(text(written).await),
+                Err(error) => {
+                    assert_eq!(error.execution(), Execution::Unknown, "{error}");
+                    unknown += 1;
+                }
+            }
+            if sent.fetch_add(1, Ordering::Relaxed) == CLIENTS * ROUNDS / 3 {
+                machine.lock().unwrap().take().unwrap().shutdown_background();
+            }
+        }
+        unknown
+    };
+    let unknown = futures_util::future::join_all((0..CLIENTS).map(client)).await;
+    assert!(unknown.iter().all(|&lost| lost <= 1), "only what was under way can be lost: {unknown:?}");
+    let (of_a, of_b) = (a.heard_so_far().await, b.heard_so_far().await);
+    let writes = of_a.iter().chain(&of_b).filter(|heard| heard.line.starts_with("POST"));
+    let mut writes: Vec<_> = writes.map(|heard| &heard.line).collect();
+    let count = writes.len();
+    writes.sort();
+    writes.dedup();
+    assert_eq!(writes.len(), count, "each write was heard once at most");
+    assert!(count >= CLIENTS * ROUNDS - unknown.iter().sum::<usize>());
+    assert!(!of_a.is_empty() && of_b.len() > of_a.len(), "both had their part: {} and {}", of_a.len(), of_b.len());
 }

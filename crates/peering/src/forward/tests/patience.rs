@@ -145,3 +145,48 @@ async fn an_answer_that_does_not_end_in_time_is_broken_off() {
     assert_eq!(error.to_string(), "the peer did not finish its answer in time");
     assert!(body.frame().await.is_none());
 }
+
+#[tokio::test]
+async fn a_watch_of_a_peer_that_falls_silent_is_ended() {
+    let limits = ForwardLimits { stream_ping_interval: SOON, stream_ping_timeout: SOON, ..generous() };
+    let bench = Bench::new(limits);
+    let peer = bench
+        .playing(|mut visit| async move {
+            let heard = visit.hear().await.unwrap();
+            if !is_ping(&heard) {
+                visit.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n1\n\r\n").await;
+            }
+            visit.closed().await;
+        })
+        .await;
+    let mut body = bench.get(&[&peer]).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "1\n");
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "the peer does not answer any more");
+    assert_eq!(bench.standing(0), Standing::Resting);
+}
+
+#[tokio::test]
+async fn a_quiet_watch_of_a_peer_that_answers_pings_goes_on() {
+    let bench = Bench::new(ForwardLimits { stream_ping_interval: SOON, stream_ping_timeout: ENOUGH, ..generous() });
+    let (pinged, was_pinged) = watch::channel(0);
+    let peer = bench
+        .playing(move |mut visit| {
+            let (pinged, mut was_pinged) = (pinged.clone(), was_pinged.clone());
+            async move {
+                while let Some(heard) = visit.hear().await {
+                    if is_ping(&heard) {
+                        pinged.send_modify(|count| *count += 1);
+                        visit.say(&answer(200, "", "ok")).await;
+                        continue;
+                    }
+                    visit.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                    was_pinged.wait_for(|count| *count >= 3).await.unwrap();
+                    visit.say("2\r\n1\n\r\n").await;
+                }
+            }
+        })
+        .await;
+    let mut body = bench.get(&[&peer]).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "1\n");
+}
