@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::documents::Source;
 use crate::identity::ServerId;
 use crate::members::{Member, State};
-use crate::table::{Entry, Here, MemberIndex, Verbs};
+use crate::table::{Here, Listed, MemberIndex, Verbs};
 use crate::view::{FirstSync, Peering, View};
 
 /// The most names that are listed for one server; the rest is counted.
@@ -95,7 +95,7 @@ pub struct Item {
 
 /// What this server knows, at this instant.
 pub fn report(view: &View, now: Instant) -> Report<'_> {
-    let mut only = owned_alone(view, |entry, verb| owners(entry, verb, Reach::Everybody));
+    let mut only = owned_alone(view, |listed, verb| owners(listed, verb, Reach::Everybody));
     let members = (0..).map(MemberIndex).zip(view.members());
     Report {
         server: view.me().as_str(),
@@ -120,7 +120,7 @@ pub fn if_stopped(view: &View, server: &ServerId) -> Option<Vec<Item>> {
         let position = view.members().iter().position(|member| member.server == *server)?;
         Owner::Member(MemberIndex(u32::try_from(position).ok()?))
     };
-    let mut only = owned_alone(view, |entry, verb| owners(entry, verb, Reach::LiveOnly));
+    let mut only = owned_alone(view, |listed, verb| owners(listed, verb, Reach::LiveOnly));
     let mut items = only.remove(&owner).unwrap_or_default();
     items.sort();
     Some(items)
@@ -139,23 +139,23 @@ enum Reach {
 }
 
 /// Who has a verb of an entry.
-fn owners(entry: &Entry, verb: Verb, reach: Reach) -> Vec<Owner> {
-    let here = match entry.here {
+fn owners(listed: Listed<'_>, verb: Verb, reach: Reach) -> Vec<Owner> {
+    let here = match listed.here {
         Here::Serves(verbs) if verbs.contains(verb) => Some(Owner::Here),
         Here::Nothing | Here::Unbuilt | Here::Serves(_) => None,
     };
-    let away = if reach == Reach::Everybody { entry.away.of_verb(verb) } else { None };
-    let members = [entry.live.of_verb(verb), away].into_iter().flatten().flat_map(|members| members.iter());
+    let away = if reach == Reach::Everybody { listed.away.of_verb(verb) } else { None };
+    let members = [listed.live.of_verb(verb), away].into_iter().flatten().flat_map(|members| members.iter());
     here.into_iter().chain(members.map(|member| Owner::Member(*member))).collect()
 }
 
 /// What has only one owner, by owner.
-fn owned_alone(view: &View, owners: impl Fn(&Entry, Verb) -> Vec<Owner>) -> BTreeMap<Owner, Vec<Item>> {
+fn owned_alone(view: &View, owners: impl Fn(Listed<'_>, Verb) -> Vec<Owner>) -> BTreeMap<Owner, Vec<Item>> {
     let mut by_owner: BTreeMap<Owner, Vec<Item>> = BTreeMap::new();
-    for (names, entry) in view.table().entries() {
+    for (names, listed) in view.table().all() {
         let mut verbs: BTreeMap<Owner, Verbs> = BTreeMap::new();
         for verb in Verb::NAMED {
-            if let [owner] = owners(entry, verb)[..] {
+            if let [owner] = owners(listed, verb)[..] {
                 let known = verbs.entry(owner).or_default();
                 *known = known.with(verb);
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use discovery::Name;
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use crate::table::key;
@@ -53,7 +54,7 @@ pub enum Definition {
 /// The names that are struck, at one moment.
 #[derive(Debug, Default)]
 pub struct Exclusion {
-    names: HashMap<Box<[u8]>, Definition>,
+    names: HashMap<Box<[u8]>, Definition, RandomState>,
 }
 
 impl Exclusion {

@@ -9,7 +9,7 @@ use api::target::Resource;
 
 use crate::exclusion::Definition;
 use crate::hop::Hop;
-use crate::table::{Bearers, Entry, Here, MemberIndex};
+use crate::table::{Bearers, Here, Listed, MemberIndex};
 use crate::view::View;
 
 /// Where a request goes.
@@ -79,12 +79,12 @@ pub enum Proof {
 /// Where a request goes. The first rule that matches decides.
 pub fn route(target: &Target<'_>, hop: Hop, view: &View, proof: Proof) -> Route {
     let Target::Resource(resource) = target else { return Route::Here(Why::NotAResource) };
-    let entry = view.table().find(resource);
-    let here = entry.map_or(Here::Nothing, |entry| entry.here);
+    let listed = view.table().find(resource);
+    let here = listed.map_or(Here::Nothing, |listed| listed.here);
     if serves(here, resource) {
         return Route::Here(Why::ServedHere);
     }
-    let offered = entry.map_or(Offered::Nowhere, |entry| offered(entry, resource));
+    let offered = listed.map_or(Offered::Nowhere, |listed| offered(listed, resource));
     if let (Here::Serves(_), Offered::Nowhere | Offered::Otherwise(_)) = (here, &offered) {
         return Route::Here(Why::VerbServedNowhere);
     }
@@ -137,16 +137,15 @@ enum Offered<'a> {
     Nowhere,
 }
 
-fn offered<'a>(entry: &'a Entry, resource: &Resource<'_>) -> Offered<'a> {
+fn offered<'a>(listed: Listed<'a>, resource: &Resource<'_>) -> Offered<'a> {
     let with_verb = |bearers: &'a Bearers| {
         if resource.is_connect() { bearers.any() } else { bearers.of_verb(resource.verb) }
     };
-    match (with_verb(&entry.live), with_verb(&entry.away)) {
+    let Listed { live, away, .. } = listed;
+    match (with_verb(live), with_verb(away)) {
         (Some(members), _) => Offered::Live(members),
         (None, Some(_)) => Offered::Away,
-        (None, None) if entry.live.any().is_some() || entry.away.any().is_some() => {
-            Offered::Otherwise(entry.live.any())
-        }
+        (None, None) if live.any().is_some() || away.any().is_some() => Offered::Otherwise(live.any()),
         (None, None) => Offered::Nowhere,
     }
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::Verb;
+use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 pub use build::Bearer;
@@ -22,17 +23,34 @@ pub struct MemberIndex(pub u32);
 /// Who serves what.
 #[derive(Debug, Default)]
 pub struct Table {
-    entries: HashMap<Box<[u8]>, Entry>,
+    entries: HashMap<Box<[u8]>, Entry, RandomState>,
+    /// The different sets of members that entries have; few, however many entries there are.
+    offers: Vec<Offer>,
+}
+
+/// One resource or subresource of one version. Small, so that many fit into the cache of a processor.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    here: Here,
+    /// The position among the offers.
+    offer: u32,
+}
+
+/// Who of the members has something.
+#[derive(Debug, Default)]
+struct Offer {
+    live: Bearers,
+    away: Bearers,
 }
 
 /// Who serves one resource or subresource of one version.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed<'a> {
     pub(crate) here: Here,
     /// Members that can be reached.
-    pub(crate) live: Bearers,
+    pub(crate) live: &'a Bearers,
     /// Members that are suspect or have left.
-    pub(crate) away: Bearers,
+    pub(crate) away: &'a Bearers,
 }
 
 /// What of it this server has.
@@ -67,18 +85,23 @@ impl Bearers {
 }
 
 impl Table {
-    /// The entry of what a request is about.
-    pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<&Entry> {
+    /// Who serves what a request is about; `None` if nobody lists it.
+    pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<Listed<'_>> {
         let names = [&*resource.group, &*resource.version, &*resource.resource, &*resource.subresource];
-        self.entries.get(&key(names)[..])
+        self.entries.get(&key(names)[..]).map(|entry| self.listed(*entry))
     }
 
-    /// Every entry with group, version, resource and subresource, in no order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = ([&str; 4], &Entry)> {
+    /// Everything listed with group, version, resource and subresource, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ([&str; 4], Listed<'_>)> {
         self.entries.iter().filter_map(|(key, entry)| {
             let mut names = std::str::from_utf8(key).ok()?.splitn(4, '/');
-            Some(([names.next()?, names.next()?, names.next()?, names.next()?], entry))
+            Some(([names.next()?, names.next()?, names.next()?, names.next()?], self.listed(*entry)))
         })
+    }
+
+    fn listed(&self, entry: Entry) -> Listed<'_> {
+        let Offer { live, away } = &self.offers[entry.offer as usize];
+        Listed { here: entry.here, live, away }
     }
 
     /// How many things are listed.

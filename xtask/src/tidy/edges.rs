@@ -24,7 +24,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("registry", &["api", "catalogue", "object", "store", "tasks"]),
     ("transport", &["tasks"]),
     // These two never know each other, nor the store or the registry: they declare the ports they need.
-    ("peering", &["api", "discovery", "tasks"]),
+    // Its forwarder connects by transport; everything else of it is values and ports.
+    ("peering", &["api", "discovery", "tasks", "transport"]),
     ("storageversion", &["api", "tasks"]),
     ("edge", &["access", "api", "discovery", "peering", "storageversion", "tasks", "transport"]),
     // As any client would.

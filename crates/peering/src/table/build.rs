@@ -5,9 +5,10 @@ use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use discovery::{Groups, Name, Names};
+use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::{Bearers, Entry, Here, MemberIndex, Table, Verbs, key};
+use super::{Bearers, Entry, Here, MemberIndex, Offer, Table, Verbs, key};
 use crate::documents::ServerDocument;
 use crate::exclusion::Exclusion;
 
@@ -31,9 +32,13 @@ impl Table {
         for (number, class) in classes.iter().enumerate() {
             drafts.add_class(u32::try_from(number).expect("fewer classes than members"), class, exclusion);
         }
-        let mut slices = Slices { classes: &classes, known: HashMap::new() };
-        let entries = drafts.by_key.into_iter().map(|(key, draft)| (key, slices.entry(&draft)));
-        Self { entries: entries.collect() }
+        let mut offers =
+            Offers { classes: &classes, known: HashMap::default(), all: Vec::new(), slices: HashMap::default() };
+        let entries = drafts
+            .by_key
+            .into_iter()
+            .map(|(key, Draft { here, classes })| (key, Entry { here, offer: offers.position(classes) }));
+        Self { entries: entries.collect(), offers: offers.all }
     }
 }
 
@@ -64,21 +69,21 @@ fn classes_of<'a>(bearers: &[Bearer<'a>]) -> Vec<Class<'a>> {
 
 #[derive(Default)]
 struct Drafts {
-    by_key: HashMap<Box<[u8]>, Draft>,
+    by_key: HashMap<Box<[u8]>, Draft, RandomState>,
 }
 
 /// An entry in the making: the classes that list it, in ascending order.
 #[derive(Default)]
 struct Draft {
     here: Here,
-    classes: SmallVec<[(u32, Verbs); 4]>,
+    classes: Listing,
 }
 
 impl Drafts {
     fn add_local(&mut self, local: &ServerDocument) {
         let unbuilt = local.unbuilt_names();
-        each_listed(local, |[group, version, resource, subresource], verbs| {
-            let draft = self.draft([group, version, resource, subresource]);
+        each_listed(local, |key, [group, _, resource, subresource], verbs| {
+            let draft = self.draft(key);
             draft.here = match draft.here {
                 _ if unbuilt.contains(&(group, resource, subresource)) => Here::Unbuilt,
                 Here::Serves(known) => Here::Serves(known.union(verbs)),
@@ -89,12 +94,12 @@ impl Drafts {
 
     fn add_class(&mut self, number: u32, class: &Class<'_>, exclusion: &Exclusion) {
         let unbuilt = class.document.unbuilt_names();
-        each_listed(class.document, |[group, version, resource, subresource], verbs| {
+        each_listed(class.document, |key, [group, version, resource, subresource], verbs| {
             let is_struck = exclusion.definition(group, version, resource).is_some();
-            if is_struck || unbuilt.contains(&(group, resource, subresource)) {
+            if is_struck || !unbuilt.is_empty() && unbuilt.contains(&(group, resource, subresource)) {
                 return;
             }
-            let draft = self.draft([group, version, resource, subresource]);
+            let draft = self.draft(key);
             match draft.classes.last_mut() {
                 // Listed twice by one server, as aggregated API servers are known to do.
                 Some((last, known)) if *last == number => *known = known.union(verbs),
@@ -103,22 +108,33 @@ impl Drafts {
         });
     }
 
-    fn draft(&mut self, names: [&str; 4]) -> &mut Draft {
-        self.by_key.entry(key(names).into_boxed_slice()).or_default()
+    fn draft(&mut self, key: &[u8]) -> &mut Draft {
+        if !self.by_key.contains_key(key) {
+            self.by_key.insert(key.into(), Draft::default());
+        }
+        self.by_key.get_mut(key).expect("it was just put there")
     }
 }
 
-/// Every resource and subresource of a document. A resource without verbs is there for its subresources only.
-fn each_listed(document: &ServerDocument, mut visit: impl FnMut([&str; 4], Verbs)) {
+/// Every resource and subresource of a document, with its key. A resource without verbs is there for its subresources only.
+fn each_listed(document: &ServerDocument, mut visit: impl FnMut(&[u8], [&str; 4], Verbs)) {
     // Most resources share one of a few lists of verbs.
-    let mut known: HashMap<*const Name, Verbs> = HashMap::new();
+    let mut known: HashMap<*const Name, Verbs, RandomState> = HashMap::default();
     let mut verbs_of = |names: &Names| *known.entry(names.as_ptr()).or_insert_with(|| Verbs::from_names(names));
     let documents: [&Groups; 2] = [document.core(), document.apis()];
     for (group, version) in documents.into_iter().flat_map(Groups::versions) {
+        let mut key = key([&group.name, &version.name, ""]);
+        let start = key.len();
         for resource in &version.resources {
+            key.truncate(start);
+            key.extend_from_slice(resource.name.as_bytes());
+            key.push(b'/');
+            let end = key.len();
             let mut add = |subresource: &str, names: &Option<Names>| {
                 if let Some(names) = names {
-                    visit([&group.name, &version.name, &resource.name, subresource], verbs_of(names));
+                    key.truncate(end);
+                    key.extend_from_slice(subresource.as_bytes());
+                    visit(&key, [&group.name, &version.name, &resource.name, subresource], verbs_of(names));
                 }
             };
             add("", &resource.verbs);
@@ -129,20 +145,33 @@ fn each_listed(document: &ServerDocument, mut visit: impl FnMut([&str; 4], Verbs
     }
 }
 
-/// The slices that entries share.
-struct Slices<'a> {
+/// The classes that list something, with the verbs that they list; in ascending order.
+type Listing = SmallVec<[(u32, Verbs); 4]>;
+
+/// What entries share.
+struct Offers<'a> {
     classes: &'a [Class<'a>],
-    known: HashMap<SmallVec<[u32; 8]>, Arc<[MemberIndex]>>,
+    known: HashMap<Listing, u32, RandomState>,
+    all: Vec<Offer>,
+    slices: HashMap<SmallVec<[u32; 8]>, Arc<[MemberIndex]>, RandomState>,
 }
 
-impl Slices<'_> {
-    fn entry(&mut self, draft: &Draft) -> Entry {
-        let of = |is_live: bool| -> SmallVec<[(u32, Verbs); 4]> {
-            let classes = draft.classes.iter().copied();
+impl Offers<'_> {
+    /// The position of the offer that these classes make; the same for the same classes and verbs.
+    fn position(&mut self, listing: Listing) -> u32 {
+        if let Some(position) = self.known.get(&listing) {
+            return *position;
+        }
+        let of = |is_live: bool| -> Listing {
+            let classes = listing.iter().copied();
             classes.filter(|(class, _)| self.classes[*class as usize].is_live == is_live).collect()
         };
         let (live, away) = (of(true), of(false));
-        Entry { here: draft.here, live: self.bearers(&live), away: self.bearers(&away) }
+        let offer = Offer { live: self.bearers(&live), away: self.bearers(&away) };
+        let position = u32::try_from(self.all.len()).expect("there are fewer offers than a document may have objects");
+        self.all.push(offer);
+        self.known.insert(listing, position);
+        position
     }
 
     fn bearers(&mut self, classes: &[(u32, Verbs)]) -> Bearers {
@@ -169,8 +198,8 @@ impl Slices<'_> {
 
     /// The members of these classes, in order; the same slice for the same classes.
     fn slice(&mut self, classes: SmallVec<[u32; 8]>) -> Arc<[MemberIndex]> {
-        let Self { classes: all, known } = self;
-        let slice = known.entry(classes).or_insert_with_key(|classes| {
+        let Self { classes: all, slices, .. } = self;
+        let slice = slices.entry(classes).or_insert_with_key(|classes| {
             let members = classes.iter().flat_map(|class| &all[*class as usize].members);
             let mut members: Vec<MemberIndex> = members.copied().collect();
             members.sort_unstable();

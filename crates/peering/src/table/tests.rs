@@ -39,14 +39,14 @@ fn show(table: &Table) -> String {
         parts.join(" ")
     };
     let mut lines: Vec<_> = table
-        .entries()
+        .all()
         .map(|([group, version, resource, subresource], entry)| {
             let here = match entry.here {
                 Here::Nothing => String::new(),
                 Here::Unbuilt => "unbuilt".to_owned(),
                 Here::Serves(verbs) => verbs_of(verbs),
             };
-            let (live, away) = (bearers_of(&entry.live), bearers_of(&entry.away));
+            let (live, away) = (bearers_of(entry.live), bearers_of(entry.away));
             let line = format!("{group}/{version}/{resource}/{subresource} | {here} | {live} | {away}");
             format!("{}\n", line.trim_end())
         })
@@ -83,7 +83,7 @@ fn members_with_equal_documents_share_one_slice() {
     "#]]
     .assert_eq(&show(&table));
     let slices: Vec<_> = table
-        .entries()
+        .all()
         .filter(|([group, ..], _)| *group == "a")
         .filter_map(|(_, entry)| entry.live.of_verb(Verb::Get))
         .collect();

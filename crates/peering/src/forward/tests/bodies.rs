@@ -1,3 +1,5 @@
+//! Bodies: streamed both ways, byte for byte, and given up when the client goes.
+
 use http_body::Frame;
 use tokio::sync::mpsc;
 

@@ -1,3 +1,5 @@
+//! Failover: what may be tried again, and what may not.
+
 use expect_test::expect;
 use tokio::net::TcpListener;
 

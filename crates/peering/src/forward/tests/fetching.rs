@@ -1,3 +1,5 @@
+//! Asking a peer for its discovery documents.
+
 use http::HeaderMap;
 
 use super::*;

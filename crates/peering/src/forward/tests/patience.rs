@@ -1,3 +1,5 @@
+//! Peers that are slow, and peers that are dead.
+
 use super::*;
 
 fn impatient() -> ForwardLimits {

@@ -1,3 +1,5 @@
+//! Upgraded connections, with the identity of the user.
+
 use std::convert::Infallible;
 
 use hyper::body::Incoming;

@@ -1,3 +1,5 @@
+//! Certificates of peers: checked, shown, and read again.
+
 use super::*;
 
 #[tokio::test]

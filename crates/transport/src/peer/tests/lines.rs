@@ -1,3 +1,5 @@
+//! Connections that are pooled, used again and given up.
+
 use super::*;
 
 #[tokio::test]
@@ -47,13 +49,20 @@ async fn an_idle_connection_that_the_peer_closed_is_never_handed_out() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::new(folder.path());
     let tasks = Tasks::new();
-    let peer = ScriptedPeer::start(certificates.server(), &tasks, |mut visit| async move {
-        let heard = visit.hear().await.unwrap();
-        visit.say(&ok(&heard)).await;
+    let (close, closes) = tokio::sync::watch::channel(false);
+    let peer = ScriptedPeer::start(certificates.server(), &tasks, move |mut visit| {
+        let mut closes = closes.clone();
+        async move {
+            let heard = visit.hear().await.unwrap();
+            visit.say(&ok(&heard)).await;
+            closes.wait_for(|closes| *closes).await.unwrap();
+        }
     })
     .await;
     let pool = pool(certificates.connector(), &peer);
     assert_eq!(text(ask(&pool, "/a").await).await, "GET /a HTTP/1.1 on 0");
+    assert_eq!(pool.idle_and_quiet(), 1);
+    close.send_replace(true);
     until(|| pool.idle_and_quiet() == 0).await;
     assert!(pool.take().is_none());
 }

@@ -1,3 +1,5 @@
+//! Ways to a peer: direct, and through egress proxies.
+
 use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
