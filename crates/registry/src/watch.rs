@@ -38,7 +38,14 @@ impl Registry {
     pub fn watch(&self, shelf: &Arc<Shelf>, revision: Revision) -> Result<Watcher, Expired> {
         let next = shelf.subscribe();
         let position = shelf.position_after(revision).ok_or(Expired { requested: revision })?;
-        Ok(Watcher { shelf: shelf.clone(), cache: self.cache().clone(), position, after: revision, through: revision, next })
+        Ok(Watcher {
+            shelf: shelf.clone(),
+            cache: self.cache().clone(),
+            position,
+            after: revision,
+            through: revision,
+            next,
+        })
     }
 }
 
