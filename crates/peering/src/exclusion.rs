@@ -12,7 +12,7 @@ use discovery::Name;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use crate::table::key;
+use crate::table::with_key;
 
 /// How long a deleted definition is remembered; kube-apiserver's own period.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
@@ -68,8 +68,8 @@ impl Exclusion {
         if self.names.is_empty() {
             return None;
         }
-        let by_resource = self.names.get(&key([group, version, resource])[..]);
-        let by_version = self.names.get(&key([group, version])[..]);
+        let by_resource = with_key([group, version, resource], |key| self.names.get(key));
+        let by_version = with_key([group, version], |key| self.names.get(key));
         match (by_resource, by_version) {
             (Some(Definition::Present), _) | (_, Some(Definition::Present)) => Some(Definition::Present),
             (Some(Definition::Deleted), _) | (_, Some(Definition::Deleted)) => Some(Definition::Deleted),
@@ -127,10 +127,9 @@ fn exclusion_of<'a>(present: &SharedNames, deleted: impl Iterator<Item = &'a Sha
 
 fn key_of(name: &SharedName) -> Box<[u8]> {
     match name {
-        SharedName::Resource { group, version, resource } => key([group, version, resource]),
-        SharedName::Version { group, version } => key([group, version]),
+        SharedName::Resource { group, version, resource } => with_key([group, version, resource], |key| key.into()),
+        SharedName::Version { group, version } => with_key([group, version], |key| key.into()),
     }
-    .into_boxed_slice()
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Table {
     /// Who serves what a request is about; `None` if nobody lists it.
     pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<Listed<'_>> {
         let names = [&*resource.group, &*resource.version, &*resource.resource, &*resource.subresource];
-        self.entries.get(&key(names)[..]).map(|entry| self.listed(*entry))
+        with_key(names, |key| self.entries.get(key)).map(|entry| self.listed(*entry))
     }
 
     /// Everything listed with group, version, resource and subresource, in no order.
@@ -115,17 +115,23 @@ impl Table {
     }
 }
 
-/// Names of a request in one piece of memory, so that looking them up needs neither the heap nor more than one hash. No name
-/// of a request holds a slash: its path was split at them.
-pub(crate) fn key<const N: usize>(names: [&str; N]) -> SmallVec<[u8; 128]> {
-    let mut key = SmallVec::new();
-    for (at, name) in names.into_iter().enumerate() {
-        if at > 0 {
-            key.push(b'/');
-        }
-        key.extend_from_slice(name.as_bytes());
+/// The longest key that needs no heap; names in the field stay well below.
+const KEY_BYTES: usize = 128;
+
+/// Looks something up by names that stand in one piece of memory, so that it needs neither the heap nor more than one hash.
+/// No name of a request holds a slash: its path was split at them.
+pub(crate) fn with_key<const N: usize, T>(names: [&str; N], look: impl FnOnce(&[u8]) -> T) -> T {
+    let length = names.iter().map(|name| name.len() + 1).sum::<usize>() - 1;
+    if length > KEY_BYTES {
+        return look(names.join("/").as_bytes());
     }
-    key
+    let mut key = [b'/'; KEY_BYTES];
+    let mut start = 0;
+    for name in names {
+        key[start..start + name.len()].copy_from_slice(name.as_bytes());
+        start += name.len() + 1;
+    }
+    look(&key[..length])
 }
 
 #[cfg(test)]

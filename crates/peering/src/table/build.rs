@@ -8,7 +8,7 @@ use discovery::{Groups, Name, Names};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::{Bearers, Entry, Here, MemberIndex, Offer, Table, Verbs, key};
+use super::{Bearers, Entry, Here, MemberIndex, Offer, Table, Verbs};
 use crate::documents::ServerDocument;
 use crate::exclusion::Exclusion;
 
@@ -34,10 +34,10 @@ impl Table {
         }
         let mut offers =
             Offers { classes: &classes, known: HashMap::default(), all: Vec::new(), slices: HashMap::default() };
-        let entries = drafts
-            .by_key
-            .into_iter()
-            .map(|(key, Draft { here, classes })| (key, Entry { here, offer: offers.position(classes) }));
+        let Drafts { positions, drafts } = drafts;
+        let entry = |Draft { here, classes }| Entry { here, offer: offers.position(classes) };
+        let entries: Vec<Entry> = drafts.into_iter().map(entry).collect();
+        let entries = positions.into_iter().map(|(key, position)| (key, entries[position]));
         Self { entries: entries.collect(), offers: offers.all }
     }
 }
@@ -69,7 +69,8 @@ fn classes_of<'a>(bearers: &[Bearer<'a>]) -> Vec<Class<'a>> {
 
 #[derive(Default)]
 struct Drafts {
-    by_key: HashMap<Box<[u8]>, Draft, RandomState>,
+    positions: HashMap<Box<[u8]>, usize, RandomState>,
+    drafts: Vec<Draft>,
 }
 
 /// An entry in the making: the classes that list it, in ascending order.
@@ -109,10 +110,16 @@ impl Drafts {
     }
 
     fn draft(&mut self, key: &[u8]) -> &mut Draft {
-        if !self.by_key.contains_key(key) {
-            self.by_key.insert(key.into(), Draft::default());
-        }
-        self.by_key.get_mut(key).expect("it was just put there")
+        let Self { positions, drafts } = self;
+        let position = match positions.get(key) {
+            Some(position) => *position,
+            None => {
+                positions.insert(key.into(), drafts.len());
+                drafts.push(Draft::default());
+                drafts.len() - 1
+            }
+        };
+        &mut drafts[position]
     }
 }
 
@@ -123,7 +130,7 @@ fn each_listed(document: &ServerDocument, mut visit: impl FnMut(&[u8], [&str; 4]
     let mut verbs_of = |names: &Names| *known.entry(names.as_ptr()).or_insert_with(|| Verbs::from_names(names));
     let documents: [&Groups; 2] = [document.core(), document.apis()];
     for (group, version) in documents.into_iter().flat_map(Groups::versions) {
-        let mut key = key([&group.name, &version.name, ""]);
+        let mut key = format!("{}/{}/", group.name, version.name).into_bytes();
         let start = key.len();
         for resource in &version.resources {
             key.truncate(start);
