@@ -26,8 +26,8 @@ const WINDOW_KEYS: usize = 1 << 16;
 
 /// Rows that are removed in one commit, and the time that this may take: so little that whoever commits with them hardly
 /// notices. The time is looked at every few rows.
-const STEP_ROWS: usize = 512;
-const STEP_TIME: Duration = Duration::from_millis(1);
+const STEP_ROWS: usize = 256;
+const STEP_TIME: Duration = Duration::from_micros(500);
 const ROWS_PER_LOOK: usize = 32;
 
 /// Between two steps, so that most commits are without one; and not so long that compaction cannot keep up.

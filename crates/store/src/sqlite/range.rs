@@ -3,8 +3,7 @@
 //! A read that takes long keeps SQLite from reusing its write-ahead log. History makes that unnecessary: every piece is a
 //! transaction of its own and reads the state of the same revision.
 
-use bytes::Bytes;
-use rusqlite::{Row, Rows};
+use rusqlite::Rows;
 
 use crate::sqlite::fault::Fault;
 use crate::sqlite::pool::Reader;
@@ -21,10 +20,10 @@ const BYTES_MAX: usize = 4 << 20;
 const RESTARTS_MAX: usize = 3;
 
 // The left join keeps a live key without a row in the log visible, as the damage that it is.
-const SELECT: &str = "SELECT latest.key, latest.place, latest.live, log.value FROM latest LEFT JOIN log USING (place)
+const SELECT: &str = "SELECT latest.place, latest.live, log.value, latest.key FROM latest LEFT JOIN log USING (place)
      WHERE latest.key >= ?1 ORDER BY latest.key";
 const SELECT_END: &str =
-    "SELECT latest.key, latest.place, latest.live, log.value FROM latest LEFT JOIN log USING (place)
+    "SELECT latest.place, latest.live, log.value, latest.key FROM latest LEFT JOIN log USING (place)
      WHERE latest.key >= ?1 AND latest.key < ?2 ORDER BY latest.key";
 const COUNT: &str = "SELECT count(*) FROM latest WHERE live AND place < ?1 AND key >= ?2";
 const COUNT_END: &str = "SELECT count(*) FROM latest WHERE live AND place < ?1 AND key >= ?2 AND key < ?3";
@@ -105,9 +104,9 @@ impl Reading {
             }
             let Some(row) = rows.next()? else { return Ok(Piece::Last) };
             visited += 1;
-            let key = Key::copy_from_slice(row.get_ref(0)?.as_blob()?);
+            let key = Key::copy_from_slice(row.get_ref(3)?.as_blob()?);
             self.first = successor(&key);
-            if let Some(entry) = entry_at(row, key, snapshot, at)? {
+            if let Some(entry) = snapshot.entry_at(row, key, at)? {
                 bytes += entry.value.len();
                 self.entries.push(entry);
             }
@@ -140,19 +139,6 @@ impl Reading {
         }
         Ok(unchanged + changed)
     }
-}
-
-/// What a row of `SELECT` says that its key held at `at`.
-fn entry_at(row: &Row<'_>, key: Key, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Option<Entry>> {
-    let place: Place = row.get(1)?;
-    if place.revision() > at {
-        return snapshot.get_before(&key, place, at);
-    }
-    if !row.get::<_, bool>(2)? {
-        return Ok(None);
-    }
-    let value = Bytes::copy_from_slice(row.get_ref(3)?.as_blob()?);
-    Ok(Some(Entry { key, value, revision: place.revision() }))
 }
 
 /// The first key after `key`.

@@ -108,17 +108,18 @@ pub(super) fn connect(path: &Path, durability: Durability, wait: Duration) -> ru
         Durability::Full => "FULL",
         Durability::Lost => "OFF",
     };
-    // Checkpoints are the keeper's work: a writer that stumbles into one answers late.
+    // Checkpoints are the keeper's work: a writer that stumbles into one answers late. The cache, in KiB, holds `latest` of
+    // some hundred thousand keys.
     connection.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0; PRAGMA trusted_schema = OFF;
-         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;"
+        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -8192;
+         PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
     ))?;
     Ok(connection)
 }
 
-/// A connection that only reads. Every commit empties its cache, so that a large one would be in vain.
+/// A connection that only reads.
 pub(super) fn connect_reader(path: &Path, wait: Duration) -> rusqlite::Result<Connection> {
     let connection = connect(path, Durability::Full, wait)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -2048")?;
+    connection.execute_batch("PRAGMA query_only = ON")?;
     Ok(connection)
 }
