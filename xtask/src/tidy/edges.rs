@@ -23,13 +23,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["tasks"]),
     ("registry", &["api", "catalogue", "object", "store", "tasks"]),
     ("transport", &["tasks"]),
+    // Over a port: servers hold elections over their registry, clients over HTTP.
+    ("election", &["api"]),
     // These two never know each other, nor the store or the registry: they declare the ports they need.
     // Its forwarder connects by transport; everything else of it is values and ports.
     ("peering", &["api", "discovery", "tasks", "transport"]),
-    ("storageversion", &["api", "tasks"]),
+    ("storageversion", &["api", "election", "tasks"]),
     ("edge", &["access", "api", "discovery", "peering", "storageversion", "tasks", "transport"]),
     // As any client would.
-    ("controllers", &["api", "object", "tasks", "transport"]),
+    ("controllers", &["api", "election", "object", "tasks", "transport"]),
     // Where everything meets.
     (
         "apiserver",
@@ -39,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "catalogue",
             "discovery",
             "edge",
+            "election",
             "object",
             "peering",
             "registry",
@@ -61,6 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "controllers",
             "discovery",
             "edge",
+            "election",
             "gateway",
             "lab",
             "object",
