@@ -1,4 +1,7 @@
 //! The task that follows the store: fill once, then apply every batch of one watch.
+//!
+//! The first fill begins in the past and catches up by the store's history, so that clients whose watches began at a server
+//! before this one resume them here without listing anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +11,13 @@ use store::{Batch, Entry, Error, Key, Range, Revision, Store, Watch};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Progress, Shelves, Snapshot};
+use super::{Progress, Shelf, Shelves, Snapshot};
 
 /// How much is read from the store at once while filling.
 const PAGE_SIZE: usize = 5_000;
+/// How many revisions a first fill goes back. The store forgets after 5 to 10 minutes, which is as much at 16 to 33 writes a
+/// second; more would make a start slow for the sake of few.
+const REPLAYED_MAX: u64 = 10_000;
 /// The first pause after a failure, doubled up to the last.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_LAST: Duration = Duration::from_secs(2);
@@ -34,11 +40,13 @@ impl Follower {
     /// Never returns: fills, watches, and starts over whenever the watch cannot be resumed.
     async fn follow(&self) {
         let mut backoff = BACKOFF_FIRST;
+        let mut origin = Origin::Past;
         loop {
-            let error = self.fill_and_watch(&mut backoff).await;
+            let error = self.fill_and_watch(origin, &mut backoff).await;
             if matches!(error, Error::Compacted { .. }) {
                 // What we missed is forgotten by the store, so there is nothing to wait for.
                 tracing::warn!("the watch cache fell behind the store's history and is filled anew");
+                origin = Origin::Present;
                 continue;
             }
             tracing::warn!(%error, "the watch cache cannot be filled; trying again");
@@ -48,13 +56,19 @@ impl Follower {
     }
 
     /// Ends only with the error that makes a new fill necessary.
-    async fn fill_and_watch(&self, backoff: &mut Duration) -> Error {
-        let mut from = match self.fill().await {
-            Ok(revision) => revision.next(),
+    async fn fill_and_watch(&self, origin: Origin, backoff: &mut Duration) -> Error {
+        // An etcd that does not answer progress requests never tells that there is no more to catch up with.
+        let filling = match origin {
+            Origin::Past if self.store.answers_progress() => self.replay().await,
+            Origin::Past | Origin::Present => self.fill().await,
+        };
+        let (through, mut watch) = match filling {
+            Ok((through, watch)) => (through, Ok(watch)),
             Err(error) => return error,
         };
+        let mut from = through.next();
         loop {
-            let error = match self.store.watch(self.prefix.clone(), from).await {
+            let error = match watch {
                 Ok(watch) => self.apply_all(watch, &mut from, backoff).await,
                 Err(error) => error,
             };
@@ -65,72 +79,139 @@ impl Follower {
             tracing::warn!(%error, from = %from, "the store's watch ended; resuming");
             tokio::time::sleep(*backoff).await;
             *backoff = (*backoff * 2).min(BACKOFF_LAST);
+            watch = self.store.watch(self.prefix.clone(), from).await;
         }
     }
 
-    async fn fill(&self) -> Result<Revision, Error> {
-        let mut by_shelf: HashMap<Key, Vec<Entry>> = HashMap::new();
-        let mut range = Range::prefix(self.prefix.clone()).limit(PAGE_SIZE);
-        let revision = loop {
+    /// Fills the shelves as the store is now. Their past is forgotten.
+    async fn fill(&self) -> Result<(Revision, Watch), Error> {
+        let (mut entries, revision) = self.read(None).await?;
+        for shelf in &self.shelves.shelves {
+            shelf.restart(revision);
+            shelf.publish(shelf.filled(entries.remove(shelf.prefix()).unwrap_or_default(), revision));
+        }
+        self.filled(revision);
+        Ok((revision, self.store.watch(self.prefix.clone(), revision.next()).await?))
+    }
+
+    /// Fills the shelves as the store was a while ago and takes over what happened since. Nobody sees the past as if it were
+    /// the present: nothing is published before the present is reached.
+    async fn replay(&self) -> Result<(Revision, Watch), Error> {
+        let present = self.store.revision().await?;
+        let (mut entries, past) = self.read_past(present).await?;
+        let mut watch = self.store.watch(self.prefix.clone(), past.next()).await?;
+        watch.progress().send();
+        let mut pending: Vec<(&Arc<Shelf>, Snapshot)> = Vec::new();
+        for shelf in &self.shelves.shelves {
+            shelf.restart(past);
+            pending.push((shelf, shelf.filled(entries.remove(shelf.prefix()).unwrap_or_default(), past)));
+        }
+        let mut through = past;
+        while through < present {
+            let batch = next_batch(&mut watch).await?;
+            through = batch.through;
+            self.take(batch, &mut pending);
+        }
+        pending.into_iter().for_each(|(shelf, snapshot)| shelf.publish(snapshot));
+        self.filled(through);
+        Ok((through, watch))
+    }
+
+    /// What the store held as long ago as we go back, or as it can tell.
+    async fn read_past(&self, present: Revision) -> Result<(EntriesOf, Revision), Error> {
+        // The first revision is that of an empty store.
+        let wanted = Revision(present.0.saturating_sub(REPLAYED_MAX).max(1));
+        match self.read(Some(wanted)).await {
+            Err(Error::Compacted { oldest, .. }) => self.read(Some(oldest.min(present))).await,
+            read => read,
+        }
+    }
+
+    /// Everything by its shelf's prefix, now or at a revision, and that revision.
+    async fn read(&self, at: Option<Revision>) -> Result<(EntriesOf, Revision), Error> {
+        let mut entries = EntriesOf::new();
+        let mut range = Range { at, ..Range::prefix(self.prefix.clone()).limit(PAGE_SIZE) };
+        loop {
             let page = self.store.range(range.clone()).await?;
             let has_more = page.has_more();
             let last_key = page.entries.last().map(|entry| entry.key.clone());
             for entry in page.entries {
                 if let Some(shelf) = self.shelves.of_key(&entry.key) {
-                    by_shelf.entry(shelf.prefix().clone()).or_default().push(entry);
+                    entries.entry(shelf.prefix().clone()).or_default().push(entry);
                 }
             }
             match last_key {
                 Some(last) if has_more => {
                     range = range.at(page.revision).start([last.as_ref(), b"\0"].concat());
                 }
-                _ => break range.at.unwrap_or(page.revision),
+                _ => return Ok((entries, range.at.unwrap_or(page.revision))),
             }
-        };
-        for shelf in &self.shelves.shelves {
-            shelf.refill(by_shelf.remove(shelf.prefix()).unwrap_or_default(), revision);
         }
+    }
+
+    fn filled(&self, revision: Revision) {
         self.progress.send_modify(|progress| {
             progress.through = revision;
             progress.filled = true;
         });
-        Ok(revision)
     }
 
     async fn apply_all(&self, mut watch: Watch, from: &mut Revision, backoff: &mut Duration) -> Error {
         let request = watch.progress();
         self.progress.send_modify(|progress| progress.request = Some(request));
         loop {
-            match watch.next().await {
-                Some(Ok(batch)) => {
+            match next_batch(&mut watch).await {
+                Ok(batch) => {
                     *backoff = BACKOFF_FIRST;
                     *from = batch.through.next();
                     self.apply(batch);
                 }
-                Some(Err(error)) => return error,
-                None => return Error::Unavailable { reason: "the store's watch was closed".to_owned() },
+                Err(error) => return error,
             }
         }
     }
 
     fn apply(&self, batch: Batch) {
-        let now = tokio::time::Instant::now();
-        let mut touched: Vec<(&Arc<super::Shelf>, Snapshot)> = Vec::new();
-        for event in batch.events {
-            let Some(shelf) = self.shelves.of_key(event.key()) else { continue };
-            let at = match touched.iter().position(|(known, _)| Arc::ptr_eq(known, shelf)) {
-                Some(at) => at,
-                None => {
-                    touched.push((shelf, (*shelf.snapshot()).clone()));
-                    touched.len() - 1
-                }
-            };
-            shelf.apply(&mut touched[at].1, event, now);
-        }
+        let through = batch.through;
+        let mut touched = Vec::new();
+        self.take(batch, &mut touched);
         for (shelf, snapshot) in touched {
             shelf.publish(snapshot);
         }
         // Last, because whoever waits for this revision reads the snapshots next.
-        self.progress.send_modify(|progress| progress.through = batch.through);
+        self.progress.send_modify(|progress| progress.through = through);
     }
+
+    /// Takes changes over into snapshots that are published later; those that are missing are taken from their shelves.
+    fn take<'a>(&'a self, batch: Batch, snapshots: &mut Vec<(&'a Arc<Shelf>, Snapshot)>) {
+        let now = tokio::time::Instant::now();
+        for event in batch.events {
+            let Some(shelf) = self.shelves.of_key(event.key()) else { continue };
+            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, shelf)) {
+                Some(at) => at,
+                None => {
+                    snapshots.push((shelf, (*shelf.snapshot()).clone()));
+                    snapshots.len() - 1
+                }
+            };
+            shelf.apply(&mut snapshots[at].1, event, now);
+        }
+    }
+}
+
+/// What lies below the prefix of each shelf, by ascending key.
+type EntriesOf = HashMap<Key, Vec<Entry>>;
+
+/// Where a fill begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// As long ago as the store can tell, within bounds.
+    Past,
+    /// Now.
+    Present,
+}
+
+async fn next_batch(watch: &mut Watch) -> Result<Batch, Error> {
+    let closed = || Error::Unavailable { reason: "the store's watch was closed".to_owned() };
+    watch.next().await.ok_or_else(closed)?
 }

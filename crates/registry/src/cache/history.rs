@@ -85,14 +85,13 @@ impl History {
         }
     }
 
-    /// Forgets everything; changes after `revision` will follow. Returns the number of the next change, which is past every
-    /// position that was ever handed out, so that no watcher goes on as if nothing were missing.
-    pub(super) fn restart(&mut self, revision: Revision) -> u64 {
+    /// Forgets everything; changes after `revision` will follow. The number of the next is past every position that was ever
+    /// handed out, so that no watcher goes on as if nothing were missing.
+    pub(super) fn restart(&mut self, revision: Revision) {
         self.first = self.next() + 1;
         self.changes.clear();
         self.bytes = 0;
         self.complete_after = revision;
-        self.first
     }
 
     pub(super) fn next(&self) -> u64 {

@@ -79,13 +79,16 @@ impl Shelf {
         self.next.subscribe()
     }
 
-    /// Replaces everything by what the store held at `revision`. The past before it is forgotten.
-    pub(super) fn refill(&self, entries: Vec<Entry>, revision: Revision) {
+    /// Forgets every change; those after `revision` will follow. Watchers are told when the next snapshot is published.
+    pub(super) fn restart(&self, revision: Revision) {
+        self.write_history().restart(revision);
+    }
+
+    /// What the store held at `revision`, as a snapshot that is published later.
+    pub(super) fn filled(&self, entries: Vec<Entry>, revision: Revision) -> Snapshot {
         let items =
             entries.into_iter().map(|entry| (entry.key.clone(), Arc::new(Cached::new(entry, self.form)))).collect();
-        self.snapshot.store(Arc::new(Snapshot { items, revision }));
-        let next = self.write_history().restart(revision);
-        self.next.send_replace(next);
+        Snapshot { items, revision }
     }
 
     /// Takes over a change into `snapshot`, which is published later, and into the history.

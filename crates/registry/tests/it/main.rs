@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod reads;
+mod restarts;
 mod watches;
 mod writes;
 
@@ -45,13 +46,22 @@ impl Cluster {
 
     async fn server_behind(&self, barrier: Arc<dyn Barrier>) -> Server {
         let tasks = Tasks::new();
-        let config = Config::new(self.folder.path().join("store.db"));
-        let store = Arc::new(SqliteStore::open(config, &tasks).await.unwrap());
-        let shelves = vec![("/registry/pods/".into(), Form::Objects), ("/registry/records/".into(), Form::Raw)];
-        let cache = Cache::start(store.clone(), PREFIX.into(), shelves, &tasks);
+        let store = self.store(&tasks).await;
+        let cache = Cache::start(store.clone(), PREFIX.into(), shelves(), &tasks);
         cache.filled().await.unwrap();
         Server { registry: Registry::new(store.clone(), cache, barrier), store, tasks }
     }
+}
+
+impl Cluster {
+    async fn store(&self, tasks: &Tasks) -> Arc<SqliteStore> {
+        let config = Config::new(self.folder.path().join("store.db"));
+        Arc::new(SqliteStore::open(config, tasks).await.unwrap())
+    }
+}
+
+fn shelves() -> Vec<(Key, Form)> {
+    vec![("/registry/pods/".into(), Form::Objects), ("/registry/records/".into(), Form::Raw)]
 }
 
 impl Server {

@@ -65,18 +65,6 @@ async fn progress_is_claimed_only_for_what_was_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_from_before_the_cache_began_is_told_so() {
-    let cluster = Cluster::new();
-    let first = cluster.server().await;
-    first.put("a", "1").await;
-    let late = cluster.server().await;
-    let refused = late.registry.watch(&late.pods(), Revision(1)).unwrap_err();
-    assert_eq!(refused, Expired { requested: Revision(1) });
-    first.stop().await;
-    late.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_watcher_that_falls_behind_the_kept_history_is_ended() {
     let cluster = Cluster::new();
     let server = cluster.server().await;
