@@ -9,12 +9,14 @@ use std::sync::Arc;
 use access::authenticate::{AuthenticationError, Authenticator, Identity, Method, Shown, Unauthenticated};
 use access::impersonate::{Impersonation, ImpersonationError};
 use access::tokens::{Note, TokenError};
-use access::{Attributes, Decision};
+use access::{Attributes, Decision, User};
 use api::Target;
 use edge::audit::{Actors, Trail};
 use edge::{Connection, Error, Gate, Request};
 use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
+use peering::forward::{self, UnsendableUser};
+use peering::hop::Sender;
 use smallvec::SmallVec;
 
 pub use caller::Caller;
@@ -103,6 +105,19 @@ impl Gate for AccessGate {
             None => Actors { user: Some(caller.user.clone()), impersonated: None },
             Some(asking) => Actors { user: Some(asking.clone()), impersonated: Some(caller.user.clone()) },
         }
+    }
+
+    fn sender(&self, caller: &Caller) -> Sender {
+        match caller.method {
+            Method::FrontProxy => Sender::FrontProxy,
+            Method::Certificate | Method::Token | Method::Anonymous => Sender::Other,
+        }
+    }
+
+    fn identity(&self, caller: &Caller) -> Result<forward::Identity, UnsendableUser> {
+        let User { name, uid, groups, extra } = &*caller.user;
+        let extra = extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (&**key, &**value)));
+        forward::Identity::new(name, uid, groups.iter().map(|group| &**group), extra)
     }
 }
 

@@ -17,6 +17,7 @@ mod openapi_pages;
 mod openid_pages;
 mod options;
 pub mod policy;
+pub mod ports;
 pub mod rest;
 mod reviews;
 mod shape;
@@ -34,6 +35,7 @@ use edge::{Body, Call, Error, Local, Request, Response};
 use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use object::KindRules;
+use peering::documents::Unbuilt;
 use registry::{Form, Registry, Shelf};
 use store::Key;
 use tasks::Tasks;
@@ -99,6 +101,22 @@ pub struct Config {
 pub fn shelves(surface: &Surface, prefix: &str) -> Vec<(Key, Form)> {
     let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
     surface.persisted().iter().map(|persisted| (key(persisted.key_prefix), Form::Objects)).collect()
+}
+
+/// What a surface lists, because real servers of the release have it, and this server cannot do.
+pub fn unbuilt(surface: &Surface) -> Vec<Unbuilt> {
+    let unbuilt = |name: GroupVersionResource<&str>, subresource: &str| Unbuilt {
+        group: name.group.into(),
+        resource: name.resource.into(),
+        subresource: subresource.into(),
+    };
+    let served = surface.served().iter().flat_map(|served| {
+        let name = served.name();
+        let whole = (!served.kind.built).then(|| unbuilt(name, ""));
+        let parts = served.kind.subresources.iter().filter(|part| !rest::is_built(part));
+        whole.into_iter().chain(parts.map(move |part| unbuilt(name, part.name)))
+    });
+    served.collect()
 }
 
 impl ApiServer {

@@ -52,7 +52,7 @@ impl Known {
     }
 
     /// Waits until the index has every role and binding that was stored before, for a few seconds at most.
-    pub(crate) async fn catch_up(&mut self) {
+    pub async fn catch_up(&mut self) {
         let caught_up = async {
             self.registry.catch_up_with_store().await.ok()?;
             let stored: Vec<Revision> = self.shelves.iter().map(|shelf| shelf.snapshot().revision).collect();

@@ -59,6 +59,11 @@ pub(crate) async fn serve(
     }
 }
 
+/// Whether there is a handler for a subresource.
+pub(crate) fn is_built(subresource: &catalogue::kind::Subresource) -> bool {
+    subresource.built && matches!(subresource.name, "status" | "finalize" | "token" | "scale")
+}
+
 impl<'a> Context<'a> {
     /// Verbs and subresources that the release does not have, or that are not built.
     fn refuse_what_is_not_offered(&self) -> Result<(), Status> {
@@ -70,10 +75,9 @@ impl<'a> Context<'a> {
             "" => Ok(()),
             subresource => match self.resource.served.subresource(subresource) {
                 None => Err(Status::path_not_found()),
-                Some(offered) if !offered.built => Err(not_built(self.asked.group_resource(), verb)),
+                Some(offered) if !is_built(offered) => Err(not_built(self.asked.group_resource(), verb)),
                 Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-                Some(_) if matches!(subresource, "status" | "finalize" | "token" | "scale") => Ok(()),
-                Some(_) => Err(not_built(self.asked.group_resource(), verb)),
+                Some(_) => Ok(()),
             },
         }
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use peering::forward::AnswerBody;
 use tokio::sync::mpsc;
+use transport::peer::BoxError;
 
 /// The body of a response. An enum rather than a boxed trait object, because a get should cost no allocation for it.
 #[derive(Debug, Default)]
@@ -27,8 +29,8 @@ pub enum Body {
     },
     /// Bytes as they come, each sent at once: a watch. Ends when the sender is gone.
     Stream(mpsc::Receiver<Bytes>),
-    /// What somebody else is sending.
-    Incoming(Incoming),
+    /// What a peer is sending.
+    Peer(Box<AnswerBody>),
     /// Another body, and something that is dropped when it ends.
     Guarded {
         /// What is sent.
@@ -66,9 +68,9 @@ impl From<String> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         let next = match this {
             Self::Empty => None,
@@ -83,7 +85,7 @@ impl http_body::Body for Body {
                 part
             }
             Self::Stream(parts) => std::task::ready!(parts.poll_recv(context)),
-            Self::Incoming(incoming) => return Pin::new(incoming).poll_frame(context),
+            Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
             Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
@@ -94,7 +96,7 @@ impl http_body::Body for Body {
             Self::Empty => true,
             Self::Parts { left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
-            Self::Incoming(incoming) => incoming.is_end_stream(),
+            Self::Peer(answer) => answer.is_end_stream(),
             Self::Guarded { body, .. } => body.is_end_stream(),
         }
     }
@@ -105,7 +107,7 @@ impl http_body::Body for Body {
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Parts { left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
-            Self::Incoming(incoming) => incoming.size_hint(),
+            Self::Peer(answer) => answer.size_hint(),
             Self::Guarded { body, .. } => body.size_hint(),
         }
     }

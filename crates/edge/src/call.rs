@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use api::Target;
 use futures_util::future::BoxFuture;
+use peering::forward::{Identity, UnsendableUser};
+use peering::hop::Sender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
@@ -54,6 +56,12 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
 
     /// Whom audit events name.
     fn actors(&self, caller: &Self::Caller) -> Actors;
+
+    /// Whether they authenticated as a front proxy, as other servers do: only then their marks on a request are believed.
+    fn sender(&self, caller: &Self::Caller) -> Sender;
+
+    /// Whom a peer is told that the request is for.
+    fn identity(&self, caller: &Self::Caller) -> Result<Identity, UnsendableUser>;
 }
 
 /// What this process itself can serve.

@@ -12,8 +12,11 @@ use crate::{Body, Response};
 pub struct Check {
     name: String,
     on: Pages,
-    test: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    test: Box<dyn Fn() -> Result<Details, String> + Send + Sync>,
 }
+
+/// What should be known although all is well: a line each, shown to whoever asks for a verbose page.
+type Details = Vec<String>;
 
 /// On which pages a check counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,15 @@ impl Check {
         name: impl Into<String>,
         on: Pages,
         test: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::detailed(name, on, move || test().map(|()| Details::new()))
+    }
+
+    /// The same, with something to say even if all is well.
+    pub fn detailed(
+        name: impl Into<String>,
+        on: Pages,
+        test: impl Fn() -> Result<Details, String> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), on, test: Box::new(test) }
     }
@@ -75,11 +87,19 @@ impl Health {
             let name = &check.name;
             if excluded.contains(&name.as_str()) {
                 let _ = writeln!(lines, "[+]{name} excluded: ok");
-            } else if let Err(reason) = (check.test)() {
-                let _ = writeln!(lines, "[-]{name} failed: reason withheld");
-                failed.push(format!("{name}: {reason}"));
-            } else {
-                let _ = writeln!(lines, "[+]{name} ok");
+                continue;
+            }
+            match (check.test)() {
+                Err(reason) => {
+                    let _ = writeln!(lines, "[-]{name} failed: reason withheld");
+                    failed.push(format!("{name}: {reason}"));
+                }
+                Ok(details) => {
+                    let _ = writeln!(lines, "[+]{name} ok");
+                    for detail in details {
+                        let _ = writeln!(lines, "   {detail}");
+                    }
+                }
             }
         }
         let unknown: Vec<String> = excluded
@@ -108,7 +128,7 @@ impl Health {
             return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
         };
         match (check.test)() {
-            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+            Ok(_) => text(StatusCode::OK, "ok".to_owned()),
             Err(reason) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n")),
         }
     }
@@ -233,6 +253,18 @@ mod tests {
             readyz check passed
         "#]],
         );
+    }
+
+    #[test]
+    fn details_are_told_on_verbose_pages_although_all_is_well() {
+        let details = || Ok(vec!["apiserver-b is mute".to_owned()]);
+        let health = Health::new(vec![Check::detailed("peers", Pages::ReadyOnly, details)]);
+        let body = |query| match health.serve("/readyz", query).unwrap().into_body() {
+            Body::Full(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(body(None), "ok");
+        assert_eq!(body(Some("verbose")), "[+]ping ok\n[+]peers ok\n   apiserver-b is mute\nreadyz check passed\n");
     }
 
     #[test]

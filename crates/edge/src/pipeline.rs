@@ -7,6 +7,8 @@ use std::time::Duration;
 use api::{Status, Target, Verb};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, HeaderValue};
+use peering::forward::{Span, UnsendableUser};
+use peering::{Hop, Why};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -14,6 +16,7 @@ use crate::audit::{self, AUDIT_ID, Auditor, Ending, Trail};
 use crate::call::{Call, Connection, Gate, Local};
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
+use crate::peers::{Errand, Peers, Place};
 use crate::respond::{Error, respond, status_of};
 use crate::{Body, Request, Response};
 
@@ -25,6 +28,7 @@ pub struct Pipeline<G, L> {
     health: Health,
     metrics: Metrics,
     auditor: Option<Arc<Auditor>>,
+    peers: Option<Peers>,
     seats: Seats,
     request_timeout: Duration,
 }
@@ -44,12 +48,17 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
     pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
         let request_timeout = limits.request_timeout;
-        Self { gate, local, health, metrics, auditor: None, seats: Seats::new(limits), request_timeout }
+        Self { gate, local, health, metrics, auditor: None, peers: None, seats: Seats::new(limits), request_timeout }
     }
 
     /// The same, with every request recorded.
     pub fn audited(self, auditor: Option<Auditor>) -> Self {
         Self { auditor: auditor.map(Arc::new), ..self }
+    }
+
+    /// The same, among others that answer what is not served here.
+    pub fn among(self, peers: Option<Peers>) -> Self {
+        Self { peers, ..self }
     }
 
     /// Answers a request, whatever happens.
@@ -120,25 +129,54 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             trail.note_impersonated(self.gate.actors(&caller).impersonated);
         }
         self.gate.authorize(&caller, target, trail)?;
-        if let Some(page) = self.page(&request) {
-            return Ok(page);
+        let hop = Hop::take(request.headers_mut(), self.gate.sender(&caller));
+        if let Some(page) = self.page(&request, hop) {
+            return page;
         }
         let _seat = self.seats.take(target)?;
         let deadline = started + self.timeout_of(target);
-        let serving = self.local.serve(Call { target, caller, deadline }, request);
-        if target.is_long_running() {
-            return serving.await;
+        match self.place(target, hop).await? {
+            Place::Here(why) => self.serve_here(Call { target, caller, deadline }, request, why).await,
+            Place::Away(away) => {
+                let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
+                let user = self.gate.identity(&caller).map_err(unsendable)?;
+                let span = if target.is_long_running() { Span::Open } else { Span::Until(deadline) };
+                away.forward(&Errand { user, client: connection.peer.ip(), span }, request).await
+            }
         }
-        tokio::time::timeout_at(deadline, serving).await.map_err(|_| Error::TimedOut)?
+    }
+
+    async fn place<'a>(&'a self, target: &'a Target<'a>, hop: Hop) -> Result<Place<'a>, Error> {
+        match &self.peers {
+            None => Ok(Place::Here(Why::ServedHere)),
+            Some(peers) => Ok(peers.place(target, hop, is_mutating(target)).await?),
+        }
+    }
+
+    async fn serve_here(&self, call: Call<'_, G::Caller>, request: Request, why: Why) -> Result<Response, Error> {
+        let (target, deadline) = (call.target, call.deadline);
+        let serving = self.local.serve(call, request);
+        let served = if target.is_long_running() {
+            serving.await
+        } else {
+            tokio::time::timeout_at(deadline, serving).await.map_err(|_| Error::TimedOut)?
+        };
+        match &self.peers {
+            None => served,
+            Some(peers) => served.map(|response| peers.told(response, why)),
+        }
     }
 
     /// The pages that are the pipeline's own.
-    fn page(&self, request: &Request) -> Option<Response> {
+    fn page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
         if uri.path() == "/metrics" {
-            return Some(health::text(http::StatusCode::OK, self.metrics.page()));
+            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page())));
         }
-        self.health.serve(uri.path(), uri.query())
+        if let Some(page) = self.health.serve(uri.path(), uri.query()) {
+            return Some(Ok(page));
+        }
+        self.peers.as_ref()?.page(request, hop)
     }
 
     /// A request may ask for less time than it would get, never for more.

@@ -21,7 +21,7 @@ use crate::prove::{NotProven, Prover};
 use crate::readiness::Milestones;
 use crate::route::{Proof, Route, Unavailable, route};
 use crate::sweep::Sweeper;
-use crate::view::{Peering, View};
+use crate::view::View;
 
 /// Everything that peering is told.
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ pub struct Ports {
     pub documents: Arc<dyn Documents>,
     /// How far our views have come.
     pub progress: Arc<dyn Progress>,
-    /// Requests to peers; not used if peering is disabled.
-    pub fetch: Arc<dyn Fetch>,
+    /// Requests to peers; `None` if peering is disabled, and then nobody is asked.
+    pub fetch: Option<Arc<dyn Fetch>>,
 }
 
 /// What this server knows of its cluster, and does in it.
@@ -201,9 +201,13 @@ fn start_askers(
     tasks: &Tasks,
 ) -> mpsc::Sender<ServerId> {
     let (again_sender, again) = mpsc::channel(AGAIN_MAX);
+    let Some(fetch) = ports.fetch.clone() else {
+        milestones.askers.reach();
+        return again_sender;
+    };
     let askers = Askers {
         config: config.ask,
-        fetch: ports.fetch.clone(),
+        fetch,
         documents: ports.documents.clone(),
         views,
         again,
@@ -212,10 +216,7 @@ fn start_askers(
         tasks: tasks.clone(),
         started: milestones.askers.clone(),
     };
-    match config.membership.peering {
-        Peering::Enabled => tasks.spawn("peer-askers", |stop| askers.run(stop)),
-        Peering::Disabled => milestones.askers.reach(),
-    }
+    tasks.spawn("peer-askers", |stop| askers.run(stop));
     again_sender
 }
 

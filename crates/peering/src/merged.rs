@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use api::media::AggregatedVersion;
+use discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList};
 use discovery::{Conflict, Document, Group, Groups, Input, Standing, Version, aggregated, merge};
 
 use crate::documents::ServerDocument;
@@ -35,6 +36,9 @@ pub struct Merged {
     v2beta1: OnceLock<Document>,
     protobuf: OnceLock<Document>,
     core: OnceLock<Arc<Groups>>,
+    core_v2: OnceLock<Document>,
+    /// By path without slashes around it.
+    legacy: OnceLock<HashMap<String, Document>>,
 }
 
 impl Merged {
@@ -55,6 +59,8 @@ impl Merged {
             v2beta1: OnceLock::new(),
             protobuf: OnceLock::new(),
             core: OnceLock::new(),
+            core_v2: OnceLock::new(),
+            legacy: OnceLock::new(),
         })
     }
 
@@ -87,6 +93,32 @@ impl Merged {
     pub fn protobuf(&self) -> &Document {
         self.protobuf.get_or_init(|| aggregated::protobuf(&self.apis, AggregatedVersion::V2))
     }
+
+    /// The finished aggregated `/api` in JSON, version 2: only with `--merge-discovery=all`.
+    pub fn core_json(&self) -> &Document {
+        self.core_v2.get_or_init(|| aggregated::json(self.core(), AggregatedVersion::V2))
+    }
+
+    /// The finished legacy document of a path such as `apis/batch/v1`: only with `--merge-discovery=all`. `/api` itself is not
+    /// among them, since it says where one server listens; nor are hashes of storage versions, which each server has its own.
+    pub fn legacy(&self, path: &str) -> Option<&Document> {
+        self.legacy.get_or_init(|| legacy_documents(self.core(), &self.apis)).get(path)
+    }
+}
+
+fn legacy_documents(core: &Groups, apis: &Groups) -> HashMap<String, Document> {
+    let list = |group: &Group, version: &Version| {
+        ApiResourceList::from_version(&group.name, version, |_, _| None).to_document()
+    };
+    let of_core = core.versions().map(|(group, version)| (format!("api/{}", version.name), list(group, version)));
+    let of_versions =
+        apis.versions().map(|(group, version)| (format!("apis/{}/{}", group.name, version.name), list(group, version)));
+    let of_groups = apis
+        .items()
+        .iter()
+        .filter_map(|group| Some((format!("apis/{}", group.name), ApiGroup::from_group(group)?.to_document())));
+    let of_all = ("apis".to_owned(), ApiGroupList::from_groups(apis).to_document());
+    of_core.chain(of_versions).chain(of_groups).chain([of_all]).collect()
 }
 
 fn are_same(a: &[MergedInput], b: &[MergedInput]) -> bool {

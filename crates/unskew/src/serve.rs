@@ -3,6 +3,7 @@
 mod audit;
 mod authentication;
 mod config;
+mod peers;
 mod run;
 mod storage;
 mod table;

@@ -19,11 +19,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether a front proxy speaks, that is, another API server: only then its marks on the request are believed.
-    pub fn is_via_front_proxy(&self) -> bool {
-        self.method == Method::FrontProxy
-    }
-
     pub(super) fn acting_as(self, user: User) -> Self {
         Self { user: Arc::new(user), impersonator: Some(self.user), ..self }
     }

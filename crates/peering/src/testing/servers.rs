@@ -64,7 +64,7 @@ impl World {
             records: memory.clone(),
             documents: memory.clone(),
             progress: memory,
-            fetch: Arc::new(self.network.clone()),
+            fetch: (config.membership.peering == Peering::Enabled).then(|| Arc::new(self.network.clone()) as _),
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());
         let (local, shared) = (watch::Sender::new(document(serves)), watch::Sender::new(Arc::default()));

@@ -11,6 +11,7 @@ use catalogue::Gates;
 use tasks::Tasks;
 use transport::{Authorities, Watched, pki};
 
+use super::peers::{Certificates, FRONT_PROXY_CA, FRONT_PROXY_CLIENT};
 use crate::flags::{FlagError, Values};
 
 /// What the flags say about who is let in.
@@ -48,11 +49,17 @@ pub(crate) struct AccountFlags {
 const EXPIRATION_SECONDS: std::ops::RangeInclusive<i64> = 3600..=1 << 32;
 
 impl Authentication {
-    pub(super) fn from_flags(flags: &Values, gates: &Gates, notices: &mut Vec<String>) -> Result<Self, FlagError> {
+    pub(super) fn from_flags(
+        flags: &Values,
+        gates: &Gates,
+        peers: &Certificates,
+        notices: &mut Vec<String>,
+    ) -> Result<Self, FlagError> {
+        let given = front_proxy(flags, gates, notices)?;
         Ok(Self {
             anonymous: flags.is("anonymous-auth"),
             token_file: flags.given("token-auth-file").map(PathBuf::from),
-            front_proxy: front_proxy(flags, gates, notices)?,
+            front_proxy: given.or_else(|| (*peers == Certificates::Own).then(|| own_front_proxy(flags))),
             accounts: accounts(flags)?,
         })
     }
@@ -197,6 +204,21 @@ fn front_proxy(flags: &Values, gates: &Gates, notices: &mut Vec<String>) -> Resu
     }
     let ca_file = flags.given("requestheader-client-ca-file").map(PathBuf::from);
     Ok(ca_file.map(|ca_file| FrontProxyFlags { ca_file, rules }))
+}
+
+/// The other servers, by certificates of our own.
+fn own_front_proxy(flags: &Values) -> FrontProxyFlags {
+    let names = |name: &str| vec![name.to_owned()];
+    let headers = HeaderNames {
+        user: names("X-Remote-User"),
+        uid: names("X-Remote-Uid"),
+        group: names("X-Remote-Group"),
+        extra_prefix: names("X-Remote-Extra-"),
+    };
+    FrontProxyFlags {
+        ca_file: Path::new(flags.text("cert-dir")).join(format!("{FRONT_PROXY_CA}.crt")),
+        rules: FrontProxy { allowed_names: names(FRONT_PROXY_CLIENT), headers },
+    }
 }
 
 fn unusual(flag: &str, standard: &str) -> String {

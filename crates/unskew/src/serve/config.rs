@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use access::Authorizer;
 use catalogue::{Gates, Release, RuntimeConfig, Surface};
+use edge::pipeline::Limits;
 
 use super::audit::Audit;
 use super::authentication::Authentication;
+use super::peers::PeerFlags;
 use crate::flags::{FlagError, Values};
 
 /// Everything that `unskew serve` needs to know before it binds a port.
@@ -26,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) compaction_interval: Duration,
     pub(crate) authentication: Authentication,
     pub(crate) authorizer: Authorizer,
+    pub(crate) peers: PeerFlags,
     pub(crate) audit: Option<Audit>,
     pub(crate) surface: Arc<Surface>,
     /// The address of the service `kubernetes`.
@@ -72,6 +75,7 @@ impl Config {
             .parsed("runtime-config", |_| RuntimeConfig::parse(release, &flags.list("runtime-config").join(",")))?;
         let authorizer =
             flags.parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?;
+        let peers = PeerFlags::from_flags(flags, &gates)?;
         let notices = authorizer.notice().into_iter().chain(Audit::notice(flags));
         let mut notices: Vec<String> = notices.map(str::to_owned).collect();
         Ok(Self {
@@ -87,8 +91,9 @@ impl Config {
             storage: storage(flags),
             prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
-            authentication: Authentication::from_flags(flags, &gates, &mut notices)?,
+            authentication: Authentication::from_flags(flags, &gates, &peers.certificates, &mut notices)?,
             authorizer,
+            peers,
             audit: Audit::from_flags(flags)?,
             service_ip: flags
                 .parsed("service-cluster-ip-range", |_| first_address(&flags.list("service-cluster-ip-range")))?,
@@ -110,6 +115,11 @@ impl Config {
 }
 
 impl Config {
+    /// How much the pipeline takes on.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { reads: self.reads_max, writes: self.writes_max, request_timeout: self.request_timeout }
+    }
+
     /// What the handlers are told.
     pub(crate) fn local(&self, address: SocketAddr) -> apiserver::Config {
         apiserver::Config {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use apiserver::gate::{AccessGate, Bundles, Rules};
+use apiserver::gate::{AccessGate, Rules};
 use apiserver::policy::{self, PolicyFeed};
 use apiserver::{ApiServer, bootstrap};
 use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
-use edge::pipeline::{Limits, Pipeline};
+use edge::pipeline::Pipeline;
+use peering::presence::{Presence, TwinError};
 use registry::{Cache, Open, Registry};
 use tasks::Tasks;
 use tokio::net::TcpListener;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
 use super::config::Config;
+use super::peers;
 use super::storage::{Opened, Probe};
 use super::trust::{self, Trust};
 use crate::{logging, say};
@@ -42,38 +44,55 @@ pub(crate) fn run(config: Config) -> anyhow::Result<()> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = bind(&config).await?;
-    let address = SocketAddr::new(config.advertise.unwrap_or(config.bind), listener.local_addr()?.port());
+    let ip = config.advertise.unwrap_or_else(|| peers::reachable(config.bind));
+    let address = SocketAddr::new(ip, listener.local_addr()?.port());
     let tasks = Tasks::new();
     let trust = Trust::start(&config, address, &tasks)?;
     let rules = trust::rules(&config, address, &tasks)?;
     let auditor = config.audit.as_ref().map(Audit::start).transpose()?;
     let opened = Opened::open(&config.storage).await?;
-    let streams = Tasks::new();
+    let metrics = prometheus::Registry::new();
+    let (streams, draining) = (Tasks::new(), CancellationToken::new());
+    let core = Core::start(&config, address, rules.clone(), &opened, &tasks, &streams);
+    let mut cluster = peers::start(peers::Surroundings {
+        flags: &config.peers,
+        storage: &config.storage,
+        surface: &config.surface,
+        cert_dir: &config.cert_dir,
+        advertised: address,
+        ports: apiserver::ports::Ports::new(&core.registry, &opened.store(), &config.prefix),
+        registry: &metrics,
+        tasks: &tasks,
+    })?;
+    let settings = bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published };
     let started = bootstrap::Progress::default();
-    let draining = CancellationToken::new();
-    let pipeline = assemble(
-        &config.local(address),
-        &config,
-        (rules, trust.bundles),
-        bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published },
-        &opened,
-        &Parts { tasks: &tasks, streams: &streams, started: &started, draining: &draining },
-    );
-    let pipeline = Arc::new(pipeline.audited(auditor));
+    let putting = bootstrap::run(core.server.clone(), settings, core.known.clone(), started.clone());
+    tasks.spawn_once("bootstrap", putting);
+    let probe = Probe::start(opened.store(), &tasks);
+    let health = Health::new(checks(probe, &core, started, draining.clone(), cluster.as_ref()));
+    let gate = AccessGate { bundles: trust.bundles, rules, accounts: core.server.accounts() };
+    let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits());
+    let peers = cluster.as_mut().and_then(|started| started.peers.take());
+    let pipeline = Arc::new(pipeline.audited(auditor).among(peers));
     let connections = Tasks::new();
     let closing = CancellationToken::new();
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
     announce(address, trust.admin.as_deref());
+    let mut presence = None;
     let outcome = tokio::select! {
         failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
+        twin = be_present(cluster.as_ref(), &core, &tasks, &mut presence) => Err(twin.into()),
         () = stop_signal() => Ok(()),
     };
-    // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are; the
-    // store last, because everything else writes to it.
+    // Not ready first, so that balancers look elsewhere; then we leave, so that other servers do; then no new connections;
+    // then the end of those there are; the store last, because everything else writes to it.
     draining.cancel();
     tokio::time::sleep(config.shutdown_delay).await;
+    if let Some(presence) = &presence {
+        presence.leave().await;
+    }
     closing.cancel();
     for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
         if let Err(error) = family.stop(STOP_GRACE).await {
@@ -84,46 +103,66 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     outcome
 }
 
-/// What the pipeline's parts share with the process.
-struct Parts<'a> {
-    tasks: &'a Tasks,
-    streams: &'a Tasks,
-    started: &'a bootstrap::Progress,
-    draining: &'a CancellationToken,
+/// Objects and their handlers, over the store.
+struct Core {
+    cache: Cache,
+    registry: Registry,
+    server: Arc<ApiServer>,
+    /// Whether roles and bindings are read.
+    known: policy::Known,
 }
 
-/// Puts the server together over its store: cache, registry, handlers, gate, pipeline.
-fn assemble(
-    local: &apiserver::Config,
-    config: &Config,
-    (rules, bundles): (Arc<Rules>, Bundles),
-    settings: bootstrap::Settings,
-    opened: &Opened,
-    parts: &Parts<'_>,
-) -> Pipeline<AccessGate, Arc<ApiServer>> {
-    let (store, surface) = (opened.store(), config.surface.clone());
-    let prefix = store::Key::from(format!("{}/", config.prefix));
-    let shelves = apiserver::shelves(&surface, &config.prefix);
-    let cache = Cache::start(store.clone(), prefix, shelves, parts.tasks);
-    let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
-    let streams = parts.streams.clone();
-    let server = Arc::new(ApiServer::new(registry, surface, &config.prefix, local, rules.clone(), streams));
-    let (feed, aggregation) = PolicyFeed::new(&server, rules.index.clone());
-    let known = feed.known();
-    parts.tasks.spawn("rbac", |stop| feed.run(stop));
-    parts.tasks.spawn("aggregation", |stop| aggregation.run(stop));
-    let putting = bootstrap::run(server.clone(), settings, known.clone(), parts.started.clone());
-    parts.tasks.spawn_once("bootstrap", putting);
-    let gate = AccessGate { bundles, rules, accounts: server.accounts() };
-    let probe = Probe::start(store.clone(), parts.tasks);
-    if !config.compaction_interval.is_zero() {
-        let compaction = store::compaction::Compaction::new(store, config.compaction_interval);
-        parts.tasks.spawn("compaction", |stop| compaction.run(stop));
+impl Core {
+    fn start(
+        config: &Config,
+        address: SocketAddr,
+        rules: Arc<Rules>,
+        opened: &Opened,
+        tasks: &Tasks,
+        streams: &Tasks,
+    ) -> Self {
+        let (store, surface) = (opened.store(), config.surface.clone());
+        let prefix = store::Key::from(format!("{}/", config.prefix));
+        let mut shelves = apiserver::shelves(&surface, &config.prefix);
+        shelves.extend(apiserver::ports::shelves(&config.prefix, &shelves));
+        let cache = Cache::start(store.clone(), prefix, shelves, tasks);
+        let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
+        let local = config.local(address);
+        let index = rules.index.clone();
+        let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams.clone());
+        let server = Arc::new(server);
+        let (feed, aggregation) = PolicyFeed::new(&server, index);
+        let known = feed.known();
+        tasks.spawn("rbac", |stop| feed.run(stop));
+        tasks.spawn("aggregation", |stop| aggregation.run(stop));
+        if !config.compaction_interval.is_zero() {
+            let compaction = store::compaction::Compaction::new(store, config.compaction_interval);
+            tasks.spawn("compaction", |stop| compaction.run(stop));
+        }
+        Self { cache, registry, server, known }
     }
-    let health = Health::new(checks(probe, &cache, known, parts));
-    let limits = Limits { reads: config.reads_max, writes: config.writes_max, request_timeout: config.request_timeout };
-    let metrics = Metrics::new(&prometheus::Registry::new());
-    Pipeline::new(gate, server, health, metrics, limits)
+}
+
+/// Joins the cluster once what this server serves is complete, and is in it from then on. Ends only if somebody else is who we
+/// are.
+async fn be_present(
+    cluster: Option<&peers::Started>,
+    core: &Core,
+    tasks: &Tasks,
+    presence: &mut Option<Presence>,
+) -> TwinError {
+    let Some(peers::Started { cluster, joined, .. }) = cluster else { return std::future::pending().await };
+    if core.cache.filled().await.is_err() {
+        return std::future::pending().await;
+    }
+    core.known.clone().catch_up().await;
+    if let Err(twin) = cluster.claim().await {
+        return twin;
+    }
+    *presence = Some(cluster.join(tasks));
+    cluster.milestones().identity_lease.reached().await;
+    joined.send_replace(true);
+    std::future::pending().await
 }
 
 /// Every watch is a connection: the soft limit of open files is raised to the hard one.
@@ -142,27 +181,35 @@ async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     })
 }
 
-fn checks(probe: Probe, cache: &Cache, rules_known: policy::Known, parts: &Parts<'_>) -> Vec<Check> {
-    let (cache, started, draining) = (cache.clone(), parts.started.clone(), parts.draining.clone());
+fn checks(
+    probe: Probe,
+    core: &Core,
+    started: bootstrap::Progress,
+    draining: CancellationToken,
+    cluster: Option<&peers::Started>,
+) -> Vec<Check> {
+    let (cache, known) = (core.cache.clone(), core.known.clone());
     let readiness_probe = probe.clone();
     let namespaces = started.clone();
     let finished =
         |started: &bootstrap::Progress| if started.is_done() { Ok(()) } else { Err("not finished".to_owned()) };
-    vec![
+    let mut checks = vec![
         Check::new("log", Pages::All, || Ok(())),
         Check::new("etcd", Pages::All, move || probe.check()),
         Check::new("etcd-readiness", Pages::ReadyOnly, move || readiness_probe.check()),
-        Check::new("informer-sync", Pages::ReadyOnly, move || match (cache.is_filled(), rules_known.is_filled()) {
+        Check::new("informer-sync", Pages::ReadyOnly, move || match (cache.is_filled(), known.is_filled()) {
             (false, _) => Err("the watch cache is not filled yet".to_owned()),
             (true, false) => Err("roles and bindings are not read yet".to_owned()),
             (true, true) => Ok(()),
         }),
         Check::new("poststarthook/rbac/bootstrap-roles", Pages::All, move || finished(&started)),
         Check::new("poststarthook/start-system-namespaces-controller", Pages::All, move || finished(&namespaces)),
-        Check::new("shutdown", Pages::ReadyOnly, move || {
-            if draining.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
-        }),
-    ]
+    ];
+    checks.extend(cluster.map(peers::Started::checks).into_iter().flatten());
+    checks.push(Check::new("shutdown", Pages::ReadyOnly, move || {
+        if draining.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
+    }));
+    checks
 }
 
 fn announce(address: SocketAddr, admin: Option<&Path>) {

@@ -13,6 +13,7 @@ use transport::pki::{Authority, Pair, Purpose};
 use transport::{Authorities, Watched};
 
 use super::config::Config;
+use super::peers::{Certificates, FRONT_PROXY_CA, FRONT_PROXY_CLIENT};
 use crate::kubeconfig;
 
 /// Certificates and authorities, each read again when its file changes.
@@ -46,6 +47,10 @@ impl Trust {
                 (own.certificate().to_owned(), Some(file))
             }
         };
+        if config.peers.certificates == Certificates::Own {
+            let front_proxies = Authority::open(&config.cert_dir, FRONT_PROXY_CA)?;
+            front_proxies.issue(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT, None, &Purpose::Client)?;
+        }
         let front_proxy = config.authentication.front_proxy.as_ref();
         let published = bootstrap::Trust {
             client_ca: Some(read(&client_ca)?),

@@ -1,0 +1,83 @@
+//! What peering needs of storage: identity leases through the registry, as any client sees them; endpoint records and
+//! documents below keys that no REST path reaches.
+
+mod feed;
+mod leases;
+mod raw;
+
+use std::sync::Arc;
+
+use peering::ports::{Pending, PortError, Progress};
+use registry::{Cache, Form, Registry, Shelf};
+use store::{Key, Store};
+
+pub use leases::IdentityLeases;
+pub use raw::{EndpointRecords, StoredDocuments};
+
+/// kube-apiserver's own place for endpoint records.
+const RECORDS: &str = "peerserverleases";
+/// No DNS name has an underscore, so that no resource is ever called so.
+const DOCUMENTS: &str = "_unskew/documents";
+/// Where Leases are, served or not.
+const LEASES: &str = "leases";
+
+/// The shelves that peering needs beside those of the REST API.
+pub fn shelves(prefix: &str, others: &[(Key, Form)]) -> Vec<(Key, Form)> {
+    let wanted = [(LEASES, Form::Objects), (RECORDS, Form::Raw), (DOCUMENTS, Form::Raw)];
+    let wanted = wanted.map(|(part, form)| (key(prefix, part), form));
+    wanted.into_iter().filter(|(key, _)| others.iter().all(|(other, _)| other != key)).collect()
+}
+
+/// The ports of one server.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// The identity leases.
+    pub leases: IdentityLeases,
+    /// The endpoint records.
+    pub records: EndpointRecords,
+    /// The stored documents.
+    pub documents: StoredDocuments,
+    /// How far the cache has come.
+    pub progress: CacheProgress,
+}
+
+impl Ports {
+    /// Ports on a registry whose cache has the [`shelves`] of `prefix`.
+    pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str) -> Self {
+        let shelf = |part: &str| shelf(registry.cache(), &key(prefix, part));
+        Self {
+            leases: IdentityLeases { registry: registry.clone(), shelf: shelf(LEASES) },
+            records: EndpointRecords { registry: registry.clone(), store: store.clone(), shelf: shelf(RECORDS) },
+            documents: StoredDocuments { registry: registry.clone(), store: store.clone(), shelf: shelf(DOCUMENTS) },
+            progress: CacheProgress(registry.clone()),
+        }
+    }
+}
+
+fn key(prefix: &str, part: &str) -> Key {
+    Key::from(format!("{prefix}/{part}/"))
+}
+
+fn shelf(cache: &Cache, key: &Key) -> Arc<Shelf> {
+    cache.shelf(key).expect("the cache was started with the shelves of the ports").clone()
+}
+
+/// How far the cache has come that all feeds read from.
+#[derive(Clone, Debug)]
+pub struct CacheProgress(Registry);
+
+impl Progress for CacheProgress {
+    fn catch_up(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            match self.0.catch_up_with_store().await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(unavailable("the watch cache is behind")),
+                Err(error) => Err(unavailable(error)),
+            }
+        })
+    }
+}
+
+fn unavailable(reason: impl ToString) -> PortError {
+    PortError::Unavailable { reason: reason.to_string() }
+}

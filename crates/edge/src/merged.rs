@@ -1,0 +1,135 @@
+//! The discovery pages that speak for all servers, and who gets them.
+
+use api::media::{
+    AggregatedVersion, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, Profile, is_pretty, negotiate_discovery,
+};
+use discovery::{Document, respond};
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+use peering::View;
+use peering::metrics::Metrics;
+
+use crate::{Body, Response};
+
+/// `--merge-discovery`: which documents speak for all servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// `/apis` in its aggregated form, as the KEP says.
+    Aggregated,
+    /// Every form of it, and `/api`.
+    All,
+}
+
+/// Which merged documents are given, and in which versions.
+#[derive(Clone, Copy, Debug)]
+pub struct MergedPages {
+    /// Which documents are merged.
+    pub merge: Merge,
+    /// The oldest version of the aggregated document that is given.
+    pub oldest: AggregatedVersion,
+}
+
+impl MergedPages {
+    /// Answers if the path is a discovery page and the client wants it of all servers. `None`: the local one is to answer.
+    pub(crate) fn serve(
+        self,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+        view: &View,
+        metrics: &Metrics,
+    ) -> Option<Response> {
+        let page = Page::of(path, self.merge)?;
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let aggregated = if page.has_aggregated() { Encodings::ALL } else { Encodings::NONE };
+        let offer = DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest: self.oldest };
+        // Whoever accepts nothing that we have is told so by the local page.
+        let form = negotiate_discovery(text(ACCEPT), offer).ok()?;
+        let (document, pretty) = match form {
+            DiscoveryForm::Aggregated { profile: Profile::Local, .. } => {
+                metrics.count_nopeer();
+                return None;
+            }
+            DiscoveryForm::Aggregated { version, encoding, pretty, profile: Profile::Merged } => {
+                (page.aggregated(view, version, encoding)?, pretty)
+            }
+            DiscoveryForm::Legacy { pretty, .. } if self.merge == Merge::All => (page.legacy(view)?, pretty),
+            DiscoveryForm::Legacy { .. } => return None,
+        };
+        metrics.merged_hits.inc();
+        let answer = if pretty || is_pretty(query, text(USER_AGENT)) {
+            respond(&document.indented(), headers)
+        } else {
+            respond(document, headers)
+        };
+        Some(answer.map(Body::from))
+    }
+}
+
+/// A page that may be merged.
+#[derive(Clone, Copy)]
+enum Page<'a> {
+    /// `/apis`.
+    Groups,
+    /// `/api`.
+    Core,
+    /// What is below them, and `/apis/`: legacy form only.
+    Below(&'a str),
+}
+
+impl<'a> Page<'a> {
+    fn of(path: &'a str, merge: Merge) -> Option<Self> {
+        match (path, merge) {
+            ("/apis", _) => Some(Self::Groups),
+            (_, Merge::Aggregated) => None,
+            ("/api", Merge::All) => Some(Self::Core),
+            ("/api/", Merge::All) => None,
+            (_, Merge::All) => {
+                let key = path.trim_matches('/');
+                let is_discovery = key == "apis" || key.starts_with("apis/") || key.starts_with("api/");
+                is_discovery.then_some(Self::Below(key))
+            }
+        }
+    }
+
+    fn has_aggregated(self) -> bool {
+        match self {
+            Self::Groups | Self::Core => true,
+            Self::Below(_) => false,
+        }
+    }
+
+    fn aggregated(self, view: &View, version: AggregatedVersion, encoding: Encoding) -> Option<&Document> {
+        let merged = view.merged();
+        match (self, encoding, version) {
+            (Self::Groups, Encoding::Protobuf, AggregatedVersion::V2) => Some(merged.protobuf()),
+            (Self::Groups, _, version) => Some(merged.json(version)),
+            (Self::Core, _, AggregatedVersion::V2) => Some(merged.core_json()),
+            (Self::Core, _, AggregatedVersion::V2Beta1) | (Self::Below(_), _, _) => None,
+        }
+    }
+
+    fn legacy(self, view: &View) -> Option<&Document> {
+        match self {
+            Self::Groups => view.merged().legacy("apis"),
+            // It says where this server listens, and core has one version everywhere.
+            Self::Core => None,
+            Self::Below(key) if is_all_ours(key, view) => None,
+            Self::Below(key) => view.merged().legacy(key),
+        }
+    }
+}
+
+/// Whether a version lists nothing that we do not list ourselves: then our own page is the better one, with its hashes.
+fn is_all_ours(key: &str, view: &View) -> bool {
+    let mut segments = key.split('/');
+    let (groups, ours, group) = match segments.next() {
+        Some("api") => (view.merged().core(), view.local().core(), ""),
+        _ => (view.merged().apis(), view.local().apis(), segments.next().unwrap_or_default()),
+    };
+    let Some(version) = segments.next() else { return false };
+    match (groups.version(group, version), ours.version(group, version)) {
+        (Some(merged), Some(ours)) => merged.resources == ours.resources,
+        (None, _) | (_, None) => false,
+    }
+}

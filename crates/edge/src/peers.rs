@@ -1,0 +1,200 @@
+//! The other servers, as the pipeline meets them: where a request goes, how it gets there, and the pages about all of them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::target::Resource;
+use api::{GroupVersionResource, Status, Target};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use peering::forward::{AnsweredBy, Call, Candidate, Effect, Forwarder, Identity, Span};
+use peering::metrics::Metrics;
+use peering::{Cluster, Hop, Route, ServerId, Unavailable, Why, status};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::audit::AUDIT_ID;
+use crate::merged::MergedPages;
+use crate::{Body, Error, Request, Response};
+
+/// Which server answered.
+const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
+/// By which rule of docs/decisions/README.md it was chosen.
+const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule");
+
+/// The rule by which requests are forwarded.
+const FORWARDING_RULE: u8 = 5;
+
+/// This server's part in its cluster.
+pub struct Peers {
+    /// What it knows of the others.
+    pub cluster: Arc<Cluster>,
+    /// The way to them; `None` if there is none for want of certificates.
+    pub forwarder: Option<Forwarder>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Which discovery pages speak for all.
+    pub merged: MergedPages,
+    /// Whether answers tell who answered and why: `--peer-response-headers`.
+    pub tells: bool,
+    /// Whether this server has joined: before that it takes no writes from others.
+    pub joined: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+/// Where a request goes.
+pub(crate) enum Place<'a> {
+    /// It is answered here.
+    Here(Why),
+    /// Another server is to answer it.
+    Away(Away<'a>),
+}
+
+/// A request for a resource that others serve.
+pub(crate) struct Away<'a> {
+    peers: &'a Peers,
+    resource: &'a Resource<'a>,
+    candidates: Vec<Candidate>,
+}
+
+/// For whom a request is forwarded, and for how long it may take.
+pub(crate) struct Errand {
+    pub(crate) user: Identity,
+    pub(crate) client: IpAddr,
+    pub(crate) span: Span,
+}
+
+impl Peers {
+    /// Where a request goes, or why it goes nowhere now.
+    pub(crate) async fn place<'a>(
+        &'a self,
+        target: &'a Target<'a>,
+        hop: Hop,
+        is_mutating: bool,
+    ) -> Result<Place<'a>, Status> {
+        if hop == Hop::FromPeer && is_mutating && !*self.joined.borrow() {
+            return Err(status::peer_not_ready());
+        }
+        let (route, view) = self.cluster.route(target, hop).await;
+        match (route, target) {
+            (Route::Here(why), _) => Ok(Place::Here(why)),
+            (Route::Peers(members), Target::Resource(resource)) => {
+                Ok(Place::Away(Away { peers: self, resource, candidates: Candidate::of(&view, &members) }))
+            }
+            (Route::Unavailable(why), _) => Err(status::unavailable(why)),
+            // Only resources are ever served by others, and the proof was asked for already.
+            (Route::Peers(_), Target::NonResource(_)) | (Route::ProveAbsence, _) => {
+                Err(status::unavailable(Unavailable::NotProven))
+            }
+        }
+    }
+}
+
+impl Away<'_> {
+    /// Has a peer answer.
+    pub(crate) async fn forward(&self, errand: &Errand, request: Request) -> Result<Response, Error> {
+        let name = self.resource.group_version_resource();
+        let answer = self.answer(errand, name, request).await;
+        let code = match &answer {
+            Ok(response) => response.status(),
+            Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        self.peers.metrics.count_rerouted(code.as_str(), name);
+        Ok(answer?)
+    }
+
+    async fn answer(
+        &self,
+        errand: &Errand,
+        name: GroupVersionResource<&str>,
+        request: Request,
+    ) -> Result<Response, Status> {
+        // Without a way there is no live member either, so that nothing is routed here.
+        let Self { peers, resource, candidates } = self;
+        let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
+        let audit_id = request.headers().get(AUDIT_ID).cloned();
+        let call = Call {
+            candidates,
+            user: &errand.user,
+            client: errand.client,
+            audit_id: audit_id.as_ref(),
+            effect: Effect::of(resource),
+            span: errand.span,
+            doubt: &|server| peers.cluster.doubt(server),
+        };
+        match forwarder.forward(call, request).await {
+            Ok(response) => Ok(peers.told_of_peer(response.map(|body| Body::Peer(Box::new(body))))),
+            Err(error) => {
+                tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
+                peers.metrics.count_proxy_error(error.metric(), name);
+                Err(status::proxy_failed(error.execution()))
+            }
+        }
+    }
+}
+
+impl Peers {
+    /// The pages about the cluster, and the documents that speak for it.
+    pub(crate) fn page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        if path == "/debug/peers" {
+            return Some(self.report(query).map_err(Error::from));
+        }
+        // Peers of some releases ask without saying that they want ours alone, and would echo what we merged.
+        if hop == Hop::FromPeer {
+            return None;
+        }
+        self.merged.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics).map(Ok)
+    }
+
+    /// `/debug/peers`, and with `ifStopped` what would be unavailable without that server.
+    fn report(&self, query: &str) -> Result<Response, Status> {
+        let view = self.cluster.view();
+        let json = match api::query::first(query, "ifStopped") {
+            None => serde_json::to_vec_pretty(&peering::debug::report(&view, Instant::now())),
+            Some(name) => {
+                let server = ServerId::from_name(&name);
+                let items = server.and_then(|server| peering::debug::if_stopped(&view, &server));
+                let missing = || Status::bad_request(format!("ifStopped: there is no server {name:?}"));
+                serde_json::to_vec_pretty(&items.ok_or_else(missing)?)
+            }
+        };
+        let mut response = Response::new(Body::from(json.expect("a report is always JSON")));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(response)
+    }
+
+    /// Says that this server answered, if that is wanted.
+    pub(crate) fn told(&self, mut response: Response, why: Why) -> Response {
+        if self.tells {
+            tell(&mut response, self.cluster.view().me(), why.rule());
+        }
+        response
+    }
+
+    fn told_of_peer(&self, mut response: Response) -> Response {
+        // A peer may tell as well, and it need not be the same.
+        for name in [SERVED_BY, ROUTING_RULE] {
+            response.headers_mut().remove(name);
+        }
+        if self.tells
+            && let Some(AnsweredBy(server)) = response.extensions().get().cloned()
+        {
+            tell(&mut response, &server, FORWARDING_RULE);
+        }
+        response
+    }
+}
+
+fn tell(response: &mut Response, server: &ServerId, rule: u8) {
+    if let Ok(name) = HeaderValue::from_str(server.as_str()) {
+        response.headers_mut().insert(SERVED_BY, name);
+    }
+    response.headers_mut().insert(ROUTING_RULE, HeaderValue::from(u16::from(rule)));
+}
