@@ -3,16 +3,17 @@
 //! Data and lookups, nothing else: no I/O, no clock, no async. [`kinds`] is the table of kinds, [`gates`] that of feature gates;
 //! [`Gates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`Surface`] is what is left, for one server;
 //! [`diff()`] compares two releases. [`schema`] is the table of types behind the kinds, and what follows from it for a body;
-//! [`defaults`] is what a body leaves out; [`protobuf`] reads bodies that are not text; [`openapi`] tells clients about kinds
-//! and types.
+//! [`defaults`] is what a body leaves out and [`immutable`] what an update may not change; [`protobuf`] reads bodies that are
+//! not text; [`openapi`] tells clients about kinds and types.
 //!
 //! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`];
-//! then [`schema`], [`defaults`], [`protobuf`] and [`openapi`].
+//! then [`schema`], [`defaults`], [`immutable`], [`protobuf`] and [`openapi`].
 
 pub mod defaults;
 pub mod diff;
 mod flag;
 pub mod gates;
+pub mod immutable;
 pub mod kind;
 pub mod kinds;
 pub mod openapi;

@@ -10,6 +10,7 @@
 pub mod check;
 pub mod place;
 mod quantity;
+pub(crate) mod same;
 pub mod settle;
 mod table;
 
@@ -246,7 +247,12 @@ impl Field {
     /// Whether JSON has the field even if its value is zero: it is required, or a pointer in Go. Protobuf carries the zeros of
     /// all others too, which mean that nothing was given.
     pub fn keeps_zero(self) -> bool {
-        self.row.is_required || self.row.number.ends_with('*')
+        self.row.is_required || self.is_pointer()
+    }
+
+    /// Whether it is a pointer in Go, which tells nothing and an empty value apart.
+    pub(crate) fn is_pointer(self) -> bool {
+        self.row.number.ends_with('*')
     }
 }
 

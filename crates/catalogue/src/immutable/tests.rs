@@ -1,0 +1,80 @@
+use api::GroupVersionKind;
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::*;
+use crate::defaults;
+use crate::release::Release::{self, *};
+
+mod kinds;
+mod pods;
+mod storage;
+
+/// What is said of an update, one line per refusal. Both states are completed first, as they are in a server.
+fn said(release: Release, flags: &str, what: &str, [old, new]: [&Value; 2]) -> String {
+    let gates = Gates::parse(release, flags).unwrap();
+    let (api_version, kind) = what.split_once(' ').unwrap();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let Some(kind) = Struct::of_kind(release, GroupVersionKind { group, version, kind }) else {
+        return "unknown\n".to_owned();
+    };
+    let [old, new] = [old, new].map(|state| {
+        let Value::Object(mut state) = state.clone() else { panic!("a state is an object") };
+        assert_eq!(crate::schema::check(&state, kind), Ok(Vec::new()), "{state:?}");
+        defaults::complete(&mut state, kind, &gates);
+        state
+    });
+    assert_eq!(faults(kind, &gates, &old, &old), [], "nothing has changed");
+    faults(kind, &gates, &old, &new).iter().map(|fault| format!("{fault}\n")).collect()
+}
+
+/// What 1.36 says of an update.
+#[track_caller]
+fn check(what: &str, old: &Value, new: &Value, expected: &Expect) {
+    expected.assert_eq(&said(R36, "", what, [old, new]));
+}
+
+/// An update that all releases let pass.
+#[track_caller]
+fn check_allowed(what: &str, old: &Value, new: &Value) {
+    for release in Release::ALL {
+        assert_eq!(said(release, "", what, [old, new]), "", "{release}");
+    }
+}
+
+/// What each release says, where it differs from the one before.
+#[track_caller]
+fn check_releases(what: &str, old: &Value, new: &Value, expected: &Expect) {
+    let mut lines = String::new();
+    let mut last = None;
+    for release in Release::ALL {
+        let said = said(release, "", what, [old, new]);
+        if last.as_ref() != Some(&said) {
+            lines.push_str(&format!("{release}:\n{said}"));
+            last = Some(said);
+        }
+    }
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn the_table_is_sorted_and_every_path_leads_to_a_field() {
+    assert!(rows::ROWS.is_sorted_by_key(|(group, kind, _)| (*group, *kind)));
+    for (group, kind, rows) in rows::ROWS {
+        for row in *rows {
+            let of_release = |release: Release| {
+                let known = Struct::all(release).filter(move |known| {
+                    known.kind().is_some_and(|named| (named.group, named.kind) == (*group, *kind))
+                });
+                known.filter(move |_| row.span.contains(release))
+            };
+            let gates = Gates::new(R36);
+            let empty = Map::new();
+            let found = Release::ALL.into_iter().flat_map(of_release).any(|kind| {
+                let update = Update { kind, gates: &gates, old: &empty, new: &empty };
+                update.field(row.path()).is_some()
+            });
+            assert!(found, "{group} {kind} {}", row.path());
+        }
+    }
+}
