@@ -4,11 +4,13 @@
 #![expect(clippy::missing_panics_doc, reason = "a test harness panics: that is how a test fails")]
 
 pub mod client;
+pub mod control_plane;
 pub mod etcd;
 pub mod process;
 pub mod server;
 pub mod tools;
 
 pub use client::Client;
+pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use server::{Server, Store};

@@ -28,6 +28,7 @@ pub enum Store<'a> {
 pub struct Server {
     process: Process,
     folder: PathBuf,
+    log: PathBuf,
     address: String,
 }
 
@@ -43,12 +44,18 @@ impl Server {
     /// Starts a server and waits until it listens.
     #[track_caller]
     pub fn launch(folder: &Path, store: Store<'_>, flags: &[&str]) -> Self {
+        Self::launch_as("server", folder, store, flags)
+    }
+
+    /// The same for one of several servers of a folder: its log has this name.
+    #[track_caller]
+    pub fn launch_as(name: &str, folder: &Path, store: Store<'_>, flags: &[&str]) -> Self {
         let mut command = Command::new(tools::unskew());
         command.current_dir(folder).arg("serve").args(["--secure-port=0"]).args(flags);
         if let Store::Etcd(etcd) = store {
             command.arg(format!("--etcd-servers={}", etcd.url()));
         }
-        let log = folder.join("server.log");
+        let log = folder.join(format!("{name}.log"));
         let (process, lines) = Process::start(command, &log);
         let address = address_of(&lines).unwrap_or_else(|| {
             panic!(
@@ -56,7 +63,7 @@ impl Server {
                 std::fs::read_to_string(&log).unwrap_or_default()
             )
         });
-        Self { process, folder: folder.to_owned(), address }
+        Self { process, folder: folder.to_owned(), log, address }
     }
 
     /// Where it listens: host and port.
@@ -76,7 +83,7 @@ impl Server {
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// How much of its memory is resident, in bytes.
@@ -117,6 +124,16 @@ impl Server {
     pub fn stop(mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);
         self.process.wait(PATIENCE)
+    }
+
+    /// Stops it where it stands, until it is told to go on.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
     }
 
     /// Kills it without a warning.

@@ -1,0 +1,80 @@
+//! Several servers over one store, in one folder: they share keys and so know each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::{Client, Server, Store};
+
+/// The servers of a control plane, by their names.
+#[derive(Debug)]
+pub struct ControlPlane<'a> {
+    servers: BTreeMap<String, Server>,
+    /// A server that comes back listens where it did.
+    ports: BTreeMap<String, String>,
+    store: Store<'a>,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> ControlPlane<'a> {
+    /// Nobody yet.
+    pub fn new(store: Store<'a>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Self { servers: BTreeMap::new(), ports: BTreeMap::new(), store, folder }
+    }
+
+    /// Starts a server and waits until it is ready.
+    #[track_caller]
+    pub fn start(&mut self, name: &str, flags: &[&str]) -> &Server {
+        self.launch(name, flags);
+        self.server(name).wait_ready();
+        self.server(name)
+    }
+
+    /// Starts a server and waits until it listens.
+    #[track_caller]
+    pub fn launch(&mut self, name: &str, flags: &[&str]) -> &Server {
+        let port = self.ports.get(name).map_or("0", String::as_str);
+        let own = [format!("--secure-port={port}"), format!("--hostname-override={name}")];
+        let flags: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let server = Server::launch_as(name, self.folder.path(), self.store, &flags);
+        let port = server.address().rsplit(':').next().unwrap_or("0").to_owned();
+        self.ports.insert(name.to_owned(), port);
+        self.servers.insert(name.to_owned(), server);
+        self.server(name)
+    }
+
+    /// A running server.
+    #[track_caller]
+    pub fn server(&self, name: &str) -> &Server {
+        self.servers.get(name).unwrap_or_else(|| panic!("there is no server {name}"))
+    }
+
+    /// A client of a running server that is let in as administrator.
+    #[track_caller]
+    pub fn admin(&self, name: &str) -> Client {
+        self.server(name).admin()
+    }
+
+    /// Kills a server without a warning.
+    #[track_caller]
+    pub fn kill(&mut self, name: &str) {
+        self.take(name).kill();
+    }
+
+    /// Asks a server to stop and waits for its end.
+    #[track_caller]
+    pub fn stop(&mut self, name: &str) {
+        let log = self.server(name).log();
+        assert_eq!(self.take(name).stop(), Some(0), "{name} does not end well; its log: {log}");
+    }
+
+    /// What the servers share: data, keys and logs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    #[track_caller]
+    fn take(&mut self, name: &str) -> Server {
+        self.servers.remove(name).unwrap_or_else(|| panic!("there is no server {name}"))
+    }
+}
