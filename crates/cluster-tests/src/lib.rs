@@ -6,6 +6,7 @@
 pub mod client;
 pub mod control_plane;
 pub mod etcd;
+pub mod lines;
 pub mod process;
 pub mod server;
 pub mod tools;
@@ -13,4 +14,5 @@ pub mod tools;
 pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
+pub use lines::Lines;
 pub use server::{Server, Store};

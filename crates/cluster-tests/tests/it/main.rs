@@ -10,6 +10,7 @@ mod kubectl_create;
 mod lists;
 mod objects;
 mod overload;
+mod peers;
 mod process;
 mod protobuf;
 mod python;

@@ -1,43 +1,12 @@
 //! Watches: from a revision, from now, with initial events and bookmarks, and resumed.
 
-use bytes::Bytes;
+use cluster_tests::Lines;
 use http::Method;
-use http_body_util::BodyExt as _;
 
 use super::*;
 
-/// The lines of a watch as they come.
-struct Lines {
-    body: hyper::body::Incoming,
-    buffer: Vec<u8>,
-}
-
-impl Lines {
-    async fn open(client: &Client, query: &str) -> Self {
-        let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?watch=1&{query}"));
-        let response = client.open(request, Bytes::new()).await;
-        assert_eq!(response.status(), 200);
-        Self { body: response.into_body(), buffer: Vec::new() }
-    }
-
-    async fn next(&mut self) -> Value {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return serde_json::from_slice(&line).unwrap();
-            }
-            let frame = tokio::time::timeout(std::time::Duration::from_secs(60), self.body.frame());
-            let frame = frame.await.expect("an event comes in time").expect("the watch goes on").unwrap();
-            self.buffer.extend_from_slice(&frame.into_data().unwrap());
-        }
-    }
-
-    /// Type and name of the next event.
-    async fn brief(&mut self) -> String {
-        let event = self.next().await;
-        let object = &event["object"];
-        format!("{} {}", event["type"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap_or("-"))
-    }
+async fn open(client: &Client, query: &str) -> Lines {
+    Lines::open(client, &format!("{CONFIG_MAPS}?watch=1&{query}")).await
 }
 
 fn version(object: &Value) -> String {
@@ -48,7 +17,7 @@ fn version(object: &Value) -> String {
 fn a_watch_shows_every_change_after_its_revision() {
     on_both_async(async |client| {
         let first = client.create(CONFIG_MAPS, &config_map("a")).await.json();
-        let mut lines = Lines::open(&client, &format!("resourceVersion={}", version(&first))).await;
+        let mut lines = open(&client, &format!("resourceVersion={}", version(&first))).await;
         let mut changed = first.clone();
         changed["data"]["a"] = "2".into();
         client.update(&format!("{CONFIG_MAPS}/a"), &changed).await;
@@ -65,7 +34,7 @@ fn a_watch_shows_every_change_after_its_revision() {
 fn a_watch_without_a_revision_begins_with_what_is_there() {
     on_both_async(async |client| {
         client.create(CONFIG_MAPS, &config_map("a")).await;
-        let mut lines = Lines::open(&client, "").await;
+        let mut lines = open(&client, "").await;
         assert_eq!(lines.brief().await, "ADDED a");
         client.create(CONFIG_MAPS, &config_map("b")).await;
         assert_eq!(lines.brief().await, "ADDED b");
@@ -78,14 +47,14 @@ fn initial_events_end_with_a_bookmark_that_can_be_resumed_from() {
         client.create(CONFIG_MAPS, &config_map("a")).await;
         let query =
             "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=";
-        let mut lines = Lines::open(&client, query).await;
+        let mut lines = open(&client, query).await;
         assert_eq!(lines.brief().await, "ADDED a");
         let bookmark = lines.next().await;
         assert_eq!(bookmark["type"], "BOOKMARK", "{bookmark}");
         assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
         drop(lines);
         client.create(CONFIG_MAPS, &config_map("b")).await;
-        let mut resumed = Lines::open(&client, &format!("resourceVersion={}", version(&bookmark["object"]))).await;
+        let mut resumed = open(&client, &format!("resourceVersion={}", version(&bookmark["object"]))).await;
         assert_eq!(resumed.brief().await, "ADDED b");
     });
 }
@@ -95,7 +64,7 @@ fn objects_that_begin_or_cease_to_match_appear_and_disappear() {
     on_both_async(async |client| {
         let created = client.create(CONFIG_MAPS, &config_map("a")).await.json();
         let query = format!("labelSelector=tier%3Dback&resourceVersion={}", version(&created));
-        let mut lines = Lines::open(&client, &query).await;
+        let mut lines = open(&client, &query).await;
         for (label, expected) in [("back", "ADDED a"), ("front", "DELETED a")] {
             let patch = format!(r#"{{"metadata":{{"labels":{{"tier":"{label}"}}}}}}"#);
             let path = format!("{CONFIG_MAPS}/a");

@@ -1,0 +1,209 @@
+//! Servers that die, leave and come back: never a guessed 404, never a write twice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// How long the questions go on after a server is gone.
+const WHILE: Duration = Duration::from_secs(3);
+/// The bar for a server that returns.
+const RETURN_LIMIT: Duration = Duration::from_secs(2);
+
+/// Asks again and again for so long; every answer must be as expected.
+#[track_caller]
+fn for_a_while(client: &Client, path: &str, expected: StatusCode) {
+    let begun = Instant::now();
+    while begun.elapsed() < WHILE {
+        let answer = block_on(client.get(path));
+        assert_eq!(answer.status, expected, "{}", answer.brief());
+    }
+}
+
+#[track_caller]
+fn served_within(limit: Duration, client: &Client, path: &str) {
+    within(limit, &format!("{path} is served"), async || {
+        let answer = client.get(path).await;
+        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{}", answer.brief());
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
+    });
+}
+
+/// One server that lacks the classes, and some that have them; the class `one` is there.
+#[track_caller]
+fn with_classes(plane: &mut ControlPlane<'_>, capable: &[&str]) -> Client {
+    plane.start("old", &OLD);
+    for name in capable {
+        plane.start(name, &NEW);
+    }
+    let old = plane.admin("old");
+    served_within(RETURN_LIMIT, &old, CLASSES);
+    assert_eq!(block_on(old.create(CLASSES, &class("one"))).status, StatusCode::CREATED);
+    old
+}
+
+#[test]
+fn a_killed_server_costs_503_and_never_404_until_it_returns() {
+    on_both(|mut plane| {
+        let old = with_classes(&mut plane, &["new"]);
+        plane.kill("new");
+        for_a_while(&old, &format!("{CLASSES}/one"), StatusCode::SERVICE_UNAVAILABLE);
+        let refused = block_on(old.get(CLASSES));
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+        plane.start("new", &NEW);
+        served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+    });
+}
+
+#[test]
+fn a_clean_restart_of_the_only_capable_server_gives_503_and_never_404() {
+    on_both(|mut plane| {
+        let old = with_classes(&mut plane, &["new"]);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let mut codes = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    codes.push(block_on(old.get(&format!("{CLASSES}/one"))).status.as_u16());
+                }
+                codes
+            });
+            plane.stop("new");
+            std::thread::park_timeout(Duration::from_secs(1));
+            plane.start("new", &NEW);
+            served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+            is_over.store(true, Ordering::Relaxed);
+            let codes = asking.join().unwrap();
+            assert!(codes.iter().all(|code| [200, 503].contains(code)), "{codes:?}");
+            assert!(codes.contains(&503), "the outage was seen: {codes:?}");
+        });
+    });
+}
+
+#[test]
+fn a_server_that_left_for_good_is_forgotten_after_the_linger() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    let linger = "--peer-linger=3s";
+    plane.start("old", &[OLD[0], linger]);
+    plane.start("new", &[NEW[0], NEW[1], linger]);
+    let old = plane.admin("old");
+    served_within(RETURN_LIMIT, &old, CLASSES);
+    plane.stop("new");
+    assert_eq!(block_on(old.get(CLASSES)).status, StatusCode::SERVICE_UNAVAILABLE);
+    within(Duration::from_secs(10), "nobody serves it any more", async || {
+        let answer = old.get(CLASSES).await;
+        if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(answer.brief()) }
+    });
+}
+
+#[test]
+fn a_restart_beside_a_dead_peer_does_not_forget_what_it_served() {
+    on_both(|mut plane| {
+        with_classes(&mut plane, &["new"]);
+        plane.kill("new");
+        plane.kill("old");
+        plane.start("old", &OLD);
+        let old = plane.admin("old");
+        for path in [CLASSES.to_owned(), format!("{CLASSES}/one")] {
+            let answer = block_on(old.get(&path));
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.brief());
+        }
+        // At the same moment: what no member ever served is not there.
+        for path in ["/apis/example.com/v1/widgets", "/apis/storage.k8s.io/v9/things"] {
+            let answer = block_on(old.get(path));
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.brief());
+        }
+        plane.start("new", &NEW);
+        served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+    });
+}
+
+#[test]
+fn one_of_three_that_crashes_makes_nothing_stale_that_others_serve() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    // Soon suspect: what only it serves is stale then.
+    let quick = "--peer-endpoint-ttl=2s";
+    plane.start("a", &["--emulated-version=1.36", quick]);
+    plane.start("b", &["--emulated-version=1.36", quick]);
+    plane.start("c", &["--emulated-version=1.37", "--runtime-config=api/all=true", quick]);
+    let a = plane.admin("a");
+    let document = async || a.send(a.request(Method::GET, "/apis").header("accept", MERGED), "".into()).await.json();
+    let stale = |document: &Value| -> Vec<String> {
+        let groups = document["items"].as_array().unwrap();
+        let versions = groups.iter().flat_map(|group| {
+            let name = group["metadata"]["name"].as_str().unwrap();
+            group["versions"].as_array().unwrap().iter().map(move |version| (name, version))
+        });
+        let stale = versions.filter(|(_, version)| version["freshness"] == "Stale");
+        stale.map(|(name, version)| format!("{name}/{}", version["version"].as_str().unwrap())).collect()
+    };
+    assert_eq!(stale(&block_on(document())), Vec::<String>::new());
+    plane.kill("c");
+    within(Duration::from_secs(10), "what only the dead server has is stale", async || {
+        let found = stale(&document().await);
+        if found.is_empty() { Err("nothing is stale".to_owned()) } else { Ok(()) }
+    });
+    let local = block_on(a.send(a.request(Method::GET, "/apis").header("accept", LOCAL), "".into())).json();
+    let ours = local.to_string();
+    for version in stale(&block_on(document())) {
+        let (group, version) = version.split_once('/').unwrap();
+        let is_ours = local["items"].as_array().unwrap().iter().any(|item| {
+            item["metadata"]["name"] == group
+                && item["versions"].as_array().unwrap().iter().any(|known| known["version"] == version)
+        });
+        assert!(!is_ours, "{group}/{version} is stale although it is served here: {ours}");
+    }
+}
+
+#[test]
+fn a_killed_server_is_not_noticed_while_another_can_serve() {
+    on_both(|mut plane| {
+        let old = with_classes(&mut plane, &["new", "spare"]);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = ["/one", "", "?watch=1&timeoutSeconds=1"]
+                .map(|rest| {
+                    let (old, is_over) = (old.clone(), &is_over);
+                    scope.spawn(move || {
+                        let mut answers = 0_u64;
+                        while !is_over.load(Ordering::Relaxed) {
+                            let path = format!("{CLASSES}{rest}");
+                            let begun = block_on(old.open(old.request(Method::GET, &path), "".into()));
+                            assert_eq!(begun.status(), StatusCode::OK, "{path}");
+                            answers += 1;
+                        }
+                        answers
+                    })
+                })
+                .into();
+            let writer = scope.spawn(|| {
+                let mut outcomes = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let name = format!("w{}", outcomes.len());
+                    outcomes.push((name.clone(), block_on(old.create(CLASSES, &class(&name)))));
+                }
+                outcomes
+            });
+            std::thread::park_timeout(Duration::from_millis(500));
+            plane.kill("new");
+            std::thread::park_timeout(WHILE);
+            is_over.store(true, Ordering::Relaxed);
+            let answers: Vec<u64> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+            assert!(answers.iter().all(|answers| *answers > 10), "{answers:?}");
+            let outcomes = writer.join().unwrap();
+            // A write may fail only by having been with the server that died; nobody repeats it.
+            let failed: Vec<_> = outcomes.iter().filter(|(_, answer)| answer.status != StatusCode::CREATED).collect();
+            assert!(failed.len() <= 1, "{failed:?}");
+            for (name, answer) in &failed {
+                assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{name}: {}", answer.brief());
+                assert!(!answer.headers.contains_key("retry-after"), "{name}: {answer:?}");
+            }
+            let listed = block_on(old.get(CLASSES)).json();
+            let names: Vec<&str> =
+                listed["items"].as_array().unwrap().iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+            for (name, answer) in &outcomes {
+                let is_there = names.contains(&name.as_str());
+                assert!(is_there || answer.status != StatusCode::CREATED, "{name} was acknowledged and is lost");
+            }
+        });
+    });
+}
