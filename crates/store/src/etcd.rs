@@ -4,13 +4,14 @@
 //! as many connections and members as it takes; every request has a deadline.
 //!
 //! Reading order: `proto` (what is said), `link` (one connection), `members` (failover), `failure` (what an error means),
-//! then `reads`, `writes`, `leases` and `watch`.
+//! then `reads`, `probes`, `writes`, `leases` and `watch`.
 
 mod config;
 mod failure;
 mod leases;
 mod link;
 mod members;
+mod probes;
 mod proto;
 mod reads;
 mod version;
@@ -21,20 +22,19 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tasks::Tasks;
-use tokio::sync::{mpsc, oneshot};
 
 pub use self::config::{Config, ConfigError, Timeouts};
 use self::leases::Leases;
 use self::link::Dialer;
 use self::members::Members;
-use self::reads::{Caller, PROBES_MAX};
-use crate::contract::{Entry, Error, Key, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch};
+use self::probes::Probes;
+use crate::contract::{Entry, Key, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch};
 
 /// A client of one etcd cluster. Its connections and watches end with the tasks it was opened with.
 #[derive(Debug)]
 pub struct Etcd {
     client: Arc<Client>,
-    probes: mpsc::Sender<Caller>,
+    probes: Arc<Probes>,
 }
 
 impl Etcd {
@@ -47,20 +47,13 @@ impl Etcd {
         members.greet().await;
         let client =
             Arc::new(Client { members, leases: Leases::default(), timeouts: config.timeouts, tasks: tasks.clone() });
-        let (probes, callers) = mpsc::channel(PROBES_MAX);
-        let answering = client.clone();
+        let probes = Arc::new(Probes::new());
+        let (asked, answering, stop) = (probes.clone(), client.clone(), tasks.stopping());
         tasks.spawn_once("etcd revision", async move {
-            let stop = answering.tasks.stopping();
-            answering.answer_probes(callers, stop).await;
+            stop.run_until_cancelled(asked.answer_all(|| answering.probe())).await;
+            asked.close();
         });
         Ok(Self { client, probes })
-    }
-
-    async fn probe(&self) -> Result<Revision, Error> {
-        let closed = || Error::Unavailable { reason: "the store is closed".to_owned() };
-        let (caller, answer) = oneshot::channel();
-        self.probes.send(caller).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
     }
 }
 
@@ -91,7 +84,7 @@ impl Store for Etcd {
     }
 
     fn revision(&self) -> Pending<'_, Revision> {
-        self.probe().boxed()
+        self.probes.ask().boxed()
     }
 
     fn answers_progress(&self) -> bool {

@@ -2,11 +2,12 @@
 //!
 //! Requests go to the etcd that answered last. One that fails rests for a while, during which the others are asked first,
 //! so that a dead etcd costs its one failure and not one per request. A write goes on to another etcd only if it is
-//! certain that it was not done.
+//! certain that it was not done. When all have failed they are asked again, unless that has been so for a while: then a
+//! request asks each once, and who sent it knows soon.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,6 +30,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause: about half of what a cluster needs to elect a leader.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// How long requests wait for etcds of which none answers: longer than an election takes, shorter than people like to wait.
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(3);
+
 /// All etcds of `--etcd-servers`.
 #[derive(Debug)]
 pub(super) struct Members {
@@ -38,6 +42,8 @@ pub(super) struct Members {
     preferred: AtomicUsize,
     /// The cluster of the first etcd that answered, which all must belong to.
     cluster: OnceLock<u64>,
+    /// When the first of the requests began that no etcd has answered, if none was answered since.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +81,7 @@ impl Members {
             dialer,
             preferred: AtomicUsize::new(0),
             cluster: OnceLock::new(),
+            silent_since: Mutex::default(),
         }
     }
 
@@ -101,8 +108,9 @@ impl Members {
         known.peek().is_some() && known.all(|answers| answers)
     }
 
-    /// Asks one etcd after another until one has answered or `deadline` has come.
+    /// Asks one etcd after another until one has answered, `deadline` has come, or none has answered anybody for a while.
     pub(super) async fn call<C: Call>(&self, message: C, deadline: Instant) -> Result<C::Answer, Failure> {
+        let began = Instant::now();
         let mut pause = PAUSE_MIN;
         let mut reasons = BTreeMap::new();
         loop {
@@ -120,7 +128,7 @@ impl Members {
                     }
                 }
             }
-            if Instant::now() + pause >= deadline {
+            if self.note_silence(began) >= OUTAGE_PATIENCE || Instant::now() + pause >= deadline {
                 let reasons: Vec<_> = reasons.into_values().collect();
                 return Err(Failure::NotDone(reasons.join("; ")));
             }
@@ -242,8 +250,18 @@ impl Members {
         }
     }
 
+    /// Takes down that no etcd has answered a request that began then; for how long that has been so.
+    fn note_silence(&self, began: Instant) -> Duration {
+        self.silent_since().get_or_insert(began).elapsed()
+    }
+
+    fn silent_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn praise(&self, index: usize) {
         self.preferred.store(index, Ordering::Relaxed);
+        *self.silent_since() = None;
         let mut health = self.members[index].health();
         health.failures = 0;
         health.rests_until = None;
@@ -265,7 +283,7 @@ impl Member {
         }
     }
 
-    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, Health> {
         // A panic while it was held cannot have left it half changed: every field stands for itself.
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }

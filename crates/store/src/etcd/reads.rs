@@ -1,8 +1,6 @@
 //! Get, range, and the probe for the current revision.
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 use super::Client;
 use super::failure::{Failure, Refusal};
@@ -20,9 +18,6 @@ const PAGE_BYTES_AIM: usize = 4 << 20;
 
 /// How often a range of the present begins anew because its revision was compacted under it.
 const RESTARTS_MAX: u32 = 3;
-
-/// Callers who wait for the current revision at most; further ones wait to be let in.
-pub(super) const PROBES_MAX: usize = 1024;
 
 /// etcd's way to say "no upper bound".
 const UNBOUNDED: &[u8] = b"\0";
@@ -83,31 +78,11 @@ impl Client {
     }
 
     /// The current revision, asked of etcd now.
-    async fn probe(&self) -> Result<Revision, Error> {
+    pub(super) async fn probe(&self) -> Result<Revision, Error> {
         // No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
         let request = RangeRequest { key: UNBOUNDED.into(), count_only: true, ..RangeRequest::default() };
         let response = self.ask(request).await.map_err(|failure| failure.into_read_error())?;
         Ok(current(&response))
-    }
-
-    /// Answers callers of [`Store::revision`](crate::Store::revision) with one probe for all who came before it was sent.
-    /// Who comes while it is under way waits for the next: what was acknowledged meanwhile may be newer than its answer.
-    pub(super) async fn answer_probes(&self, mut callers: mpsc::Receiver<Caller>, stop: CancellationToken) {
-        let mut waiting = Vec::new();
-        loop {
-            tokio::select! {
-                count = callers.recv_many(&mut waiting, PROBES_MAX) => if count == 0 { return },
-                () = stop.cancelled() => return,
-            }
-            let answer = tokio::select! {
-                answer = self.probe() => answer,
-                () = stop.cancelled() => return,
-            };
-            for caller in waiting.drain(..) {
-                // Who has gone does not need it.
-                let _ = caller.send(answer.clone());
-            }
-        }
     }
 
     async fn ask(&self, request: RangeRequest) -> Result<RangeResponse, Failure> {
@@ -127,9 +102,6 @@ impl Client {
         }
     }
 }
-
-/// Somebody who waits for the current revision.
-pub(super) type Caller = oneshot::Sender<Result<Revision, Error>>;
 
 /// How many entries the next page is asked for.
 #[derive(Debug)]

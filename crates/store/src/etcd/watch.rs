@@ -26,7 +26,7 @@ const BATCHES_MAX: usize = 64;
 
 /// The pause before a lost stream is opened again; doubled each time that brings nothing.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How often a wanted progress is asked for until it comes: etcd leaves requests unanswered while a watch catches up. This is
 /// what kube-apiserver does.

@@ -65,6 +65,30 @@ async fn nobody_there_is_unavailable_and_names_the_flag_and_the_members() {
     assert!(!store.answers_progress(), "nobody has said that he does");
 }
 
+#[tokio::test]
+async fn an_outage_is_told_soon_and_its_end_is_noticed() {
+    let cluster = Cluster::single(Release::New).await;
+    let timeouts = Timeouts { request: Duration::from_secs(60), ..TIMEOUTS };
+    let store = cluster.client_at(cluster.urls(), timeouts).await;
+    put(&store, key("a"), "1").await.unwrap();
+    cluster.kill(0);
+    let began = tokio::time::Instant::now();
+    for round in 0..20 {
+        let results = [
+            within("get", store.get(key("a"))).await.unwrap().map(|_| ()),
+            within("revision", store.revision()).await.unwrap().map(|_| ()),
+            within("commit", store.commit(Transaction::create("b", "1"))).await.unwrap().map(|_| ()),
+        ];
+        for result in results {
+            assert!(matches!(result, Err(Error::Unavailable { .. } | Error::Unresolved { .. })), "{round}: {result:?}");
+        }
+    }
+    assert!(began.elapsed() < timeouts.request, "all together took longer than one may: {:?}", began.elapsed());
+    cluster.restart(0);
+    cluster.wait_until_up(0).await;
+    assert_eq!(get(&store, key("a")).await.unwrap().0.unwrap().value, "1");
+}
+
 /// A client that is connected through a proxy and knows another way, and the proxy, which is deaf from now on.
 async fn deafened(cluster: &Cluster) -> (Arc<dyn Store>, Proxy) {
     let proxy = Proxy::start(cluster.members[0].port, Mode::Pass).await;
