@@ -9,7 +9,7 @@ use edge::{Body, Request, Response};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use object::Stored;
 use object::table::Headings;
-use registry::read::Freshness;
+use registry::read::{Freshness, PATIENCE};
 use registry::{Change, Expired, Item, Span, Watcher};
 use store::{Key, Revision};
 use tokio::sync::mpsc;
@@ -34,6 +34,7 @@ pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Res
     let ends = Instant::now() + context.watch_duration(options.timeout_seconds);
     let selection = Selection::new(options.labels, options.fields, context.resource.served)?;
     let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events)?;
+    context.await_history().await?;
     let start = start_of(context, &selection, options.version, bookmarks, shape).await?;
     let watcher = context.server.registry.watch(context.resource.shelf, start.revision).map_err(expired)?;
     let (lines, body) = mpsc::channel(LINES_WAITING_MAX);
@@ -140,6 +141,15 @@ fn bookmark(served: &catalogue::Served, revision: Revision, more: &str) -> Bytes
 }
 
 impl Context<'_> {
+    /// A server that has just been started reads what happened before; until it has, every revision would seem forgotten.
+    async fn await_history(&self) -> Result<(), Status> {
+        match self.server.registry.cache().reached(Revision(0), PATIENCE).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Status::service_unavailable("the watch cache is not filled yet").with_retry_after(1)),
+            Err(stopped) => Err(faults::unread(stopped.into())),
+        }
+    }
+
     /// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a
     /// restarted server do not all end together.
     fn watch_duration(&self, asked: Option<u64>) -> Duration {

@@ -50,7 +50,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let trust = Trust::start(&config, address, &tasks)?;
     let rules = trust::rules(&config, address, &tasks)?;
     let auditor = config.audit.as_ref().map(Audit::start).transpose()?;
-    let opened = Opened::open(&config.storage).await?;
+    let opened = Opened::open(&config.storage, &config.prefix).await?;
     let metrics = prometheus::Registry::new();
     let (streams, draining) = (Tasks::new(), CancellationToken::new());
     let core = Core::start(&config, address, rules.clone(), &opened, &tasks, &streams);

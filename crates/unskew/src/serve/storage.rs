@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use store::Store;
 use store::etcd::Etcd;
 use store::sqlite::SqliteStore;
+use store::{Range, Store};
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,11 @@ use super::config::Storage;
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How many values are looked at to tell in which form others store theirs.
+const SAMPLE: usize = 500;
+/// What Kubernetes' protobuf form begins with.
+const PROTOBUF: &[u8] = b"k8s\0";
+
 /// A store that was opened and must be closed.
 pub(super) struct Opened {
     store: Arc<dyn Store>,
@@ -26,7 +31,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) async fn open(storage: &Storage) -> anyhow::Result<Self> {
+    /// Opens a store. An etcd that is there and was filled by servers that store protobuf is refused, and nothing is written.
+    pub(super) async fn open(storage: &Storage, prefix: &str) -> anyhow::Result<Self> {
         let tasks = Tasks::new();
         match storage {
             Storage::Sqlite(file) => {
@@ -36,6 +42,7 @@ impl Opened {
             }
             Storage::Etcd(config) => {
                 let store = Arc::new(Etcd::open(config, tasks.clone()).await?);
+                refuse_protobuf(&*store, prefix).await?;
                 Ok(Self { store, sqlite: None, tasks })
             }
         }
@@ -58,6 +65,30 @@ impl Opened {
             tracing::warn!(%error, "the store did not close in time");
         }
     }
+}
+
+/// Namespaces tell, because every kube-apiserver writes some. Of everything else one part is JSON always, so more than half of
+/// a sample must be protobuf; single values of it are told of when they are read.
+async fn refuse_protobuf(store: &dyn Store, prefix: &str) -> anyhow::Result<()> {
+    for (below, share_max) in [(format!("{prefix}/namespaces/"), 0.0), (format!("{prefix}/"), 0.5)] {
+        let entries = match store.range(Range::prefix(below).limit(SAMPLE)).await {
+            Ok(page) => page.entries,
+            // Requests are answered 503 until it is there; it cannot be judged now.
+            Err(error) => {
+                tracing::warn!(%error, "storage cannot be read at the start");
+                return Ok(());
+            }
+        };
+        let mut found = entries.iter().filter(|entry| entry.value.starts_with(PROTOBUF)).peekable();
+        let Some(first) = found.peek().map(|entry| entry.key.escape_ascii().to_string()) else { continue };
+        anyhow::ensure!(
+            found.count() as f64 <= share_max * entries.len() as f64,
+            "etcd holds objects that are stored as protobuf, such as {first}, and this server reads JSON; give \
+             --storage-media-type=application/json to the kube-apiservers that share this etcd and have every object \
+             stored again, or name another --etcd-prefix"
+        );
+    }
+    Ok(())
 }
 
 /// Whether storage answers, as of the last time it was asked. Clones share it.
