@@ -1,9 +1,26 @@
 //! A mixed-version control plane on one machine: what `unskew up` runs.
 //!
 //! [`plan`] says which servers there are, [`folder`] remembers it, [`supervisor`] runs them as processes, [`door`] is the one
-//! address in front of them. [`status`] is what people, programs and the page are shown; [`rollout`] moves the servers to other
-//! releases while [`probe`] watches what clients would notice. Decisions are plain functions over values; only the supervisor
-//! starts and ends processes, and only it writes the folder.
+//! address in front of them, [`lab`] puts it together and [`control`] is how it is asked and told. [`status`] is what people,
+//! programs and the page are shown; [`rollout`] moves the servers to other releases while [`probe`] watches what clients would
+//! notice. Decisions are plain functions over values; only the supervisor starts and ends servers, and only it writes what the
+//! folder remembers.
 
+pub mod client;
+pub mod control;
+pub mod door;
+mod etcd;
+pub mod folder;
+pub mod keys;
+pub mod lab;
+mod launch;
+pub mod leash;
+pub mod page;
 pub mod plan;
+pub mod ports;
+pub mod probe;
+pub mod rollout;
 pub mod status;
+pub mod supervisor;
+
+pub use lab::{Config, Inside, Keep, Lab, LabError};

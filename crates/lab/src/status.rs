@@ -2,6 +2,10 @@
 //!
 //! A [`Snapshot`] is complete in itself and immutable; everything shown is derived from one.
 
+pub mod collect;
+pub mod compose;
+pub mod table;
+
 use serde::{Deserialize, Serialize};
 
 /// The whole lab.
@@ -190,7 +194,9 @@ pub struct Counts {
     pub lost_events: u64,
     /// How often a watch had to begin anew from a list.
     pub relists: u64,
-    /// Discovery documents in which something was missing that a server of the cluster serves.
+    /// Discovery documents read.
+    pub documents: u64,
+    /// Those in which something was missing that a server of the cluster serves.
     pub shrunk_discovery: u64,
     /// The longest time between two good answers through the front door, in milliseconds.
     pub longest_gap_millis: u64,

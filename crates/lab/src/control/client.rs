@@ -1,0 +1,113 @@
+//! The other end of the socket: what `unskew status`, `stop` and `rollout` use.
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tasks::Tasks;
+use tokio::net::UnixStream;
+
+use super::{SocketPath, Wish};
+use crate::folder::Layout;
+use crate::status::{Rollout, Snapshot};
+
+/// Why a lab gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is none.
+    #[error("no lab runs in {0}: `unskew up` starts one, --data-dir names another folder")]
+    NoLab(String),
+    /// It did not do it, and says why.
+    #[error("{0}")]
+    Refused(String),
+    /// It went away, or is no lab of this version.
+    #[error("the lab does not answer: {0}")]
+    Broken(String),
+}
+
+/// A connection to a running lab.
+#[derive(Debug)]
+pub struct Line {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    tasks: Tasks,
+}
+
+impl Line {
+    /// Connects to the lab of a folder.
+    pub async fn open(layout: &Layout) -> Result<Self, ControlError> {
+        let none = || ControlError::NoLab(layout.folder().display().to_string());
+        let path = SocketPath::of(&layout.socket()).map_err(|_| none())?;
+        let stream = UnixStream::connect(&path.path).await.map_err(|_| none())?;
+        let connected = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = connected.map_err(|error| ControlError::Broken(error.to_string()))?;
+        let tasks = Tasks::new();
+        tasks.spawn_once("control line", async move {
+            let _ = connection.await;
+        });
+        Ok(Self { sender, tasks })
+    }
+
+    /// What the lab looks like.
+    pub async fn status(&mut self) -> Result<Snapshot, ControlError> {
+        let body = self.ask(Method::GET, "/status", Bytes::new()).await?;
+        serde_json::from_slice(&body).map_err(|error| ControlError::Broken(error.to_string()))
+    }
+
+    /// Has something done to a server; `verb` is start, stop, kill, pause or resume.
+    pub async fn order(&mut self, server: &str, verb: &str) -> Result<(), ControlError> {
+        self.ask(Method::POST, &format!("/servers/{server}/{verb}"), Bytes::new()).await.map(drop)
+    }
+
+    /// Tells the lab to stop; it does so after the answer.
+    pub async fn down(&mut self) -> Result<(), ControlError> {
+        self.ask(Method::POST, "/down", Bytes::new()).await.map(drop)
+    }
+
+    /// Starts a rollout, hands every change to `told`, and returns how it ended.
+    pub async fn roll_out(&mut self, wish: &Wish, mut told: impl FnMut(&Rollout)) -> Result<Rollout, ControlError> {
+        let body = serde_json::to_vec(wish).expect("it is made of strings");
+        let mut response = self.begin(Method::POST, "/rollout", body.into()).await?;
+        let mut pending = Vec::new();
+        let mut last = Rollout::default();
+        while let Some(frame) = response.body_mut().frame().await {
+            let frame = frame.map_err(|error| ControlError::Broken(error.to_string()))?;
+            pending.extend_from_slice(frame.data_ref().map(|data| &data[..]).unwrap_or_default());
+            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                last = serde_json::from_slice(&line).map_err(|error| ControlError::Broken(error.to_string()))?;
+                told(&last);
+            }
+        }
+        match last.outcome.is_empty() {
+            true => Err(ControlError::Broken("it stopped in the middle of the rollout".to_owned())),
+            false => Ok(last),
+        }
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ControlError> {
+        let response = self.begin(method, path, body).await?;
+        let body = response.into_body().collect().await.map_err(|error| ControlError::Broken(error.to_string()))?;
+        Ok(body.to_bytes())
+    }
+
+    async fn begin(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ControlError> {
+        let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
+        let request = Request::builder().method(method).uri(path).header("host", "lab");
+        let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
+        let response = self.sender.send_request(request).await.map_err(|error| broken(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes();
+        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Err(ControlError::Refused(said["error"].as_str().unwrap_or("it refused").to_owned()))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.tasks.stopping().cancel();
+    }
+}

@@ -1,0 +1,172 @@
+//! The front door: one address, behind which every connection goes to a server that is ready.
+//!
+//! Bytes pass as they come. TLS is between the client and the server, so identities need no trust in the door.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tasks::Tasks;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::status::Phase;
+use crate::supervisor::Board;
+
+/// More than a test on one machine opens; each costs two sockets.
+const CONNECTIONS_MAX: usize = 4096;
+/// The servers are on this machine: a connection is there at once, or the server hangs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause after a failed accept: out of file descriptors, it would otherwise spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is known of one server when a connection comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it does.
+    pub phase: Phase,
+    /// How many connections it has through the door.
+    pub open: usize,
+}
+
+/// The servers to try for connection number `turn`, best first: the ready ones by what they have to do, taking turns where that
+/// is equal; if none is ready, those that run. Positions in `candidates`.
+pub fn order(candidates: &[Candidate], turn: u64) -> Vec<usize> {
+    let number = candidates.len().max(1);
+    let start = usize::try_from(turn % number as u64).unwrap_or_default();
+    let rank = |phase: Phase| match phase {
+        Phase::Ready => Some(0),
+        Phase::NotReady | Phase::Starting => Some(1),
+        Phase::Stopped | Phase::Paused | Phase::Stopping | Phase::Failed => None,
+    };
+    let mut able: Vec<(u8, usize, usize, usize)> = candidates
+        .iter()
+        .enumerate()
+        .filter_map(|(at, candidate)| {
+            Some((rank(candidate.phase)?, candidate.open, (at + number - start) % number, at))
+        })
+        .collect();
+    able.sort_unstable();
+    let best = able.first().map(|first| first.0);
+    able.into_iter().filter(|(rank, ..)| Some(*rank) == best).map(|(.., at)| at).collect()
+}
+
+/// Accepts connections until `stop`.
+pub async fn run(listener: TcpListener, board: watch::Receiver<Arc<Board>>, tasks: Tasks, stop: CancellationToken) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let open: Arc<[AtomicUsize]> = board.borrow().servers.iter().map(|_| AtomicUsize::new(0)).collect();
+    let turns = AtomicU64::new(0);
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let Ok((client, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
+        let turn = turns.fetch_add(1, Ordering::Relaxed);
+        let (board, open, stop) = (board.clone(), open.clone(), stop.clone());
+        tasks.spawn_once("door", async move {
+            stop.run_until_cancelled(carry(client, board, &open, turn)).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Carries one connection until either side ends it, or its server is paused or replaced.
+async fn carry(mut client: TcpStream, mut board: watch::Receiver<Arc<Board>>, open: &[AtomicUsize], turn: u64) {
+    let now = board.borrow_and_update().clone();
+    let candidates: Vec<Candidate> = now
+        .servers
+        .iter()
+        .zip(open)
+        .map(|(standing, open)| Candidate { phase: standing.phase, open: open.load(Ordering::Relaxed) })
+        .collect();
+    for at in order(&candidates, turn) {
+        let standing = &now.servers[at];
+        let Some(mut server) = connect(standing.server.port).await else { continue };
+        let _counted = Counted::new(&open[at]);
+        let _ = client.set_nodelay(true);
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+            () = gone(&mut board, at, standing.generation) => {}
+        }
+        return;
+    }
+    // Nobody is there: the client is told so by the end of its connection.
+    let _ = client.shutdown().await;
+}
+
+async fn connect(port: u16) -> Option<TcpStream> {
+    let connecting = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    let server = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.ok()?.ok()?;
+    let _ = server.set_nodelay(true);
+    Some(server)
+}
+
+/// Until the server is paused, or its process is another one: nothing more comes over its connections then.
+async fn gone(board: &mut watch::Receiver<Arc<Board>>, at: usize, generation: u64) {
+    let is_gone = |board: &Arc<Board>| {
+        let standing = &board.servers[at];
+        standing.generation != generation || matches!(standing.phase, Phase::Paused | Phase::Stopped | Phase::Failed)
+    };
+    let _ = board.wait_for(is_gone).await;
+}
+
+/// Counts a connection for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `r2` is a ready server with two connections; s: stopped, p: paused, n: not ready, b: starting.
+    #[track_caller]
+    fn check(servers: &str, turn: u64, expected: &[usize]) {
+        let candidates: Vec<Candidate> = servers
+            .split_whitespace()
+            .map(|text| Candidate {
+                phase: match &text[..1] {
+                    "r" => Phase::Ready,
+                    "s" => Phase::Stopped,
+                    "p" => Phase::Paused,
+                    "n" => Phase::NotReady,
+                    "b" => Phase::Starting,
+                    other => panic!("no phase {other}"),
+                },
+                open: text[1..].parse().unwrap(),
+            })
+            .collect();
+        assert_eq!(order(&candidates, turn), expected, "{servers}, turn {turn}");
+    }
+
+    #[test]
+    fn ready_servers_take_turns_where_they_have_equally_much_to_do() {
+        check("r0 r0 r0", 0, &[0, 1, 2]);
+        check("r0 r0 r0", 1, &[1, 2, 0]);
+        check("r0 r0 r0", 5, &[2, 0, 1]);
+        check("r2 r0 r1", 0, &[1, 2, 0]);
+    }
+
+    #[test]
+    fn only_servers_that_are_ready_are_tried_as_long_as_there_are_any() {
+        check("r5 n0 p0 s0 b0", 1, &[0]);
+        check("s0 n1 p0 b0", 0, &[3, 1]);
+        check("s0 p0", 0, &[]);
+        check("", 7, &[]);
+    }
+}

@@ -1,0 +1,187 @@
+//! A snapshot as text for a terminal. Pure.
+
+use std::fmt::Write as _;
+
+use super::{Rollout, Snapshot};
+
+/// So many names are spelled out; the rest is counted.
+const NAMES_MAX: usize = 8;
+
+/// The whole snapshot.
+pub fn table(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    let lab = &snapshot.lab;
+    if !lab.folder.is_empty() {
+        let _ = writeln!(text, "{}  {}  {}", lab.address, lab.store, lab.folder);
+    }
+    text += &servers(snapshot);
+    let running = snapshot.servers.iter().filter(|server| server.phase.is_running());
+    for server in running.filter(|server| !server.only.is_empty()) {
+        let _ = writeln!(text, "only {} serves {}", server.name, names(&server.only));
+    }
+    let _ = writeln!(text, "forwarded: {}", forwards(snapshot));
+    let _ = writeln!(text, "storage versions: {}", agreement(snapshot));
+    for server in snapshot.servers.iter().filter(|server| !server.trouble.is_empty()) {
+        let _ = writeln!(text, "{}: {}", server.name, server.trouble);
+    }
+    if let Some(rollout) = &snapshot.rollout {
+        let _ = writeln!(text, "rollout: {}", progress(rollout));
+    }
+    text
+}
+
+/// What would be lost with a server.
+pub fn if_stopped(server: &str, lost: &[String]) -> String {
+    match lost.len() {
+        0 => format!("If {server} is stopped now nothing becomes unavailable: others serve all that it serves."),
+        number => format!(
+            "If {server} is stopped now {number} become unavailable (503), because no other ready server serves them:\n  {}",
+            lost.join("\n  ")
+        ),
+    }
+}
+
+/// One line on a rollout.
+pub fn progress(rollout: &Rollout) -> String {
+    let bar = format!("{}{}", "#".repeat(rollout.done), "-".repeat(rollout.steps.saturating_sub(rollout.done)));
+    let doing = if rollout.doing.is_empty() { &rollout.outcome } else { &rollout.doing };
+    let probe = &rollout.probe;
+    format!(
+        "[{bar}] {}/{} {doing} | {} requests, {} wrong 404, {} 503, {} of {} events lost",
+        rollout.done,
+        rollout.steps,
+        probe.requests,
+        probe.wrong_not_found,
+        probe.unavailable,
+        probe.lost_events,
+        probe.writes
+    )
+}
+
+/// Names, as many as fit, and how many more there are.
+pub fn names(all: &[String]) -> String {
+    match all.len().checked_sub(NAMES_MAX) {
+        None | Some(0) => all.join(", "),
+        Some(more) => format!("{} and {more} more", all[..NAMES_MAX].join(", ")),
+    }
+}
+
+/// A duration as kubectl shows ages.
+pub fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn servers(snapshot: &Snapshot) -> String {
+    let head = ["SERVER", "RELEASE", "PROCESS", "MEMBER", "AGE", "PID", "ADDRESS", "IDENTITY"].map(str::to_owned);
+    let mut rows = vec![head];
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    for server in &snapshot.servers {
+        rows.push([
+            server.name.clone(),
+            or_dash(&server.release),
+            server.phase.as_str().to_owned(),
+            or_dash(&server.member_state),
+            age(server.phase_seconds),
+            server.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+            or_dash(&server.address),
+            or_dash(&server.identity),
+        ]);
+    }
+    columns(&rows)
+}
+
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(text, "{}", line.join("  ").trim_end());
+    }
+    text
+}
+
+fn forwards(snapshot: &Snapshot) -> String {
+    match &snapshot.forwards[..] {
+        [] => "nothing yet".to_owned(),
+        pairs => {
+            let pair = |pair: &super::Forward| format!("{} → {} {}", pair.from, pair.to, pair.requests);
+            pairs.iter().map(pair).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn agreement(snapshot: &Snapshot) -> String {
+    let apart: Vec<String> = snapshot
+        .storage_versions
+        .iter()
+        .filter(|version| version.agreed.is_empty())
+        .map(|version| {
+            let writes: Vec<_> = version.writes.iter().map(|(server, writes)| format!("{server} {writes}")).collect();
+            format!("{} ({})", version.name, writes.join(", "))
+        })
+        .collect();
+    let agreed = snapshot.storage_versions.len() - apart.len();
+    match (agreed, apart.len()) {
+        (0, 0) => "not known".to_owned(),
+        (_, 0) => format!("all {agreed} agree"),
+        _ => format!("{agreed} agree; not: {}", names(&apart)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::status::compose::tests::snapshot;
+    use crate::status::{Forward, StorageVersion};
+
+    #[test]
+    fn a_lab_is_shown_as_a_table() {
+        let mut snapshot = snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs; c stopped: v1 pods");
+        snapshot.forwards = vec![Forward { from: "a".to_owned(), to: "b".to_owned(), requests: 3 }];
+        let version = |name: &str, agreed: &str, b: &str| StorageVersion {
+            name: name.to_owned(),
+            agreed: agreed.to_owned(),
+            writes: vec![("a".to_owned(), "v1".to_owned()), ("b".to_owned(), b.to_owned())],
+        };
+        snapshot.storage_versions = vec![version("core.pods", "v1", "v1"), version("x.ys", "", "v2")];
+        snapshot.servers[2].trouble = "killed".to_owned();
+        expect![[r#"
+            SERVER  RELEASE  PROCESS  MEMBER  AGE  PID  ADDRESS                 IDENTITY
+            a       1.30     ready    -       0s   -    https://127.0.0.1:7001  apiserver-a
+            b       1.30     ready    -       0s   -    https://127.0.0.1:7001  apiserver-b
+            c       1.32     stopped  -       0s   -    https://127.0.0.1:7001  apiserver-c
+            only b serves v1/nodes, batch/v1/jobs
+            forwarded: a → b 3
+            storage versions: 1 agree; not: x.ys (a v1, b v2)
+            c: killed
+        "#]]
+        .assert_eq(&table(&snapshot));
+    }
+
+    #[test]
+    fn names_beyond_what_fits_are_counted() {
+        let all: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+        assert_eq!(names(&all[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(names(&all), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+    }
+
+    #[test]
+    fn what_would_be_lost_is_listed() {
+        assert!(if_stopped("a", &[]).contains("nothing becomes unavailable"));
+        assert!(if_stopped("a", &["v1/x".to_owned()]).ends_with("serves them:\n  v1/x"));
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let ages = [0, 119, 120, 7199, 7200, 172_800].map(age);
+        assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h", "2d"]);
+    }
+}
