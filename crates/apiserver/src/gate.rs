@@ -1,7 +1,6 @@
 //! Who may come in: front proxies, certificates, tokens and nobody, then impersonation, then what rules allow.
 
 mod caller;
-mod certificates;
 mod rules;
 
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use peering::hop::Sender;
 use smallvec::SmallVec;
 
 pub use caller::Caller;
-pub use certificates::Bundles;
+pub use edge::certificates::Bundles;
 pub use rules::{Rules, Signing};
 
 use crate::accounts::Accounts;

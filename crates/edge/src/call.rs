@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use api::Target;
 use futures_util::future::BoxFuture;
 use peering::forward::{Identity, UnsendableUser};
+use peering::ServerId;
 use peering::hop::Sender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -24,6 +25,9 @@ pub struct Connection {
     pub certificates: Vec<CertificateDer<'static>>,
     /// What the gate remembers of this connection, so that a certificate is judged once and not per request.
     pub memory: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    /// Who of several servers has answered a read that names a revision: the next such reads go there too, because another
+    /// server may be behind it.
+    pub sticks_to: Mutex<Option<ServerId>>,
 }
 
 /// One request after it was let in.
@@ -53,6 +57,12 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
 
     /// Whether they may. Tells the trail why, if there is one.
     fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, trail: Option<&Trail>) -> Result<(), Error>;
+
+    /// Whether they may see a page of our own. Asked only about pages that tell something; who may not see ours is sent on.
+    fn shows(&self, _caller: &Self::Caller, _request: &Request) -> impl Future<Output = bool> + Send {
+        // Whoever authorizes every request has done so already.
+        std::future::ready(true)
+    }
 
     /// Whom audit events name.
     fn actors(&self, caller: &Self::Caller) -> Actors;

@@ -4,11 +4,13 @@
 //! only place where a failure becomes a response. What *here* means is a [`Local`], and who may do what is a [`Gate`]: a
 //! server and a gateway differ in these two values alone.
 //!
-//! Reading order: [`pipeline`], [`call`], [`peers`], [`respond`], [`audit`], [`body`], [`health`], [`metrics`], [`listener`].
+//! Reading order: [`pipeline`], [`call`], [`certificates`], [`peers`], [`merged`], [`respond`], [`audit`], [`body`], [`health`],
+//! [`metrics`], [`listener`].
 
 pub mod audit;
 pub mod body;
 pub mod call;
+pub mod certificates;
 pub mod health;
 pub mod listener;
 pub mod merged;

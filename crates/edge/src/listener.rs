@@ -107,5 +107,5 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
 fn connection_of(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Connection {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    Connection { peer, certificates, memory: Mutex::default() }
+    Connection { peer, certificates, memory: Mutex::default(), sticks_to: Mutex::default() }
 }

@@ -30,6 +30,11 @@ pub struct MergedPages {
 }
 
 impl MergedPages {
+    /// Whether a path may be one of these pages.
+    pub(crate) fn has_page(self, path: &str) -> bool {
+        Page::of(path, self.merge).is_some()
+    }
+
     /// Answers if the path is a discovery page and the client wants it of all servers. `None`: the local one is to answer.
     pub(crate) fn serve(
         self,
@@ -86,7 +91,12 @@ impl<'a> Page<'a> {
             ("/api/", Merge::All) => None,
             (_, Merge::All) => {
                 let key = path.trim_matches('/');
-                let is_discovery = key == "apis" || key.starts_with("apis/") || key.starts_with("api/");
+                // What is further below is about resources.
+                let is_discovery = match key.split_once('/').unwrap_or((key, "")) {
+                    ("api", below) => !below.contains('/'),
+                    ("apis", below) => below.matches('/').count() <= 1,
+                    _ => false,
+                };
                 is_discovery.then_some(Self::Below(key))
             }
         }

@@ -1,14 +1,13 @@
 //! The other servers, as the pipeline meets them: where a request goes, how it gets there, and the pages about all of them.
 
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use api::target::Resource;
 use api::{GroupVersionResource, Status, Target};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use peering::forward::{AnsweredBy, Call, Candidate, Effect, Forwarder, Identity, Span};
+use peering::forward::{AnsweredBy, Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
 use peering::metrics::Metrics;
 use peering::{Cluster, Hop, Route, ServerId, Unavailable, Why, status};
 use tokio::sync::watch;
@@ -16,13 +15,15 @@ use tokio::time::Instant;
 
 use crate::audit::AUDIT_ID;
 use crate::merged::MergedPages;
-use crate::{Body, Error, Request, Response};
+use crate::{Body, Connection, Error, Request, Response};
 
 /// Which server answered.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
 /// By which rule of docs/decisions/README.md it was chosen.
 const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule");
 
+/// The page about the cluster.
+const DEBUG_PAGE: &str = "/debug/peers";
 /// The rule by which requests are forwarded.
 const FORWARDING_RULE: u8 = 5;
 
@@ -40,6 +41,10 @@ pub struct Peers {
     pub tells: bool,
     /// Whether this server has joined: before that it takes no writes from others.
     pub joined: watch::Receiver<bool>,
+    /// Who answers whatever it serves, if it is well: the nearest of several.
+    pub nearest: Option<ServerId>,
+    /// Whether what we know of the others is recent enough to be told; `None` where storage tells of every change.
+    pub is_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl fmt::Debug for Peers {
@@ -64,9 +69,9 @@ pub(crate) struct Away<'a> {
 }
 
 /// For whom a request is forwarded, and for how long it may take.
-pub(crate) struct Errand {
+pub(crate) struct Errand<'a> {
     pub(crate) user: Identity,
-    pub(crate) client: IpAddr,
+    pub(crate) connection: &'a Connection,
     pub(crate) span: Span,
 }
 
@@ -98,7 +103,7 @@ impl Peers {
 
 impl Away<'_> {
     /// Has a peer answer.
-    pub(crate) async fn forward(&self, errand: &Errand, request: Request) -> Result<Response, Error> {
+    pub(crate) async fn forward(&self, errand: &Errand<'_>, request: Request) -> Result<Response, Error> {
         let name = self.resource.group_version_resource();
         let answer = self.answer(errand, name, request).await;
         let code = match &answer {
@@ -111,7 +116,7 @@ impl Away<'_> {
 
     async fn answer(
         &self,
-        errand: &Errand,
+        errand: &Errand<'_>,
         name: GroupVersionResource<&str>,
         request: Request,
     ) -> Result<Response, Status> {
@@ -119,17 +124,27 @@ impl Away<'_> {
         let Self { peers, resource, candidates } = self;
         let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
+        let sticks = (Effect::of(resource) == Effect::Reads && names_revision(&request))
+            .then_some(&errand.connection.sticks_to);
+        let prefers = sticks.and_then(|sticks| sticks.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let call = Call {
             candidates,
             user: &errand.user,
-            client: errand.client,
+            client: errand.connection.peer.ip(),
             audit_id: audit_id.as_ref(),
             effect: Effect::of(resource),
             span: errand.span,
+            prefers: prefers.as_ref().or(peers.nearest.as_ref()),
+            answers: Answers::of(resource),
             doubt: &|server| peers.cluster.doubt(server),
         };
         match forwarder.forward(call, request).await {
-            Ok(response) => Ok(peers.told_of_peer(response.map(|body| Body::Peer(Box::new(body))))),
+            Ok(response) => {
+                if let (Some(sticks), Some(AnsweredBy(server))) = (sticks, response.extensions().get()) {
+                    *sticks.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.clone());
+                }
+                Ok(peers.told_of_peer(response.map(|body| Body::Peer(Box::new(body)))))
+            }
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
                 peers.metrics.count_proxy_error(error.metric(), name);
@@ -140,15 +155,22 @@ impl Away<'_> {
 }
 
 impl Peers {
+    /// Whether a request is for a page of ours. Peers of some releases ask for documents without saying that they want ours
+    /// alone, and would echo what we merged.
+    pub(crate) fn has_page(&self, request: &Request, hop: Hop) -> bool {
+        let path = request.uri().path();
+        path == DEBUG_PAGE || hop == Hop::FromClient && self.merged.has_page(path)
+    }
+
     /// The pages about the cluster, and the documents that speak for it.
-    pub(crate) fn page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
+    pub(crate) async fn page(&self, request: &Request) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        if path == "/debug/peers" {
+        if path == DEBUG_PAGE {
             return Some(self.report(query).map_err(Error::from));
         }
-        // Peers of some releases ask without saying that they want ours alone, and would echo what we merged.
-        if hop == Hop::FromPeer {
-            return None;
+        if self.is_recent.as_ref().is_some_and(|is_recent| !is_recent()) {
+            // Those who do not answer now are no members any more, or are known to be away; the rest is what there is.
+            let _ = self.cluster.catch_up().await;
         }
         self.merged.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics).map(Ok)
     }
@@ -170,19 +192,20 @@ impl Peers {
         Ok(response)
     }
 
-    /// Says that this server answered, if that is wanted.
+    /// Says that this server answered, if that is wanted; or who did for it.
     pub(crate) fn told(&self, mut response: Response, why: Why) -> Response {
+        let by = response.extensions().get().map(|AnsweredBy(server)| server.clone());
+        if by.is_some() {
+            untell(&mut response);
+        }
         if self.tells {
-            tell(&mut response, self.cluster.view().me(), why.rule());
+            tell(&mut response, by.as_ref().unwrap_or(self.cluster.view().me()), why.rule());
         }
         response
     }
 
     fn told_of_peer(&self, mut response: Response) -> Response {
-        // A peer may tell as well, and it need not be the same.
-        for name in [SERVED_BY, ROUTING_RULE] {
-            response.headers_mut().remove(name);
-        }
+        untell(&mut response);
         if self.tells
             && let Some(AnsweredBy(server)) = response.extensions().get().cloned()
         {
@@ -190,6 +213,19 @@ impl Peers {
         }
         response
     }
+}
+
+/// A peer may tell as well, and it need not be the same.
+fn untell(response: &mut Response) {
+    for name in [SERVED_BY, ROUTING_RULE] {
+        response.headers_mut().remove(name);
+    }
+}
+
+/// Whether a read asks for what was at a revision, or after it.
+fn names_revision(request: &Request) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    api::query::first(query, "resourceVersion").is_some_and(|revision| !revision.is_empty())
 }
 
 fn tell(response: &mut Response, server: &ServerId, rule: u8) {

@@ -130,7 +130,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         }
         self.gate.authorize(&caller, target, trail)?;
         let hop = Hop::take(request.headers_mut(), self.gate.sender(&caller));
-        if let Some(page) = self.page(&request, hop) {
+        if let Some(page) = self.page(&caller, &request, hop).await {
             return page;
         }
         let _seat = self.seats.take(target)?;
@@ -141,7 +141,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
                 let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
                 let user = self.gate.identity(&caller).map_err(unsendable)?;
                 let span = if target.is_long_running() { Span::Open } else { Span::Until(deadline) };
-                away.forward(&Errand { user, client: connection.peer.ip(), span }, request).await
+                away.forward(&Errand { user, connection, span }, request).await
             }
         }
     }
@@ -168,15 +168,20 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     }
 
     /// The pages that are the pipeline's own.
-    fn page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
+    async fn page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
-        if uri.path() == "/metrics" {
-            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page())));
-        }
         if let Some(page) = self.health.serve(uri.path(), uri.query()) {
             return Some(Ok(page));
         }
-        self.peers.as_ref()?.page(request, hop)
+        let is_metrics = uri.path() == "/metrics";
+        let is_ours = is_metrics || self.peers.as_ref().is_some_and(|peers| peers.has_page(request, hop));
+        if !is_ours || !self.gate.shows(caller, request).await {
+            return None;
+        }
+        if is_metrics {
+            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page())));
+        }
+        self.peers.as_ref()?.page(request).await
     }
 
     /// A request may ask for less time than it would get, never for more.

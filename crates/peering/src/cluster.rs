@@ -160,6 +160,11 @@ impl Cluster {
         }
     }
 
+    /// Waits until the view holds all that could be known when this was called.
+    pub async fn catch_up(&self) -> Result<(), NotProven> {
+        self.prover.prove().await
+    }
+
     /// A member answered as if it did not serve what it lists: it is asked again soon, if it is one that is asked.
     pub fn doubt(&self, server: &ServerId) {
         // A full queue holds requests enough.

@@ -137,8 +137,38 @@ pub struct Call<'a> {
     pub effect: Effect,
     /// For how long it may take.
     pub span: Span,
+    /// Who answers, if it is well: because it answered before, or is the nearest.
+    pub prefers: Option<&'a ServerId>,
+    /// Whose answer it will be.
+    pub answers: Answers,
     /// Called for a peer whose answer shows that it does not serve what it lists, or does not trust us.
     pub doubt: &'a (dyn Fn(&ServerId) + Send + Sync),
+}
+
+/// Whose answer it is that a peer gives, and so what can be read from it about the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// That of a server which lists what is asked for. Not to know it is its failure, and it may not ask anybody else.
+    OfBearer,
+    /// That of any server: whatever it says of what is asked for counts.
+    OfAnyone,
+    /// That of something behind a server that lists the way there, such as a pod: it says nothing about the server.
+    OfSomethingBehind,
+}
+
+impl Answers {
+    /// Of a request for a resource that the peer lists.
+    pub fn of(resource: &Resource<'_>) -> Self {
+        if resource.subresource == "proxy" { Self::OfSomethingBehind } else { Self::OfBearer }
+    }
+
+    /// Whether the peer was chosen because it lists what is asked for.
+    pub(crate) fn are_of_a_bearer(self) -> bool {
+        match self {
+            Self::OfBearer | Self::OfSomethingBehind => true,
+            Self::OfAnyone => false,
+        }
+    }
 }
 
 /// Whether a request can be repeated without harm.
@@ -178,6 +208,28 @@ pub enum Span {
     Open,
 }
 
+/// How peers are reached, and who we are to them.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// Connections that show our certificate: for users that we vouch for.
+    pub vouching: Arc<Connector>,
+    /// Connections that show none: for users with credentials of their own. `None`: nobody is sent on with these.
+    pub bare: Option<Arc<Connector>>,
+    /// Whom we name when we ask for ourselves.
+    pub ourselves: Identity,
+}
+
+impl Ways {
+    /// The user that servers are to each other.
+    const APISERVER: &str = "system:apiserver";
+
+    /// From one server to another.
+    pub fn of_server(vouching: Arc<Connector>) -> Self {
+        let ourselves = Identity::new(Self::APISERVER, Self::APISERVER, ["system:authenticated"], []);
+        Self { vouching, bare: None, ourselves: ourselves.expect("the name has no odd characters") }
+    }
+}
+
 /// Forwards requests to peers. Clones share connections and what was observed.
 #[derive(Clone)]
 pub struct Forwarder(Arc<Shared>);
@@ -197,9 +249,9 @@ impl fmt::Debug for Forwarder {
 }
 
 impl Forwarder {
-    /// Forwards over connections of this kind.
-    pub fn new(connector: Arc<Connector>, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
-        let peers = Peers::new(connector, limits, metrics.clone());
+    /// Forwards over connections of these kinds.
+    pub fn new(ways: Ways, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
+        let peers = Peers::new(ways, limits, metrics.clone());
         let shared = Arc::new(Shared { peers, limits, metrics, tasks: tasks.clone(), turn: AtomicUsize::new(0) });
         let swept = shared.clone();
         tasks.spawn("peer-connection-sweeper", |stop| async move {
@@ -304,7 +356,8 @@ impl Round<'_> {
         let now = Instant::now();
         let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();
         let turn = self.shared.turn.fetch_add(1, Ordering::Relaxed);
-        let order = choose(&observed, self.call.effect, turn);
+        let preferred = self.call.prefers.and_then(|server| peers.iter().position(|peer| peer.server() == server));
+        let order = choose(&observed, self.call.effect, preferred, turn);
         if let Some(&first) = order.first() {
             peers[first].is_chosen(now);
         }
@@ -315,7 +368,7 @@ impl Round<'_> {
     fn note(&self, peer: &Peer, fault: &Fault) {
         self.shared.metrics.transport_failures.with_label_values(&[peer.server().as_str(), fault.reason()]).inc();
         match fault {
-            Fault::Busy => {}
+            Fault::Busy | Fault::NoWay => {}
             Fault::Unauthorized | Fault::NotServed => {
                 (self.call.doubt)(peer.server());
                 peer.failed(fault);

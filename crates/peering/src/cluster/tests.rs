@@ -8,7 +8,7 @@ use crate::testing::memory::Mood;
 use crate::testing::peers::Conduct;
 use crate::testing::server;
 use crate::testing::servers::{World, settle, wait};
-use crate::view::FirstSync;
+use crate::view::{FirstSync, Peering};
 
 const PODS: &str = "v1 pods:get,list";
 const JOBS: &str = "v1 pods:get,list | batch/v1 jobs:get,list";

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use http::Response;
 use tokio::time::Instant;
-use transport::peer::{Line, PeerBody, SendError};
+use transport::peer::{Line, PeerBody, Pool, SendError};
 
 use super::answer::{AnswerBody, AnsweredBy};
 use super::peers::{Peer, Pinged, Seat, SeatKind};
@@ -34,17 +34,27 @@ impl Attempt<'_> {
         let started = Instant::now();
         let response = self.send().await?;
         self.peer.duration.observe(started.elapsed().as_secs_f64());
-        let patience = self.round.shared.limits.patience;
-        let judged = judge::judge(response, self.round.head.is_upgrade, patience).await?;
+        let judged = self.judge(response).await?;
         self.peer.answered();
         self.round.body.forget();
         Ok(self.answer(judged, seat))
     }
 
+    async fn judge(&self, response: Response<PeerBody>) -> Result<judge::Judged, Failed> {
+        let lens = judge::Lens {
+            asked_for_upgrade: self.round.head.is_upgrade,
+            answers: self.round.call.answers,
+            is_vouched_for: self.round.call.user.is_vouched_for(),
+            patience: self.round.shared.limits.patience,
+        };
+        lens.judge(response).await
+    }
+
     /// Sends the request on an idle connection or a new one, and waits for the head of an answer.
     async fn send(&self) -> Result<Response<PeerBody>, Failed> {
         // What is handed over never comes back, so it gets a connection of its own.
-        let idle = if self.round.head.is_upgrade { None } else { self.peer.pool.take() };
+        let pool = self.pool()?;
+        let idle = if self.round.head.is_upgrade { None } else { pool.take() };
         if let Some(line) = idle {
             match self.send_on(line).await {
                 Ok(response) => return Ok(response),
@@ -54,15 +64,19 @@ impl Attempt<'_> {
                 Err(failed) => return Err(failed),
             }
         }
-        let line = self.open().await?;
+        let line = self.open(pool).await?;
         self.send_on(line).await
     }
 
-    async fn open(&self) -> Result<Line, Failed> {
+    fn pool(&self) -> Result<&Arc<Pool>, Failed> {
+        self.peer.pool_for(self.round.call.user).ok_or((Fault::NoWay, Execution::None))
+    }
+
+    async fn open(&self, pool: &Arc<Pool>) -> Result<Line, Failed> {
         let limits = &self.round.shared.limits;
         let limit =
             if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
-        self.peer.pool.open(limit).await.map_err(|error| (error.into(), Execution::None))
+        pool.open(limit).await.map_err(|error| (error.into(), Execution::None))
     }
 
     async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {

@@ -26,15 +26,21 @@ pub enum Standing {
     Resting,
 }
 
-/// All of them, the one to try first in front: who answers before who failed, then who has less to do, then by turns.
+/// All of them, the one to try first in front: who answers before who failed, then who is preferred, then who has less to do,
+/// then by turns.
 ///
 /// A peer that failed is tried again by a read, never by a write: a read can still go elsewhere.
-pub(super) fn choose(observed: &[Observed], effect: Effect, turn: usize) -> SmallVec<[usize; 4]> {
+pub(super) fn choose(
+    observed: &[Observed],
+    effect: Effect,
+    preferred: Option<usize>,
+    turn: usize,
+) -> SmallVec<[usize; 4]> {
     let count = observed.len();
     let mut order: SmallVec<[usize; 4]> = (0..count).collect();
     order.sort_by_key(|&index| {
         let Observed { standing, in_flight, streams } = observed[index];
-        (rank(standing, effect), in_flight, streams, (index + turn) % count)
+        (rank(standing, effect), preferred != Some(index), in_flight, streams, (index + turn) % count)
     });
     order
 }
@@ -55,7 +61,7 @@ mod tests {
 
     #[track_caller]
     fn check(observed: &[Observed], effect: Effect, turn: usize, expected: &[usize]) {
-        assert_eq!(choose(observed, effect, turn)[..], *expected, "{observed:?} {effect:?} turn {turn}");
+        assert_eq!(choose(observed, effect, None, turn)[..], *expected, "{observed:?} {effect:?} turn {turn}");
     }
 
     #[test]
@@ -71,6 +77,14 @@ mod tests {
         let streaming = Observed { streams: 1, ..IDLE };
         check(&[busy, streaming, IDLE], Effect::Reads, 0, &[2, 1, 0]);
         check(&[busy, Observed { in_flight: 1, streams: 9, ..IDLE }], Effect::Reads, 0, &[1, 0]);
+    }
+
+    #[test]
+    fn who_is_preferred_comes_first_unless_it_failed() {
+        let busy = Observed { in_flight: 2, ..IDLE };
+        let resting = Observed { standing: Standing::Resting, ..IDLE };
+        assert_eq!(choose(&[IDLE, busy], Effect::Reads, Some(1), 0)[..], [1, 0]);
+        assert_eq!(choose(&[busy, resting], Effect::Reads, Some(1), 0)[..], [0, 1]);
     }
 
     #[test]

@@ -64,6 +64,9 @@ pub struct Failure {
 /// What a peer can do wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
+    /// Users with credentials of their own are not sent on.
+    #[error("there is no way to it without our certificate")]
+    NoWay,
     /// No connection.
     #[error(transparent)]
     Dial(#[from] DialError),
@@ -97,6 +100,7 @@ impl Fault {
     /// A word for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::NoWay => "no_way",
             Self::Dial(error) => error.reason(),
             Self::Busy => "busy",
             Self::Broken(error) if error.is_parse() => "garbage",

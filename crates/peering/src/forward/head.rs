@@ -3,22 +3,18 @@
 //! Both lose what concerns one connection only. The request also loses every claim about who is asking, and gets ours.
 
 use http::header::{
-    self, AUTHORIZATION, CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, response};
 use transport::peer::RequestBody;
 
-use super::{Call, identity};
+use super::Call;
 use crate::hop;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const IMPERSONATE_PREFIX: &str = "impersonate-";
-/// A websocket client in a browser can set no `Authorization`, so its token travels among the protocols it offers.
-const BEARER_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// What concerns one connection only, besides whatever `Connection` names.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -58,11 +54,12 @@ impl Head {
         });
         let protocol = headers.get(UPGRADE).cloned();
         remove_hop_by_hop(&mut headers);
-        remove_claims(&mut headers);
         // Answered here: the body is on its way already.
         headers.remove(EXPECT);
         call.user.write(&mut headers);
-        hop::mark(&mut headers);
+        if call.answers.are_of_a_bearer() {
+            hop::mark(&mut headers);
+        }
         if let Some(audit_id) = call.audit_id {
             headers.insert(AUDIT_ID, audit_id.clone());
         }
@@ -130,29 +127,6 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
-}
-
-/// Removes whatever says who is asking. The gate has done so already; this holds whatever the gate does.
-fn remove_claims(headers: &mut HeaderMap) {
-    headers.remove(AUTHORIZATION);
-    let is_claim = |name: &HeaderName| identity::is_identity(name) || name.as_str().starts_with(IMPERSONATE_PREFIX);
-    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
-    for claim in claims {
-        headers.remove(claim);
-    }
-    if headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
-        remove_bearer_protocols(headers);
-    }
-}
-
-fn remove_bearer_protocols(headers: &mut HeaderMap) {
-    let lines: Vec<&str> =
-        headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|line| line.to_str().ok()).collect();
-    let offered = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
-    let kept: Vec<&str> = offered.filter(|protocol| !protocol.starts_with(BEARER_PROTOCOL_PREFIX)).collect();
-    let kept = HeaderValue::try_from(kept.join(", ")).ok().filter(|kept| !kept.is_empty());
-    headers.remove(SEC_WEBSOCKET_PROTOCOL);
-    headers.extend(kept.map(|kept| (SEC_WEBSOCKET_PROTOCOL, kept)));
 }
 
 fn append_forwarded_for(headers: &mut HeaderMap, client: &str) {

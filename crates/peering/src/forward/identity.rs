@@ -1,7 +1,8 @@
-//! The user of a request, as header lines that a peer believes from us.
+//! The user of a request: header lines that a peer believes from us, or the client's own credentials.
 
 use std::fmt::Write as _;
 
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
@@ -10,10 +11,34 @@ const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA_PREFIX: &str = "x-remote-extra-";
 /// What all of the above begin with.
 const PREFIX: &str = "x-remote-";
+const IMPERSONATE_PREFIX: &str = "impersonate-";
+/// A websocket client in a browser can set no `Authorization`, so its token travels among the protocols it offers.
+pub const BEARER_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// A user, ready to be sent.
+/// Who a request is for, as a peer is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity(Vec<(HeaderName, HeaderValue)>);
+pub struct Identity {
+    credentials: Credentials,
+    impersonation: Impersonation,
+}
+
+/// What convinces the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Credentials {
+    /// We do: these lines name the user, over a connection that shows our certificate.
+    Ours(Vec<(HeaderName, HeaderValue)>),
+    /// The client's own, which travel on untouched, over a connection that shows no certificate.
+    Theirs,
+}
+
+/// Who judges whether the user may act as somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Impersonation {
+    /// We did, and the user is whom it led to.
+    Settled,
+    /// The peer, so that the wish travels on.
+    Open,
+}
 
 /// A user whose name, uid, group or extra value cannot be sent, or would be somebody else's on arrival.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,19 +74,61 @@ impl Identity {
                 if text.is_empty() { HeaderValue::from_static("") } else { value("extra value", text)? },
             ));
         }
-        Ok(Self(lines))
+        Ok(Self { credentials: Credentials::Ours(lines), impersonation: Impersonation::Settled })
     }
 
-    /// Writes the user into a head that holds no other.
+    /// Whoever the request's own credentials prove to the peer, be it nobody.
+    pub fn as_shown() -> Self {
+        Self { credentials: Credentials::Theirs, impersonation: Impersonation::Open }
+    }
+
+    /// The same user, whose wish to act as somebody else is for the peer to judge.
+    pub fn with_impersonation_open(self) -> Self {
+        Self { impersonation: Impersonation::Open, ..self }
+    }
+
+    /// Whether the peer has only our word for it.
+    pub fn is_vouched_for(&self) -> bool {
+        match self.credentials {
+            Credentials::Ours(_) => true,
+            Credentials::Theirs => false,
+        }
+    }
+
+    /// Removes from a head whatever else says who is asking, and writes the user into it.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
-        for (name, value) in &self.0 {
-            headers.append(name, value.clone());
+        let is_wish = |name: &HeaderName| name.as_str().starts_with(IMPERSONATE_PREFIX);
+        let is_open = self.impersonation == Impersonation::Open;
+        let is_claim = |name: &HeaderName| is_identity(name) || !is_open && is_wish(name);
+        let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+        for claim in claims {
+            headers.remove(claim);
+        }
+        if let Credentials::Ours(lines) = &self.credentials {
+            headers.remove(AUTHORIZATION);
+            remove_bearer_protocols(headers);
+            for (name, value) in lines {
+                headers.append(name, value.clone());
+            }
         }
     }
 }
 
+fn remove_bearer_protocols(headers: &mut HeaderMap) {
+    if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+        return;
+    }
+    let lines: Vec<&str> =
+        headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|line| line.to_str().ok()).collect();
+    let offered = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
+    let kept: Vec<&str> = offered.filter(|protocol| !protocol.starts_with(BEARER_PROTOCOL_PREFIX)).collect();
+    let kept = HeaderValue::try_from(kept.join(", ")).ok().filter(|kept| !kept.is_empty());
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    headers.extend(kept.map(|kept| (SEC_WEBSOCKET_PROTOCOL, kept)));
+}
+
 /// Whether a header could name a user to somebody who believes us.
-pub(super) fn is_identity(name: &HeaderName) -> bool {
+fn is_identity(name: &HeaderName) -> bool {
     name.as_str().starts_with(PREFIX)
 }
 

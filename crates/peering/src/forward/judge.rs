@@ -15,7 +15,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use transport::peer::PeerBody;
 
-use super::Fault;
+use super::{Answers, Fault};
 use super::attempt::Failed;
 use crate::status::{self, Execution};
 use named::names_an_object;
@@ -32,24 +32,36 @@ pub(super) enum Judged {
     Switched(Response<PeerBody>),
 }
 
-/// Judges an answer. A peer that begins to say why not must come to the point within `patience`.
-pub(super) async fn judge(
-    response: Response<PeerBody>,
-    asked_for_upgrade: bool,
-    patience: Duration,
-) -> Result<Judged, Failed> {
-    match response.status() {
-        StatusCode::SWITCHING_PROTOCOLS if asked_for_upgrade => Ok(Judged::Switched(response)),
-        StatusCode::SWITCHING_PROTOCOLS => Err((Fault::UnaskedUpgrade, Execution::Unknown)),
-        // Refused before anything was looked at.
-        StatusCode::UNAUTHORIZED => Err((Fault::Unauthorized, Execution::None)),
-        StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE => {
-            let judging = judge_body(response);
-            tokio::time::timeout(patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
+/// By what an answer is judged.
+pub(super) struct Lens {
+    pub(super) asked_for_upgrade: bool,
+    pub(super) answers: Answers,
+    /// Whether the peer has only our word for who asks: then a 401 is about us.
+    pub(super) is_vouched_for: bool,
+    /// A peer that begins to say why not must come to the point within this time.
+    pub(super) patience: Duration,
+}
+
+impl Lens {
+    /// Judges an answer.
+    pub(super) async fn judge(&self, response: Response<PeerBody>) -> Result<Judged, Failed> {
+        match (response.status(), self.answers) {
+            (StatusCode::SWITCHING_PROTOCOLS, _) if self.asked_for_upgrade => Ok(Judged::Switched(response)),
+            (StatusCode::SWITCHING_PROTOCOLS, _) => Err((Fault::UnaskedUpgrade, Execution::Unknown)),
+            (_, Answers::OfSomethingBehind) => Ok(whole(response)),
+            // Refused before anything was looked at.
+            (StatusCode::UNAUTHORIZED, _) if self.is_vouched_for => Err((Fault::Unauthorized, Execution::None)),
+            (_, Answers::OfAnyone) => Ok(whole(response)),
+            (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, Answers::OfBearer) => {
+                let judging = judge_body(response);
+                tokio::time::timeout(self.patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
+            }
+            (StatusCode::NOT_MODIFIED, Answers::OfBearer) => Ok(whole(response)),
+            (status, Answers::OfBearer) if status.is_redirection() => {
+                Err((Fault::Redirect(status), Execution::Unknown))
+            }
+            (_, Answers::OfBearer) => Ok(whole(response)),
         }
-        StatusCode::NOT_MODIFIED => Ok(whole(response)),
-        status if status.is_redirection() => Err((Fault::Redirect(status), Execution::Unknown)),
-        _ => Ok(whole(response)),
     }
 }
 

@@ -14,7 +14,7 @@ use transport::peer::{Connector, Pool, RequestBody, ServedBy};
 
 pub use super::choose::{Observed, Standing};
 
-use super::{Candidate, Fault, ForwardLimits, Identity};
+use super::{Candidate, Fault, ForwardLimits, Identity, Ways};
 use crate::hop;
 use crate::identity::ServerId;
 use crate::metrics::Metrics;
@@ -24,15 +24,11 @@ use crate::metrics::Metrics;
 const REST_MIN: Duration = Duration::from_millis(500);
 const REST_MAX: Duration = Duration::from_secs(8);
 
-/// The user that servers are to each other.
-const APISERVER: &str = "system:apiserver";
-
 /// All peers that requests were sent to.
 pub struct Peers {
-    connector: Arc<Connector>,
+    ways: Ways,
     limits: ForwardLimits,
     metrics: Metrics,
-    ourselves: Identity,
     known: RwLock<HashMap<ServerId, Arc<Peer>>>,
 }
 
@@ -43,10 +39,8 @@ impl fmt::Debug for Peers {
 }
 
 impl Peers {
-    pub(super) fn new(connector: Arc<Connector>, limits: ForwardLimits, metrics: Metrics) -> Self {
-        let ourselves = Identity::new(APISERVER, APISERVER, ["system:authenticated"], []);
-        let ourselves = ourselves.expect("the name has no odd characters");
-        Self { connector, limits, metrics, ourselves, known: RwLock::default() }
+    pub(super) fn new(ways: Ways, limits: ForwardLimits, metrics: Metrics) -> Self {
+        Self { ways, limits, metrics, known: RwLock::default() }
     }
 
     /// What is known of a candidate; nothing, if it listens elsewhere than it did.
@@ -67,12 +61,16 @@ impl Peers {
     fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
         let Candidate { server, address } = candidate;
         let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
+        let pool = |connector: &Arc<Connector>| {
+            Pool::new(connector.clone(), address.host(), address.port(), self.limits.pool)
+        };
         Arc::new(Peer {
             candidate: candidate.clone(),
             host,
-            pool: Pool::new(self.connector.clone(), address.host(), address.port(), self.limits.pool),
+            pool: pool(&self.ways.vouching),
+            bare: self.ways.bare.as_ref().map(pool),
             limits: self.limits,
-            ourselves: self.ourselves.clone(),
+            ourselves: self.ways.ourselves.clone(),
             duration: self.metrics.forward_duration.with_label_values(&[server.as_str()]),
             is_failing: AtomicBool::new(false),
             failing: Mutex::new(Failing { failures: 0, rests_until: Instant::now() }),
@@ -98,7 +96,9 @@ impl Peers {
     pub(super) fn sweep(&self) {
         let known: Vec<_> = self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for peer in known {
-            peer.pool.sweep();
+            for pool in [Some(&peer.pool), peer.bare.as_ref()].into_iter().flatten() {
+                pool.sweep();
+            }
         }
     }
 
@@ -122,7 +122,10 @@ pub(super) struct Peer {
     candidate: Candidate,
     /// What it is called in `Host`.
     pub(super) host: HeaderValue,
+    /// Connections that show our certificate.
     pub(super) pool: Arc<Pool>,
+    /// Connections that show none.
+    bare: Option<Arc<Pool>>,
     limits: ForwardLimits,
     /// Who pings it.
     ourselves: Identity,
@@ -193,6 +196,11 @@ impl fmt::Debug for Peer {
 impl Peer {
     pub(super) fn server(&self) -> &ServerId {
         &self.candidate.server
+    }
+
+    /// The connections for a user; `None` if it cannot be sent on with its own credentials.
+    pub(super) fn pool_for(&self, user: &Identity) -> Option<&Arc<Pool>> {
+        if user.is_vouched_for() { Some(&self.pool) } else { self.bare.as_ref() }
     }
 
     pub(super) fn observed(&self, now: Instant) -> Observed {

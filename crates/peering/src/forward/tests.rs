@@ -40,7 +40,7 @@ impl Bench {
         let certificates = Certificates::new(folder.path());
         let tasks = Tasks::new();
         let registry = Registry::new();
-        let forwarder = Forwarder::new(certificates.connector(), limits, Metrics::new(&registry), &tasks);
+        let forwarder = Forwarder::new(Ways::of_server(certificates.connector()), limits, Metrics::new(&registry), &tasks);
         Self { certificates, tasks, registry, forwarder, doubted: Mutex::default(), _folder: folder }
     }
 
@@ -88,6 +88,8 @@ impl Bench {
             audit_id: None,
             effect,
             span,
+            prefers: None,
+            answers: Answers::OfBearer,
             doubt: &|server| self.doubted.lock().unwrap().push(server.clone()),
         };
         self.forwarder.forward(call, request).await

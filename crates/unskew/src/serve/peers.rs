@@ -13,7 +13,7 @@ use edge::health::{Check, Pages};
 use edge::merged::{Merge, MergedPages};
 use object::decode::{self, Encoding};
 use peering::cluster::{Cluster, Ports};
-use peering::forward::{ForwardLimits, Forwarder};
+use peering::forward::{ForwardLimits, Forwarder, Ways};
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
@@ -239,6 +239,8 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             merged: MergedPages { merge: flags.merge, oldest: oldest(surface.release()) },
             tells: flags.tells,
             joined: joined.subscribe(),
+            nearest: None,
+            is_recent: None,
         }
     });
     Ok(Some(Started { cluster, joined, peers }))
@@ -248,7 +250,7 @@ fn forwarder(flags: &PeerFlags, files: ClientFiles, metrics: &Metrics, tasks: &T
     let tls = files.watch(tasks).context("--peer-ca-file, --proxy-client-cert-file, --proxy-client-key-file")?;
     let dialer = Dialer::start(&flags.egress, tasks).context("--egress-selector-config-file")?;
     let limits = ForwardLimits { in_flight_max: flags.in_flight_max, ..ForwardLimits::default() };
-    Ok(Forwarder::new(Arc::new(Connector::new(tls, dialer)), limits, metrics.clone(), tasks))
+    Ok(Forwarder::new(Ways::of_server(Arc::new(Connector::new(tls, dialer))), limits, metrics.clone(), tasks))
 }
 
 fn client_files(certificates: &Certificates, cert_dir: &Path) -> Option<ClientFiles> {

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use expect_test::{Expect, expect};
 
-use super::super::{Effect, Identity, Span};
+use super::super::{Answers, Effect, Identity, Span};
 use super::*;
 
 fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: bool) -> Head {
@@ -19,6 +19,8 @@ fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: boo
         audit_id: Some(&HeaderValue::from_static("audit-1")),
         effect: Effect::Reads,
         span: Span::Open,
+        prefers: None,
+        answers: Answers::OfBearer,
         doubt: &|_| {},
     };
     Head::new(request.into_parts().0, &call, is_upgrade)

@@ -189,6 +189,8 @@ async fn a_write_goes_on_to_the_next_peer_if_there_is_no_connection() {
         audit_id: None,
         effect: Effect::Writes,
         span: Span::Open,
+        prefers: None,
+        answers: Answers::OfBearer,
         doubt: &|_| {},
     };
     let response = bench.forwarder.forward(call, request).await.unwrap();

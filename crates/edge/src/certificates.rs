@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use access::authenticate::{Certificate, CertificateSubject};
-use edge::Connection;
 use rustls::pki_types::UnixTime;
 use transport::{Authorities, Watched};
+
+use crate::Connection;
 
 /// A verdict is made anew after this time, so that a certificate that expires is refused soon, however long the connection.
 const VERDICT_AGE_MAX: Duration = Duration::from_secs(10);
@@ -22,7 +23,7 @@ pub struct Bundles {
 
 /// A certificate before both bundles, as they were read when it was judged.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub struct Judged {
     at: UnixTime,
     client: Verdict,
     front_proxy: Verdict,
@@ -38,7 +39,7 @@ struct Verdict {
 
 impl Bundles {
     /// Judges a connection's certificate, or recalls how it was judged.
-    pub(super) fn judge(&self, connection: &Connection) -> Arc<Judged> {
+    pub fn judge(&self, connection: &Connection) -> Arc<Judged> {
         let (client, front_proxy) = (current(self.client.as_ref()), current(self.front_proxy.as_ref()));
         let now = UnixTime::now();
         // A judgement is a pure function of its inputs: one made by somebody who panicked later is as good as any.
@@ -62,11 +63,13 @@ impl Bundles {
 }
 
 impl Judged {
-    pub(super) fn client(&self) -> Certificate<'_> {
+    /// As a user's.
+    pub fn client(&self) -> Certificate<'_> {
         self.client.certificate()
     }
 
-    pub(super) fn front_proxy(&self) -> Certificate<'_> {
+    /// As a front proxy's.
+    pub fn front_proxy(&self) -> Certificate<'_> {
         self.front_proxy.certificate()
     }
 }
