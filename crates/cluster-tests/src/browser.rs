@@ -1,0 +1,227 @@
+//! A real browser without a window, driven over pipes by the DevTools protocol.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::tools;
+
+/// A first start reads 200 MB, perhaps beside a build.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a page may log in one test.
+const COMPLAINTS_MAX: usize = 100;
+
+/// A browser takes a core for itself while it starts: one at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A browser with one page. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Browser {
+    process: Child,
+    commands: ChildStdin,
+    messages: mpsc::Receiver<Value>,
+    session: String,
+    next_id: u64,
+    /// Events that came while an answer was waited for.
+    events: VecDeque<Value>,
+    complaints: Vec<String>,
+    _profile: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Browser {
+    /// Starts the browser, with a page of this size that shows nothing.
+    #[track_caller]
+    pub fn start(width: u32, height: u32) -> Self {
+        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let profile = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut process = launch(profile.path(), width, height);
+        let commands = process.stdin.take().expect("it was asked for");
+        let messages = read(process.stdout.take().expect("it was asked for"));
+        let mut browser = Self {
+            process,
+            commands,
+            messages,
+            session: String::new(),
+            next_id: 0,
+            events: VecDeque::new(),
+            complaints: Vec::new(),
+            _profile: profile,
+            _turn: turn,
+        };
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
+        let attached = browser.call("Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
+        browser.session = attached["sessionId"].as_str().expect("a session has an id").to_owned();
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, &json!({}));
+        }
+        browser
+    }
+
+    /// Goes to an address, and waits until the page and its files are there.
+    #[track_caller]
+    pub fn open(&mut self, address: &str) {
+        self.events.clear();
+        let gone = self.call("Page.navigate", &json!({"url": address}));
+        assert_eq!(gone["errorText"], Value::Null, "{address}");
+        let deadline = Instant::now() + PATIENCE;
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.receive(deadline);
+            self.note(event);
+        }
+    }
+
+    /// The value of an expression in the page.
+    #[track_caller]
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let answer = self.call("Runtime.evaluate", &asked);
+        assert_eq!(answer["exceptionDetails"], Value::Null, "{expression}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true in the page, as seen at every change of the page, and says when it was.
+    #[track_caller]
+    pub fn wait_for(&mut self, expression: &str) -> Instant {
+        let waiting = format!(
+            "new Promise((resolve) => {{
+                const watching = new MutationObserver(() => check());
+                const check = () => {{ if ({expression}) {{ watching.disconnect(); resolve(''); }} }};
+                watching.observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }});
+                setTimeout(() => resolve(document.body.innerText), {});
+                check();
+            }})",
+            PATIENCE.as_millis() / 2
+        );
+        let shown = self.evaluate(&waiting);
+        assert_eq!(shown, "", "the page never came to {expression}");
+        Instant::now()
+    }
+
+    /// Presses a key that has no character, such as `Tab`, with whatever has the focus.
+    #[track_caller]
+    pub fn press(&mut self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Pretends that the user prefers something, such as (`prefers-color-scheme`, `dark`).
+    #[track_caller]
+    pub fn prefer(&mut self, feature: &str, value: &str) {
+        self.call("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
+    }
+
+    /// What a screen reader is told: role and name of every node that is not ignored.
+    #[track_caller]
+    pub fn spoken(&mut self) -> Vec<(String, String)> {
+        let tree = self.call("Accessibility.getFullAXTree", &json!({}));
+        let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();
+        let nodes = tree["nodes"].as_array().cloned().unwrap_or_default();
+        let told = nodes.iter().filter(|node| node["ignored"] != true);
+        told.map(|node| (text(&node["role"]), text(&node["name"]))).collect()
+    }
+
+    /// Keeps a picture of the whole page.
+    #[track_caller]
+    pub fn picture(&mut self, file: &Path) {
+        let picture = self.call("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+        let bytes = base64::prelude::BASE64_STANDARD.decode(picture["data"].as_str().expect("a picture is text"));
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).expect("the folder of pictures can be made");
+        }
+        std::fs::write(file, bytes.expect("a picture is base64")).expect("the picture can be written");
+    }
+
+    /// Exceptions, and what the browser or the page logged as errors so far.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    #[track_caller]
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.next_id += 1;
+        let mut command = json!({"id": self.next_id, "method": method, "params": parameters});
+        if !self.session.is_empty() {
+            command["sessionId"] = json!(self.session);
+        }
+        let written = write!(self.commands, "{command}\0").and_then(|()| self.commands.flush());
+        written.unwrap_or_else(|error| panic!("the browser has gone before {method}: {error}"));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let message = self.receive(deadline);
+            if message["id"] != self.next_id {
+                self.note(message);
+                continue;
+            }
+            assert_eq!(message["error"], Value::Null, "{method}");
+            return message["result"].clone();
+        }
+    }
+
+    #[track_caller]
+    fn receive(&self, deadline: Instant) -> Value {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.messages.recv_timeout(left).unwrap_or_else(|error| panic!("the browser says nothing: {error}"))
+    }
+
+    fn note(&mut self, event: Value) {
+        let is_complaint = match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Log.entryAdded") => event["params"]["entry"]["level"] == "error",
+            Some("Runtime.consoleAPICalled") => event["params"]["type"] == "error",
+            _ => false,
+        };
+        if is_complaint && self.complaints.len() < COMPLAINTS_MAX {
+            self.complaints.push(event["params"].to_string());
+        }
+        self.events.push_back(event);
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Commands come in and messages go out by the descriptors 3 and 4, which the shell takes from the usual ones.
+fn launch(profile: &Path, width: u32, height: u32) -> Child {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
+        .arg(tools::required("UNSKEW_CHROMIUM"));
+    // Root has no sandbox, and the page is ours.
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--remote-debugging-pipe",
+        "--force-color-profile=srgb",
+    ]);
+    command.arg(format!("--window-size={width},{height}")).arg(format!("--user-data-dir={}", profile.display()));
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    started.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
+}
+
+/// Messages end with a zero byte.
+fn read(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Value> {
+    let (sender, messages) = mpsc::channel();
+    std::thread::spawn(move || {
+        for message in BufReader::new(output).split(0).map_while(Result::ok) {
+            let Ok(message) = serde_json::from_slice(&message) else { return };
+            if sender.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    messages
+}

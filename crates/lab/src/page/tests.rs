@@ -1,0 +1,99 @@
+//! The page over a real socket.
+
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+use super::*;
+use crate::status::{Phase, Server};
+
+/// A page, and what makes its snapshots.
+struct Scene {
+    port: u16,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    tasks: Tasks,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (snapshots, receiver) = watch::channel(Arc::new(snapshot(Phase::Ready)));
+        let tasks = Tasks::new();
+        tasks.spawn("page", |stop| run(listener, receiver, tasks.clone(), stop));
+        Self { port, snapshots, tasks }
+    }
+
+    async fn open(&self, request_line: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
+        let request = format!("{request_line} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", self.port);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        BufReader::new(stream)
+    }
+
+    async fn ask(&self, request_line: &str) -> String {
+        let mut text = String::new();
+        self.open(request_line).await.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    async fn stop(self) {
+        self.tasks.stop(Duration::from_secs(10)).await.unwrap();
+    }
+}
+
+fn snapshot(phase: Phase) -> Snapshot {
+    let server = Server { name: "a".to_owned(), release: "1.33".to_owned(), phase, ..Server::default() };
+    Snapshot { servers: vec![server], ..Snapshot::default() }
+}
+
+/// The next event whose name is `snapshot`, from its line of data.
+async fn next_snapshot(stream: &mut BufReader<TcpStream>) -> Option<Snapshot> {
+    let mut line = String::new();
+    while stream.read_line(&mut line).await.unwrap() > 0 {
+        if let Some(text) = line.strip_prefix("data: ") {
+            return Some(serde_json::from_str(text).unwrap());
+        }
+        line.clear();
+    }
+    None
+}
+
+#[tokio::test]
+async fn the_page_and_the_snapshot_are_read() {
+    let scene = Scene::start().await;
+    let page = scene.ask("GET /").await;
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("<h1>unskew lab</h1>"), "{page}");
+    assert!(page.contains("default-src 'none'"), "{page}");
+    let json = scene.ask("GET /snapshot.json").await;
+    let (_, body) = json.split_once("\r\n\r\n").unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(body).unwrap(), snapshot(Phase::Ready));
+    let head = scene.ask("HEAD /").await;
+    assert!(head.ends_with("\r\n\r\n"), "{head}");
+    scene.stop().await;
+}
+
+#[tokio::test]
+async fn events_begin_with_what_there_is_and_follow_what_changes() {
+    let scene = Scene::start().await;
+    let mut stream = scene.open("GET /events").await;
+    assert_eq!(next_snapshot(&mut stream).await, Some(snapshot(Phase::Ready)));
+    scene.snapshots.send_replace(Arc::new(snapshot(Phase::Failed)));
+    assert_eq!(next_snapshot(&mut stream).await, Some(snapshot(Phase::Failed)));
+    scene.stop().await;
+    assert_eq!(next_snapshot(&mut stream).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_lab_is_heard_of_all_the_same() {
+    let (sender, receiver) = watch::channel(Arc::new(Snapshot::default()));
+    let mut body = std::pin::pin!(events::body(receiver, CancellationToken::new()));
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        heard.push(String::from_utf8(frame.to_vec()).unwrap().lines().next().unwrap().to_owned());
+    }
+    assert_eq!(heard, ["retry: 500", "event: beat", "event: beat"]);
+    drop(sender);
+    assert!(body.frame().await.is_none());
+}
