@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use api::quote::Quoted;
 use api::target::Target;
 
-use crate::quote::Quoted;
 use crate::user::User;
 
 /// One question to authorization.

@@ -4,10 +4,10 @@
 
 use std::fmt;
 
+use api::quote::{Quoted, QuotedList};
 use api::{GroupResource, Status};
 
 use crate::attributes::{Asked, Attributes};
-use crate::quote::{Quoted, QuotedList};
 use crate::rbac::{Grant, Index, Unresolved};
 use crate::user::MASTERS;
 

@@ -15,7 +15,6 @@ pub mod authenticate;
 pub mod authorize;
 pub mod bootstrap;
 pub mod impersonate;
-mod quote;
 pub mod rbac;
 pub mod reviews;
 pub mod tokens;

@@ -9,7 +9,7 @@
 //! - [`media`]: which encoding and which kind the client wants.
 //! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
 //! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
-//! - [`json`], [`duration`]: JSON and durations as Go writes them.
+//! - [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
 
 pub mod duration;
 pub mod field_error;
@@ -19,7 +19,7 @@ pub mod metadata;
 pub mod names;
 pub mod objects;
 pub mod query;
-mod quote;
+pub mod quote;
 pub mod selector;
 pub mod status;
 pub mod target;

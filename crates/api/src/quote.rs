@@ -1,9 +1,14 @@
-//! Strings quoted as Go's `%q` quotes them, since Kubernetes' messages are made with it.
+//! Strings quoted as Go's `%q` quotes them, since Kubernetes' messages are made with it and compared by people and by tests.
 
 use std::fmt::{self, Write as _};
 
 /// Displays a string in double quotes, with Go's escapes.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+/// Displays a list of strings as Go prints one: `["a" "b"]`.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedList<'a, S>(pub &'a [S]);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,6 +31,19 @@ impl fmt::Display for Quoted<'_> {
             }
         }
         f.write_char('"')
+    }
+}
+
+impl<S: AsRef<str>> fmt::Display for QuotedList<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('[')?;
+        for (index, item) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_char(' ')?;
+            }
+            Quoted(item.as_ref()).fmt(f)?;
+        }
+        f.write_char(']')
     }
 }
 
@@ -56,5 +74,11 @@ mod tests {
         ] {
             assert_eq!(Quoted(text).to_string(), quoted, "{text:?}");
         }
+    }
+
+    #[test]
+    fn lists_are_gos() {
+        assert_eq!(QuotedList(&["a", "b c"]).to_string(), r#"["a" "b c"]"#);
+        assert_eq!(QuotedList::<&str>(&[]).to_string(), "[]");
     }
 }

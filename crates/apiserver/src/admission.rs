@@ -1,12 +1,13 @@
 //! What must hold around an object before it may be written.
 
-use access::User;
 use access::rbac::escalation::{self, Write};
+use access::{Attributes, User};
 use api::{GroupResource, GroupVersionResource, Status};
 use catalogue::Served;
 use object::Stored;
 use registry::Item;
 use registry::read::Freshness;
+use serde_json::Value;
 use store::Key;
 
 use crate::faults::{self, About};
@@ -15,6 +16,9 @@ use crate::{ApiServer, Resource, kinds};
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
+
+/// The group of requests for certificates.
+const SIGNING: &str = "certificates.k8s.io";
 
 /// A role or binding that somebody is about to write, or anything else, which grants nothing.
 pub(crate) struct Grant<'a> {
@@ -26,6 +30,27 @@ pub(crate) struct Grant<'a> {
     pub(crate) name: &'a str,
     pub(crate) old: Option<&'a Object>,
     pub(crate) new: &'a Object,
+}
+
+/// A write to a part of a request for a certificate, or to anything else.
+pub(crate) struct Verdict<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) served: &'a Served,
+    pub(crate) subresource: &'a str,
+    pub(crate) old: &'a Object,
+    pub(crate) new: &'a Object,
+}
+
+impl Verdict<'_> {
+    /// What it takes to be allowed; `None` if anybody is who may write at all.
+    fn verb(&self) -> Option<&'static str> {
+        let is_request = (self.served.group.name, self.served.kind.plural) == (SIGNING, "certificatesigningrequests");
+        match self.subresource {
+            "approval" if is_request => Some("approve"),
+            "status" if is_request && self.old.get("status") != self.new.get("status") => Some("sign"),
+            _ => None,
+        }
+    }
 }
 
 impl ApiServer {
@@ -41,6 +66,28 @@ impl ApiServer {
             let name = grant.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
             error.to_status(kind, name)
         })
+    }
+
+    /// Whoever approves a request for a certificate, or signs it, must be allowed to for its signer.
+    pub(crate) fn refuse_verdict(&self, verdict: &Verdict<'_>) -> Result<(), Status> {
+        let Verdict { user, old, .. } = *verdict;
+        let Some(verb) = verdict.verb() else { return Ok(()) };
+        let text = |part: &str, name: &str| {
+            old.get(part).and_then(|part| part.get(name)).and_then(Value::as_str).unwrap_or_default()
+        };
+        let signer = text("spec", "signerName");
+        let domain = signer.split('/').next().unwrap_or_default();
+        let index = self.rules.index.load();
+        let is_allowed = |name: &str| {
+            let signers = access::Resource { group: SIGNING, resource: "signers", name, ..access::Resource::default() };
+            self.rules.authorizer.decide(&index, &Attributes::resource(user, verb, signers)).is_allowed()
+        };
+        if is_allowed(signer) || is_allowed(&format!("{domain}/*")) {
+            return Ok(());
+        }
+        let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
+        let resource = GroupResource { group: SIGNING, resource: verdict.served.kind.plural };
+        Err(Status::forbidden(resource, text("metadata", "name"), why))
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go.

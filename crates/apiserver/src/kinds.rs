@@ -2,17 +2,23 @@
 
 mod fixed_data;
 mod namespace;
+mod pod;
 mod rbac;
+mod service;
+mod signing_request;
 
 pub(crate) use rbac::kind_of as rbac_kind_of;
 
 use std::time::Duration;
 
+use access::User;
 use api::Status;
+use api::time::Time;
 use catalogue::Served;
 use object::delete::Deletion;
 use object::rules::{Dependents, Generation, Grace, NameRule, Scope, StatusPart};
 use object::{KindRules, Refusal};
+use serde_json::Value;
 
 use crate::forms::Object;
 
@@ -129,8 +135,8 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
     }
 }
 
-/// Gives a new object what its kind always has, and refuses what it must not have.
-pub(crate) fn complete(served: &Served, object: &mut Object) -> Result<(), Refusal> {
+/// Gives a new object what its kind always has, and refuses what it must not have. `user` is who creates it.
+pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Result<(), Refusal> {
     match name_of(served) {
         ("", "namespaces") => namespace::complete(object),
         ("", "secrets") => {
@@ -138,9 +144,11 @@ pub(crate) fn complete(served: &Served, object: &mut Object) -> Result<(), Refus
             fixed_data::check(None, object)?;
         }
         ("", "configmaps") => fixed_data::check(None, object)?,
+        ("", "services") => service::complete(object),
+        ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
         (access::rbac::GROUP, _) => {
             if let Some(kind) = rbac::kind_of(served) {
-                rbac::complete(kind, None, object)?;
+                rbac::complete(kind, object)?;
             }
         }
         _ => {}
@@ -157,7 +165,24 @@ pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<()
             fixed_data::check(Some(old), new)
         }
         ("", "configmaps") => fixed_data::check(Some(old), new),
-        (access::rbac::GROUP, _) => rbac::kind_of(served).map_or(Ok(()), |kind| rbac::complete(kind, Some(old), new)),
+        ("", "services") => {
+            service::keep(old, new);
+            Ok(())
+        }
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            signing_request::keep(old, new);
+            Ok(())
+        }
+        (access::rbac::GROUP, _) => rbac::kind_of(served).map_or(Ok(()), |kind| rbac::complete(kind, new)),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps what a write to a subresource may not change, and refuses what it must not.
+pub(crate) fn keep_part(served: &Served, subresource: &str, old: &Object, new: &mut Object) -> Result<(), Refusal> {
+    match (name_of(served), subresource) {
+        (("", "pods"), "ephemeralcontainers") => pod::keep_containers(old, new),
+        (("certificates.k8s.io", "certificatesigningrequests"), "status") => signing_request::keep_verdicts(old, new),
         _ => Ok(()),
     }
 }
@@ -178,12 +203,37 @@ pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: a
     }
 }
 
-/// The write to a subresource that only this kind has; `None` if it is not one of them.
-pub(crate) fn write_subresource(served: &Served, subresource: &str, old: &Object, new: &Object) -> Option<Object> {
+/// The subresources that are written like objects, each of a kind or two.
+pub(crate) const PARTS: &[&str] =
+    &["status", "finalize", "approval", "ephemeralcontainers", "resize", "token", "scale"];
+
+/// The state that a write to a subresource asks for, where it changes one part and nothing else; `None` if it is none of
+/// those.
+pub(crate) fn write_part(served: &Served, subresource: &str, [old, new]: [&Object; 2], now: Time) -> Option<Object> {
     match (name_of(served), subresource) {
         (("", "namespaces"), "finalize") => Some(namespace::finalize(old, new)),
+        (("", "pods"), "ephemeralcontainers") => Some(pod::add_containers(old, new)),
+        (("", "pods"), "resize") => Some(pod::resize(old, new)),
+        (("certificates.k8s.io", "certificatesigningrequests"), "approval") => {
+            Some(signing_request::approve(old, new, now))
+        }
         _ => None,
     }
+}
+
+/// An object as it is, with the uid and resourceVersion that a request names: both are checked later.
+fn with_metadata_of(old: &Object, new: &Object) -> Object {
+    let mut next = old.clone();
+    let named = new.get("metadata");
+    if let Some(metadata) = next.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["uid", "resourceVersion"] {
+            match named.and_then(|named| named.get(field)) {
+                Some(value) => metadata.insert(field.to_owned(), value.clone()),
+                None => metadata.remove(field),
+            };
+        }
+    }
+    next
 }
 
 /// Whether a write has removed the last thing that held an object.

@@ -20,7 +20,7 @@ use store::Key;
 
 use crate::faults::About;
 use crate::gate::Caller;
-use crate::{ApiServer, Resource, not_built};
+use crate::{ApiServer, Resource, kinds, not_built};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ pub(crate) async fn serve(
 
 /// Whether there is a handler for a subresource.
 pub(crate) fn is_built(subresource: &catalogue::kind::Subresource) -> bool {
-    subresource.built && matches!(subresource.name, "status" | "finalize" | "token" | "scale")
+    subresource.built && kinds::PARTS.contains(&subresource.name)
 }
 
 impl<'a> Context<'a> {

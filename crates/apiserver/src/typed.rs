@@ -1,9 +1,9 @@
 //! The type of a built-in kind, put to use: bodies are checked by it, patches merge by it, and what another release has
 //! stored is kept by it.
 
-use api::{GroupVersionKind, Status, query};
+use api::{FieldError, GroupVersionKind, Status, query};
 use catalogue::schema::{Place, Struct, cannot_be_handled, check, drop_unknown, settle, strict_error};
-use catalogue::{Gates, Release, defaults};
+use catalogue::{Gates, Release, defaults, immutable};
 use object::decode::Decoded;
 use object::schema::{Field, FieldSchema, Known, PatchStrategy, TypeRef};
 
@@ -63,6 +63,25 @@ pub(crate) fn complete(object: &mut Object, gates: &Gates, kind: GroupVersionKin
     if let Some(known) = Struct::of_kind(gates.release(), kind) {
         defaults::complete(object, known, gates);
     }
+}
+
+/// What an update changes and must not.
+///
+/// Another release may have stored fewer defaults than this one knows, so before anything is refused the old state is
+/// completed, as Kubernetes completes all that it reads.
+pub(crate) fn forbidden_changes(
+    old: &Object,
+    new: &Object,
+    gates: &Gates,
+    kind: GroupVersionKind<&str>,
+) -> Vec<FieldError> {
+    let Some(known) = Struct::of_kind(gates.release(), kind) else { return Vec::new() };
+    if immutable::faults(known, gates, old, new).is_empty() {
+        return Vec::new();
+    }
+    let mut old = old.clone();
+    defaults::complete(&mut old, known, gates);
+    immutable::faults(known, gates, &old, new)
 }
 
 /// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::AuthenticationError;
-use crate::quote::QuotedList;
 use crate::user::{CREDENTIAL_ID, User};
 
 /// What a bundle of authorities makes of the certificate of a connection. Verifying chains is the transport's part.
@@ -53,7 +52,7 @@ impl CertificateSubject {
             [] => "",
             [uid] if uid.is_empty() => return subject_error("UID cannot be an empty string".to_owned()),
             [uid] => uid,
-            several => return subject_error(format!("expected 1 UID, but found multiple: {}", QuotedList(several))),
+            several => return subject_error(format!("expected 1 UID, but found multiple: [{}]", several.join(" "))),
         };
         let extra = self.digest.map(|digest| (CREDENTIAL_ID.to_owned(), vec![credential_id(digest)]));
         let user = User {

@@ -103,7 +103,7 @@ fn a_certificate_with_odd_uids_is_refused() {
         ABSENT,
         Certificate::Verified(&with(&["a", "b"])),
         &[],
-        &expect![[r#"401 expected 1 UID, but found multiple: ["a" "b"]"#]],
+        &expect![[r#"401 expected 1 UID, but found multiple: [a b]"#]],
     );
     check(ABSENT, Certificate::Verified(&with(&[""])), &[], &expect!["401 UID cannot be an empty string"]);
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use api::quote::{Quoted, QuotedList};
 use api::{GroupResource, Status};
 use serde_json::Value;
 
@@ -12,7 +13,6 @@ use super::covers::{TooManyParts, describe, uncovered};
 use super::{Binding, GROUP, Index, Kind, ObjectError, PolicyRule, Role, Unresolved};
 use crate::attributes::{Attributes, Resource};
 use crate::authorize::{Authorizer, aggregate};
-use crate::quote::{Quoted, QuotedList};
 use crate::user::{MASTERS, User};
 use crate::wire;
 

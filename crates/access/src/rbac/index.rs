@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use api::quote::Quoted;
 use smallvec::SmallVec;
 
 use super::holder::{Grants, Holder, Searched};
@@ -11,7 +12,6 @@ use super::rule::Question;
 use super::table::RuleSet;
 use super::{Binding, GROUP, PolicyRule, RoleRef};
 use crate::attributes::{Asked, Attributes};
-use crate::quote::Quoted;
 use crate::user::User;
 
 /// What every binding grants, at one moment.

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use api::metadata::ObjectMeta;
+use api::quote::Quoted;
 use serde::{Deserialize, Serialize};
 
 use super::{LabelSelector, PolicyRule};
-use crate::quote::Quoted;
 use crate::user::{SERVICE_ACCOUNT_PREFIX, User};
 use crate::wire::{null_is_default, object, objects, optional_object};
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use api::quote::QuotedList;
 use serde::{Deserialize, Serialize};
 
-use crate::quote::QuotedList;
 use crate::wire::null_is_default;
 
 /// Stands for every verb, group, resource or path.

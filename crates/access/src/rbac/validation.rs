@@ -6,20 +6,13 @@ use serde_json::{Map, Value};
 use super::{Binding, GROUP, Kind, LabelSelector, ObjectError, PolicyRule, Role, Subject};
 use crate::wire::read;
 
-/// What is wrong with an object that is about to be stored; `old` is the one it replaces.
-pub fn faults(kind: Kind, name: &str, new: &[u8], old: Option<&[u8]>) -> Result<Vec<FieldError>, ObjectError> {
+/// What is wrong with an object that is about to be stored. That a binding keeps its role is said with what else updates may
+/// not change, which depends on the release.
+pub fn faults(kind: Kind, name: &str, object: &[u8]) -> Result<Vec<FieldError>, ObjectError> {
     let unreadable = |source| ObjectError { kind, name: name.to_owned(), source };
     match kind {
-        Kind::Role | Kind::ClusterRole => Ok(role_faults(kind, &read(new).map_err(unreadable)?)),
-        Kind::RoleBinding | Kind::ClusterRoleBinding => {
-            let new: Binding = read(new).map_err(unreadable)?;
-            let old: Option<Binding> = old.map(read).transpose().map_err(unreadable)?;
-            let mut faults = binding_faults(kind, &new);
-            if old.is_some_and(|old| old.role_ref != new.role_ref) {
-                faults.push(FieldError::invalid("roleRef", to_value(&new.role_ref), "cannot change roleRef"));
-            }
-            Ok(faults)
-        }
+        Kind::Role | Kind::ClusterRole => Ok(role_faults(kind, &read(object).map_err(unreadable)?)),
+        Kind::RoleBinding | Kind::ClusterRoleBinding => Ok(binding_faults(kind, &read(object).map_err(unreadable)?)),
     }
 }
 
@@ -169,10 +162,6 @@ fn subject_faults(kind: Kind, subject: &Subject, path: &str) -> Vec<FieldError> 
         }
     }
     faults
-}
-
-fn to_value(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).expect("references are plain data")
 }
 
 #[cfg(test)]

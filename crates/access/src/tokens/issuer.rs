@@ -1,6 +1,7 @@
 //! Making tokens: the subresource `serviceaccounts/token`.
 
 use api::json::to_go_json;
+use api::quote::Quoted;
 use api::time::Time;
 use api::{FieldError, GroupKind, GroupResource, GroupVersion, Status};
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +11,6 @@ use super::claims::{Claims, KubernetesClaims, Reference};
 use super::jwt;
 use super::key::SigningKey;
 use super::objects::{Kind, Objects};
-use crate::quote::Quoted;
 use crate::user::service_account_name;
 use crate::wire::{null_is_default, object, optional_object, read};
 

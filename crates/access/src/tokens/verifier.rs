@@ -4,6 +4,7 @@ mod legacy;
 
 use std::sync::Arc;
 
+use api::quote::{Quoted, QuotedList};
 use jiff::Timestamp;
 
 use super::cache::Cache;
@@ -12,7 +13,6 @@ use super::jwt::{self, Parts};
 use super::key::VerifyingKey;
 use super::objects::{Existing, Kind, Objects};
 use super::{Digest, digest};
-use crate::quote::{Quoted, QuotedList};
 use crate::user::User;
 use crate::wire::read;
 

@@ -35,19 +35,14 @@ pub(super) fn check(old: Option<&Object>, new: &Object) -> Result<(), Refusal> {
     if size > BYTES_MAX {
         errors.push(FieldError::too_long("data", BYTES_MAX));
     }
-    if let Some(old) = old {
-        if old.get("type") != new.get("type") && new.get("kind").is_some_and(|kind| kind == "Secret") {
-            let shown = new.get("type").and_then(Value::as_str).unwrap_or_default();
-            errors.push(FieldError::invalid("type", shown, "field is immutable"));
+    let is_fixed = |object: &Object| object.get("immutable") == Some(&Value::Bool(true));
+    if let Some(old) = old.filter(|old| is_fixed(old)) {
+        if !is_fixed(new) {
+            errors.push(FieldError::forbidden("immutable", "field is immutable when `immutable` is set"));
         }
-        if old.get("immutable") == Some(&Value::Bool(true)) {
-            if new.get("immutable") != Some(&Value::Bool(true)) {
-                errors.push(FieldError::forbidden("immutable", "field is immutable when `immutable` is set"));
-            }
-            for part in ["data", "binaryData"] {
-                if old.get(part) != new.get(part) {
-                    errors.push(FieldError::forbidden(part, "field is immutable when `immutable` is set"));
-                }
+        for part in ["data", "binaryData"] {
+            if old.get(part) != new.get(part) {
+                errors.push(FieldError::forbidden(part, "field is immutable when `immutable` is set"));
             }
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn terminate(last: &Object, before: &Object, now: Time) -> Deletion {
 
 /// The write to `finalize`: it changes the finalizers and nothing else.
 pub(super) fn finalize(old: &Object, new: &Object) -> Object {
-    let mut next = old.clone();
+    let mut next = super::with_metadata_of(old, new);
     let finalizers = new.get("spec").and_then(|spec| spec.get("finalizers")).cloned();
     let spec = next.entry("spec").or_insert_with(|| json!({}));
     match finalizers {

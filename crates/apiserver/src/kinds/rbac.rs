@@ -13,11 +13,11 @@ pub(crate) fn kind_of(served: &Served) -> Option<Kind> {
     kinds.into_iter().find(is_it)
 }
 
-/// Completes a new object, or the next state of `old`, and checks it.
-pub(super) fn complete(kind: Kind, old: Option<&Object>, new: &mut Object) -> Result<(), Refusal> {
-    validation::set_defaults(kind, new);
-    let name = new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-    let bytes = |object: &Object| serde_json::to_vec(object).expect("an object has string keys");
-    let faults = validation::faults(kind, name, &bytes(new), old.map(bytes).as_deref());
+/// Completes an object that is about to be stored, and checks it.
+pub(super) fn complete(kind: Kind, object: &mut Object) -> Result<(), Refusal> {
+    validation::set_defaults(kind, object);
+    let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+    let bytes = serde_json::to_vec(object).expect("an object has string keys");
+    let faults = validation::faults(kind, name, &bytes);
     Refusal::invalid_unless_empty(faults.map_err(|error| Refusal::BadRequest(error.to_string()))?)
 }

@@ -1,6 +1,6 @@
 //! Create and update: decode, prepare, validate, persist.
 
-use api::{GroupVersionKind, Status};
+use api::{FieldError, GroupVersionKind, Status};
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
@@ -11,7 +11,7 @@ use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::{Decision, Written};
 
 use super::{Context, now};
-use crate::admission::Grant;
+use crate::admission::{Grant, Verdict};
 use crate::bodies::{self, Expected};
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
@@ -170,23 +170,26 @@ impl Context<'_> {
         let name = &*self.asked.name;
         let rules = self.resource.rules;
         let served = self.resource.served;
-        if let Some(next) = kinds::write_subresource(served, &self.asked.subresource, old, &new) {
+        let subresource = &*self.asked.subresource;
+        if let Some(next) = kinds::write_part(served, subresource, [old, &new], now()) {
             new = next;
         }
         self.refuse_escalation(name, Some(old), &new)?;
+        self.server.refuse_verdict(&Verdict { user: &self.caller.user, served, subresource, old, new: &new })?;
         typed::complete(&mut new, &self.server.gates, served.response_kind());
         if let Some(known) = self.fields().known(served.response_kind()) {
             unknown::keep_fields(old, &mut new, known);
         }
-        let prepared = match &*self.asked.subresource {
-            "status" => metadata::prepare_status_update(old, &mut new, rules),
-            "" | "scale" => {
-                metadata::prepare_update(old, &mut new, rules).and_then(|()| kinds::keep(served, old, &mut new))
-            }
-            _ => Ok(()),
+        let prepared = match subresource {
+            "status" | "approval" => metadata::prepare_status_update(old, &mut new, rules),
+            _ => metadata::prepare_update(old, &mut new, rules),
         };
         prepared
-            .and_then(|()| Refusal::invalid_unless_empty(validate::metadata_update(old, &new, rules)))
+            .and_then(|()| match subresource {
+                "" | "scale" => kinds::keep(served, old, &mut new),
+                part => kinds::keep_part(served, part, old, &mut new),
+            })
+            .and_then(|()| Refusal::invalid_unless_empty(self.update_faults(old, &new)))
             .map_err(|refusal| self.refused(refusal, name))?;
         let api_version = self.api_version();
         managed_fields::update(old, &mut new, &self.writer(options, &api_version));
@@ -201,6 +204,16 @@ impl Context<'_> {
             return Ok(Decision::Keep);
         }
         Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
+    }
+
+    /// The breaches of an update: of metadata, and changes of what must stay.
+    fn update_faults(self, old: &Object, new: &Object) -> Vec<FieldError> {
+        let mut faults = validate::metadata_update(old, new, self.resource.rules);
+        if matches!(&*self.asked.subresource, "" | "scale") {
+            let kind = self.resource.served.response_kind();
+            faults.extend(typed::forbidden_changes(old, new, &self.server.gates, kind));
+        }
+        faults
     }
 
     fn new_object(self, mut object: Object, options: &WriteOptions) -> Result<Bytes, Status> {
@@ -266,7 +279,7 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     typed::complete(object, &context.server.gates, kind);
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
-    kinds::complete(context.resource.served, object)?;
+    kinds::complete(context.resource.served, &context.caller.user, object)?;
     let api_version = context.api_version();
     managed_fields::update(&Object::new(), object, &context.writer(options, &api_version));
     Refusal::invalid_unless_empty(validate::metadata(object, rules))
