@@ -2,20 +2,53 @@
 //!
 //! The storage-version barrier is not a filter on requests: internal writers write too, and a delete that leaves a finalizer
 //! behind is a write. So it stands before the one persist step, and a write without a [`Permit`] does not compile.
+//!
+//! A permit may depend on another key being as it was: then the write happens only together with that, and nothing can come
+//! between the check and the write.
 
 use std::fmt;
 
 use api::GroupResource;
+use store::{Compare, Entry, Revision};
 
 /// Proof that the resource may be persisted now. Only a [`Barrier`] hands it out.
 #[derive(Debug)]
-pub struct Permit(());
+pub struct Permit {
+    pub(crate) while_unchanged: Option<Compare>,
+}
 
 impl Permit {
     /// For barriers: the resource may be persisted.
     pub fn granted() -> Self {
-        Self(())
+        Self { while_unchanged: None }
     }
+
+    /// For barriers: the resource may be persisted as long as a key is so.
+    pub fn granted_while(unchanged: Compare) -> Self {
+        Self { while_unchanged: Some(unchanged) }
+    }
+}
+
+/// A write that asks for a permit.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// What is written, as storage versions name it.
+    pub resource: GroupResource<&'a str>,
+    /// The key without the prefix of its shelf: namespace and name.
+    pub path: &'a [u8],
+    /// On whose behalf.
+    pub author: Author,
+    /// What the write found there; `None`: nothing.
+    pub seen: Option<Revision>,
+}
+
+/// On whose behalf something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Somebody asked for it.
+    Client,
+    /// The server itself needs it.
+    Server,
 }
 
 /// Why a write must wait. Nothing was executed.
@@ -29,7 +62,11 @@ pub struct Held {
 /// Says which resources may be persisted.
 pub trait Barrier: fmt::Debug + Send + Sync + 'static {
     /// A permit for one write, or why not yet.
-    fn permit(&self, resource: GroupResource<&str>) -> Result<Permit, Held>;
+    fn permit(&self, subject: &Subject<'_>) -> Result<Permit, Held>;
+
+    /// The key that a permit depended on is not as it said. This is what the key holds, as of a revision; the next permit must
+    /// go by it.
+    fn correct(&self, subject: &Subject<'_>, found: Option<&Entry>, as_of: Revision);
 }
 
 /// The barrier that is always open: storage versions are off.
@@ -37,7 +74,9 @@ pub trait Barrier: fmt::Debug + Send + Sync + 'static {
 pub struct Open;
 
 impl Barrier for Open {
-    fn permit(&self, _resource: GroupResource<&str>) -> Result<Permit, Held> {
+    fn permit(&self, _subject: &Subject<'_>) -> Result<Permit, Held> {
         Ok(Permit::granted())
     }
+
+    fn correct(&self, _subject: &Subject<'_>, _found: Option<&Entry>, _as_of: Revision) {}
 }

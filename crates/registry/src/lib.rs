@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use store::Store;
 
-pub use barrier::{Barrier, Held, Open, Permit};
+pub use barrier::{Author, Barrier, Held, Open, Permit, Subject};
 pub use cache::{Cache, Cached, Change, Form, Item, Shelf};
 pub use read::{Listing, ReadError, Span};
 pub use watch::{Expired, Watcher};
-pub use write::{Decision, WriteError, Written};
+pub use write::{Attempt, Decision, WriteError, Written};
 
 /// Objects over one store. Clones share it.
 #[derive(Clone, Debug)]
@@ -27,12 +27,18 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Cache,
     barrier: Arc<dyn Barrier>,
+    author: Author,
 }
 
 impl Registry {
     /// A registry that reads from `cache`, which must follow `store`, and writes what `barrier` permits.
     pub fn new(store: Arc<dyn Store>, cache: Cache, barrier: Arc<dyn Barrier>) -> Self {
-        Self { store, cache, barrier }
+        Self { store, cache, barrier, author: Author::Client }
+    }
+
+    /// The same registry, for what the server writes because it needs it.
+    pub fn for_server(&self) -> Self {
+        Self { author: Author::Server, ..self.clone() }
     }
 
     /// What is kept in memory.

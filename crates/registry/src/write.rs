@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object::Stored;
 use store::{Compare, Entry, Key, Op, Outcome, Revision, Transaction};
 
-use crate::barrier::{Held, Permit};
+use crate::barrier::{Held, Permit, Subject};
 use crate::cache::{Cached, Item, Shelf};
 use crate::read::{read_through, refuse_undecodable};
 use crate::{ReadError, Registry};
@@ -41,6 +41,15 @@ pub enum Written {
     Deleted(Revision),
     /// Nothing was written.
     Kept,
+}
+
+/// What became of a write that was tried once.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It happened.
+    Written(Written),
+    /// The key is not as it was seen; this is what it holds.
+    Changed(Option<Stored>),
 }
 
 /// Why a write did not happen, or may not have.
@@ -94,12 +103,11 @@ impl Registry {
             if decision == Decision::Keep {
                 return Ok(Written::Kept);
             }
-            let permit = self.barrier.permit(resource)?;
             let seen_revision = seen.map(|cached| cached.revision);
-            match self.persist(permit, key, seen_revision, &decision).await.map_err(WriteError::Store)? {
-                Outcome::Committed(revision) => return Ok(written(decision, revision)),
-                Outcome::Conflict { current: mut found, .. } => {
-                    current = found.pop().flatten().map(|entry: Entry| std::sync::Arc::new(read_through(entry)));
+            match self.try_once(resource, shelf, key, seen_revision, &decision).await? {
+                Tried::Committed(revision) => return Ok(written(decision, revision)),
+                Tried::Conflict(found) => {
+                    current = found.map(|entry| std::sync::Arc::new(read_through(entry)));
                     is_newest = true;
                 }
             }
@@ -107,10 +115,64 @@ impl Registry {
         Err(WriteError::Busy)
     }
 
+    /// Writes a decision once, if the key is still as it was `seen` (absent, for `None`). For those who wait between tries.
+    pub async fn write_once(
+        &self,
+        resource: GroupResource<&str>,
+        shelf: &Shelf,
+        key: &Key,
+        seen: Option<Revision>,
+        decision: Decision,
+    ) -> Result<Attempt, WriteError<std::convert::Infallible>> {
+        for _ in 0..ROUNDS_MAX {
+            match self.try_once(resource, shelf, key, seen, &decision).await? {
+                Tried::Committed(revision) => return Ok(Attempt::Written(written(decision, revision))),
+                // It was the permit that did not hold.
+                Tried::Conflict(found) if found.as_ref().map(|entry| entry.revision) == seen => {}
+                Tried::Conflict(found) => {
+                    let found = found.map(read_through);
+                    if let Some(found) = &found {
+                        refuse_undecodable(found)?;
+                    }
+                    return Ok(Attempt::Changed(found.and_then(|found| stored_of(&found).cloned())));
+                }
+            }
+        }
+        Err(WriteError::Busy)
+    }
+
+    /// Asks for a permit and persists with it.
+    async fn try_once<E>(
+        &self,
+        resource: GroupResource<&str>,
+        shelf: &Shelf,
+        key: &Key,
+        seen: Option<Revision>,
+        decision: &Decision,
+    ) -> Result<Tried, WriteError<E>> {
+        let path = key.strip_prefix(shelf.prefix().as_ref()).unwrap_or_default();
+        let subject = Subject { resource, path, author: self.author, seen };
+        let permit = self.barrier.permit(&subject)?;
+        let depended_on = permit.while_unchanged.as_ref().map(|compare| compare.revision);
+        match self.persist(permit, key, seen, decision).await.map_err(WriteError::Store)? {
+            Outcome::Committed(revision) => Ok(Tried::Committed(revision)),
+            Outcome::Conflict { current, revision } => {
+                let mut current = current.into_iter();
+                let object = current.next().flatten();
+                if let (Some(depended_on), Some(found)) = (depended_on, current.next())
+                    && found.as_ref().map(|entry| entry.revision) != depended_on
+                {
+                    self.barrier.correct(&subject, found.as_ref(), revision);
+                }
+                Ok(Tried::Conflict(object))
+            }
+        }
+    }
+
     /// The one place where anything is persisted.
     async fn persist(
         &self,
-        _permit: Permit,
+        permit: Permit,
         key: &Key,
         seen: Option<Revision>,
         decision: &Decision,
@@ -119,7 +181,8 @@ impl Registry {
             Decision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
             Decision::Delete | Decision::Keep => Op::Delete { key: key.clone() },
         };
-        let compares = vec![Compare { key: key.clone(), revision: seen }];
+        let own = Compare { key: key.clone(), revision: seen };
+        let compares = std::iter::once(own).chain(permit.while_unchanged).collect();
         self.store.commit(Transaction { compares, ops: vec![op] }).await
     }
 
@@ -127,6 +190,12 @@ impl Registry {
         let (entry, _) = self.store.get(key.clone()).await?;
         Ok(entry.map(|entry| std::sync::Arc::new(read_through(entry))))
     }
+}
+
+/// How a transaction ended; a conflict tells what the key holds.
+enum Tried {
+    Committed(Revision),
+    Conflict(Option<Entry>),
 }
 
 fn stored_of(cached: &Cached) -> Option<&Stored> {

@@ -1,6 +1,7 @@
 //! Writes: decided on the newest state, permitted or held, never lost to another.
 
-use registry::{Held, Permit};
+use registry::{Attempt, Author, Held, Permit, Subject};
+use store::{Compare, Entry, Revision};
 
 use super::*;
 
@@ -61,9 +62,11 @@ async fn a_closed_barrier_holds_the_write_and_lets_a_decision_to_keep_pass() {
     #[derive(Debug)]
     struct Closed;
     impl Barrier for Closed {
-        fn permit(&self, resource: GroupResource<&str>) -> Result<Permit, Held> {
-            Err(Held { reason: format!("waiting for {resource}") })
+        fn permit(&self, subject: &Subject<'_>) -> Result<Permit, Held> {
+            Err(Held { reason: format!("waiting for {}", subject.resource) })
         }
+
+        fn correct(&self, _subject: &Subject<'_>, _found: Option<&Entry>, _as_of: Revision) {}
     }
     let cluster = Cluster::new();
     let server = cluster.server_behind(Arc::new(Closed)).await;
@@ -73,5 +76,86 @@ async fn a_closed_barrier_holds_the_write_and_lets_a_decision_to_keep_pass() {
     assert!(server.registry.get(&server.pods(), &key("web"), Freshness::Latest).await.unwrap().is_none());
     let keep = |_: Option<&Stored>| Ok::<_, ()>(Decision::Keep);
     server.registry.write(PODS, &server.pods(), &key("web"), keep).await.unwrap();
+    server.stop().await;
+}
+
+/// Permits writes while a key is as it was last told.
+#[derive(Debug)]
+struct Tied {
+    key: store::Key,
+    known: std::sync::Mutex<Option<Revision>>,
+    corrections: std::sync::Mutex<Vec<String>>,
+}
+
+impl Tied {
+    fn new(known: Revision) -> Arc<Self> {
+        let (known, corrections) = (std::sync::Mutex::new(Some(known)), std::sync::Mutex::default());
+        Arc::new(Self { key: "/registry/ties/a".into(), known, corrections })
+    }
+}
+
+impl Barrier for Tied {
+    fn permit(&self, subject: &Subject<'_>) -> Result<Permit, Held> {
+        let path = String::from_utf8_lossy(subject.path);
+        match *self.known.lock().unwrap() {
+            None => Err(Held { reason: format!("{path} waits for the tie, asked by {:?}", subject.author) }),
+            known => Ok(Permit::granted_while(Compare { key: self.key.clone(), revision: known })),
+        }
+    }
+
+    fn correct(&self, _subject: &Subject<'_>, found: Option<&Entry>, as_of: Revision) {
+        assert!(found.is_none_or(|found| found.revision <= as_of));
+        *self.known.lock().unwrap() = found.map(|entry| entry.revision);
+        self.corrections.lock().unwrap().push(found.map_or("gone".to_owned(), |_| "changed".to_owned()));
+    }
+}
+
+async fn tie(server: &Server, op: store::Op) -> Revision {
+    match server.store.commit(store::Transaction { compares: Vec::new(), ops: vec![op] }).await.unwrap() {
+        store::Outcome::Committed(revision) => revision,
+        store::Outcome::Conflict { .. } => unreachable!("nothing is compared"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_permit_depends_on_is_checked_by_the_write_itself() {
+    let cluster = Cluster::new();
+    let barrier = Tied::new(Revision(0));
+    let server = cluster.server_behind(barrier.clone()).await;
+    let key_of_tie = barrier.key.clone();
+    let put_tie = || store::Op::Put { key: key_of_tie.clone(), value: "x".into(), ttl: None };
+    *barrier.known.lock().unwrap() = Some(tie(&server, put_tie()).await);
+    let put = |label: &'static str| {
+        move |_: Option<&Stored>| Ok::<_, ()>(Decision::Put { value: pod("web", label), ttl: None })
+    };
+    server.registry.write(PODS, &server.pods(), &key("web"), put("1")).await.unwrap();
+    assert!(barrier.corrections.lock().unwrap().is_empty());
+    // Changed behind the barrier's back, and still there: the write goes on.
+    tie(&server, put_tie()).await;
+    server.registry.write(PODS, &server.pods(), &key("web"), put("2")).await.unwrap();
+    // Gone behind the barrier's back: nothing is written.
+    tie(&server, store::Op::Delete { key: key_of_tie.clone() }).await;
+    let held = server.registry.for_server().write(PODS, &server.pods(), &key("web"), put("3")).await.unwrap_err();
+    assert_eq!(held.to_string(), format!("default/web waits for the tie, asked by {:?}", Author::Server));
+    assert_eq!(*barrier.corrections.lock().unwrap(), ["changed", "gone"]);
+    let found = server.registry.get(&server.pods(), &key("web"), Freshness::Latest).await.unwrap().unwrap();
+    assert!(matches!(&found.item, Item::Object(stored) if stored.label("l") == Some("2")), "{found:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_tried_once_says_what_is_there_instead() {
+    let cluster = Cluster::new();
+    let server = cluster.server().await;
+    let pods = server.pods();
+    let put = |label: &str| Decision::Put { value: pod("web", label), ttl: None };
+    let once =
+        async |seen, decision| server.registry.write_once(PODS, &pods, &key("web"), seen, decision).await.unwrap();
+    let Attempt::Written(Written::Put(first)) = once(None, put("1")).await else { panic!("there was nothing") };
+    let Attempt::Changed(Some(found)) = once(None, put("2")).await else { panic!("there is something") };
+    assert_eq!((found.revision, found.label("l")), (first.revision, Some("1")));
+    let seen = Some(Revision(first.revision));
+    assert!(matches!(once(seen, Decision::Delete).await, Attempt::Written(Written::Deleted(_))));
+    assert!(matches!(once(seen, put("3")).await, Attempt::Changed(None)));
     server.stop().await;
 }

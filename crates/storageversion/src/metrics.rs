@@ -1,0 +1,49 @@
+//! What this crate counts.
+
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+
+/// The figures of storage versions.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Attempts to write an object, by how they ended.
+    pub(crate) writes: IntCounterVec,
+    /// Writes of others that were held back.
+    pub(crate) held: IntCounter,
+    /// What the collector removed: entries and objects.
+    pub(crate) collected: IntCounterVec,
+}
+
+impl Metrics {
+    /// Registers the figures.
+    pub fn new(registry: &Registry) -> Self {
+        let metrics = Self {
+            writes: counters(
+                "unskew_storageversion_writes_total",
+                "Attempts of this server to write a StorageVersion, by result: written, conflict or failed.",
+                "result",
+            ),
+            held: IntCounter::new(
+                "unskew_storageversion_held_writes_total",
+                "Writes held back because this server's storage version of the resource was not published.",
+            )
+            .expect("the name is valid"),
+            collected: counters(
+                "unskew_storageversion_collected_total",
+                "What this server removed as the garbage collector of storage versions: entries and objects.",
+                "what",
+            ),
+        };
+        for collector in [
+            Box::new(metrics.writes.clone()) as Box<dyn prometheus::core::Collector>,
+            Box::new(metrics.held.clone()),
+            Box::new(metrics.collected.clone()),
+        ] {
+            registry.register(collector).expect("each name is registered once");
+        }
+        metrics
+    }
+}
+
+fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), &[label]).expect("the name and the label are valid")
+}

@@ -1,0 +1,105 @@
+//! What this server says about one resource.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::GroupResource;
+use api::objects::ServerStorageVersion;
+
+use crate::names::name_of;
+
+/// A resource, and the versions in which this server writes, reads and serves it. Versions are written as in `apiVersion`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    resource: GroupResource,
+    encoding: String,
+    decodable: Vec<String>,
+    served: Vec<String>,
+}
+
+/// All that a server says, by the names of the objects.
+pub type Registrations = BTreeMap<Arc<str>, Arc<Registration>>;
+
+/// Versions that contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRegistration {
+    /// What is written could not be read back.
+    #[error("{resource} would be stored as {version}, which is not among the versions that can be read")]
+    EncodingNotDecodable {
+        /// The resource.
+        resource: GroupResource,
+        /// The version.
+        version: String,
+    },
+    /// What is served could not be read.
+    #[error("{resource} would be served as {version}, which is not among the versions that can be read")]
+    ServedNotDecodable {
+        /// The resource.
+        resource: GroupResource,
+        /// The version.
+        version: String,
+    },
+}
+
+impl Registration {
+    /// Checks that what is encoded and served can also be decoded (KEP-2339, "Resource Version API").
+    pub fn new(
+        resource: GroupResource,
+        encoding: String,
+        decodable: Vec<String>,
+        served: Vec<String>,
+    ) -> Result<Self, InvalidRegistration> {
+        if !decodable.contains(&encoding) {
+            return Err(InvalidRegistration::EncodingNotDecodable { resource, version: encoding });
+        }
+        if let Some(version) = served.iter().find(|version| !decodable.contains(version)) {
+            return Err(InvalidRegistration::ServedNotDecodable { resource, version: version.clone() });
+        }
+        Ok(Self { resource, encoding, decodable, served })
+    }
+
+    /// The resource.
+    pub fn resource(&self) -> GroupResource<&str> {
+        self.resource.borrowed()
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> Arc<str> {
+        name_of(self.resource()).into()
+    }
+
+    /// The entry of a server that says so.
+    pub fn entry(&self, server: &str) -> ServerStorageVersion {
+        ServerStorageVersion {
+            api_server_id: server.to_owned(),
+            encoding_version: self.encoding.clone(),
+            decodable_versions: self.decodable.clone(),
+            served_versions: self.served.clone(),
+            ..ServerStorageVersion::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(encoding: &str, decodable: &str, served: &str) -> Result<Registration, String> {
+        let all = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let resource = GroupResource { group: "apps", resource: "deployments" }.owned();
+        Registration::new(resource, encoding.to_owned(), all(decodable), all(served)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn versions_must_not_contradict_each_other() {
+        assert_eq!(&*register("apps/v1", "apps/v1 apps/v1beta1", "apps/v1").unwrap().name(), "apps.deployments");
+        assert_eq!(
+            register("apps/v2", "apps/v1", "apps/v1").unwrap_err(),
+            "deployments.apps would be stored as apps/v2, which is not among the versions that can be read"
+        );
+        assert_eq!(
+            register("apps/v1", "apps/v1", "apps/v1 apps/v2").unwrap_err(),
+            "deployments.apps would be served as apps/v2, which is not among the versions that can be read"
+        );
+    }
+}
