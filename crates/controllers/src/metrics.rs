@@ -1,0 +1,134 @@
+//! What controllers tell about their work.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
+use tokio::time::Instant;
+
+/// The metrics of all controllers. Names are kube-controller-manager's where it has one.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    depth: IntGaugeVec,
+    leads: IntGaugeVec,
+    oldest: Oldest,
+}
+
+/// The gauges of one controller.
+#[derive(Clone)]
+pub(crate) struct QueueGauges {
+    metrics: Metrics,
+    name: &'static str,
+}
+
+impl fmt::Debug for QueueGauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QueueGauges").field(&self.name).finish()
+    }
+}
+
+/// Since when the oldest item of each queue has been there. The age is computed when it is asked for.
+#[derive(Clone, Debug)]
+struct Oldest {
+    gauge: GaugeVec,
+    since: Arc<Mutex<Vec<(&'static str, Instant)>>>,
+}
+
+impl Metrics {
+    /// Metrics that this registry shows.
+    pub fn new(registry: &Registry) -> Self {
+        let depth = Opts::new("workqueue_depth", "How many items a controller has to work on.");
+        let leads = Opts::new("leader_election_master_status", "Whether this server runs a controller.");
+        let oldest =
+            Opts::new("unskew_controller_oldest_item_seconds", "How long the oldest item of a controller has waited.");
+        let metrics = Self {
+            depth: IntGaugeVec::new(depth, &["name"]).expect("the name is well-formed"),
+            leads: IntGaugeVec::new(leads, &["name"]).expect("the name is well-formed"),
+            oldest: Oldest {
+                gauge: GaugeVec::new(oldest, &["name"]).expect("the name is well-formed"),
+                since: Arc::default(),
+            },
+        };
+        let all: [Box<dyn Collector>; 3] =
+            [Box::new(metrics.depth.clone()), Box::new(metrics.leads.clone()), Box::new(metrics.oldest.clone())];
+        for collector in all {
+            registry.register(collector).expect("each is registered once");
+        }
+        metrics
+    }
+
+    pub(crate) fn set_leads(&self, name: &str, leads: Leads) {
+        let value = match leads {
+            Leads::No => 0,
+            Leads::Yes => 1,
+        };
+        self.leads.with_label_values(&[name]).set(value);
+    }
+
+    pub(crate) fn queue(&self, name: &'static str) -> QueueGauges {
+        let gauges = QueueGauges { metrics: self.clone(), name };
+        gauges.set(0, None);
+        gauges
+    }
+}
+
+/// Whether this server runs a controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leads {
+    No,
+    Yes,
+}
+
+impl QueueGauges {
+    pub(crate) fn set(&self, length: usize, oldest: Option<Instant>) {
+        self.metrics.depth.with_label_values(&[self.name]).set(i64::try_from(length).unwrap_or(i64::MAX));
+        let mut since = self.metrics.oldest.since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.retain(|(name, _)| *name != self.name);
+        since.extend(oldest.map(|oldest| (self.name, oldest)));
+    }
+}
+
+impl Collector for Oldest {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.reset();
+        for (name, since) in self.since.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.gauge.with_label_values(&[name]).set(since.elapsed().as_secs_f64());
+        }
+        self.gauge.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use expect_test::expect;
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_show_their_length_and_the_age_of_what_waits_longest() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry);
+        metrics.set_leads("namespace", Leads::Yes);
+        metrics.set_leads("garbage", Leads::No);
+        let gauges = metrics.queue("namespace");
+        gauges.set(3, Some(Instant::now()));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        expect![[r#"
+            leader_election_master_status{name="garbage"} 0
+            leader_election_master_status{name="namespace"} 1
+            unskew_controller_oldest_item_seconds{name="namespace"} 7
+            workqueue_depth{name="namespace"} 3"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What there is to look after, from discovery.
+//!
+//! One version stands for all versions of a resource: they are views of the same objects. A resource of which no version is
+//! confirmed stays in the list, so that asking for it fails instead of not happening.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::{GroupResource, GroupVersion, GroupVersionResource};
+use discovery::{Freshness, Group, Groups, Names, Scope, Version};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// What may not stand in a segment of a path.
+const SEGMENT: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'<').add(b'>').add(b'?');
+
+/// One resource, in the version it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) name: GroupVersionResource,
+    pub(crate) kind: Arc<str>,
+    pub(crate) scope: Place,
+    pub(crate) standing: Standing,
+    verbs: Names,
+}
+
+/// Where objects live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Cluster,
+    Namespace,
+}
+
+/// Whether discovery confirms a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Confirmed,
+    /// Its only versions are `Stale`.
+    Stale,
+    /// It was listed before, is not listed now, and nobody has said that it is gone.
+    Unlisted,
+}
+
+impl Resource {
+    pub(crate) fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| **known == *verb)
+    }
+
+    pub(crate) fn group_resource(&self) -> GroupResource<&str> {
+        self.name.group_resource()
+    }
+
+    /// The path of all its objects in a namespace; in all namespaces, or of the cluster, if that is empty.
+    pub(crate) fn path(&self, namespace: &str) -> String {
+        let GroupVersionResource { group, version, resource } = &self.name;
+        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        match (self.scope, namespace) {
+            (Place::Namespace, namespace) if !namespace.is_empty() => {
+                format!("{root}/namespaces/{}/{resource}", segment(namespace))
+            }
+            (Place::Cluster | Place::Namespace, _) => format!("{root}/{resource}"),
+        }
+    }
+
+    /// The path of one object.
+    pub(crate) fn object_path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{}", self.path(namespace), segment(name))
+    }
+}
+
+fn segment(text: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(text, SEGMENT)
+}
+
+/// Group, version and kind.
+type Kind = (Arc<str>, Arc<str>, Arc<str>);
+
+/// All resources, and what is wrong with the list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resources {
+    /// One version of each, in the order of discovery.
+    all: Vec<Arc<Resource>>,
+    /// Group, version and kind to the resource that has it, under every version.
+    kinds: HashMap<Kind, Arc<Resource>>,
+    /// Versions that discovery does not confirm.
+    stale: Vec<GroupVersion>,
+}
+
+impl Resources {
+    /// The resources of the core group and of all others.
+    pub(crate) fn from_documents(core: &Groups, others: &Groups) -> Self {
+        let mut resources = Self::default();
+        for group in core.items().iter().chain(others.items()) {
+            resources.add_group(group);
+        }
+        resources
+    }
+
+    fn add_group(&mut self, group: &Group) {
+        let is_stale = |version: &&Version| version.freshness == Freshness::Stale;
+        for version in group.versions.iter().filter(is_stale) {
+            self.stale.push(GroupVersion { group: group.name.clone(), version: version.name.clone() });
+        }
+        let confirmed = group.versions.iter().filter(|version| !is_stale(version));
+        let mut chosen: HashMap<Arc<str>, Arc<Resource>> = HashMap::new();
+        for version in confirmed.chain(group.versions.iter().filter(is_stale)) {
+            for listed in &version.resources {
+                let Some(resource) = resource_of(group, version, listed) else { continue };
+                let key = (group.name.clone(), version.name.clone(), resource.kind.clone());
+                // Listed for its subresources alone by one version, and whole by another: the whole one counts.
+                let first = chosen.get(&listed.name).filter(|first| first.can("get") || !resource.can("get"));
+                let first = first.cloned().unwrap_or_else(|| {
+                    let first = Arc::new(resource);
+                    chosen.insert(listed.name.clone(), first.clone());
+                    first
+                });
+                self.kinds.entry(key).or_insert(first);
+            }
+        }
+        let names = group.versions.iter().flat_map(|version| &version.resources).map(|listed| &listed.name);
+        let mut chosen_in_order: Vec<Arc<Resource>> = names.filter_map(|name| chosen.remove(name)).collect();
+        self.all.append(&mut chosen_in_order);
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Arc<Resource>] {
+        &self.all
+    }
+
+    /// Versions that discovery does not confirm.
+    pub(crate) fn stale(&self) -> &[GroupVersion] {
+        &self.stale
+    }
+
+    /// The resource of a kind: by its version, or by another version of its group, since objects are the same in all.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
+        let exact = self.kinds.get(&(Arc::from(group), Arc::from(version), Arc::from(kind)));
+        exact.or_else(|| self.all.iter().find(|resource| *resource.name.group == *group && *resource.kind == *kind))
+    }
+
+    /// Those that these resources have and `next` has not.
+    pub(crate) fn missing_in(&self, next: &Self) -> Vec<Arc<Resource>> {
+        let has = |wanted: &Resource| next.all.iter().any(|each| each.group_resource() == wanted.group_resource());
+        self.all.iter().filter(|resource| !has(resource)).cloned().collect()
+    }
+
+    /// Keeps one that is no longer listed.
+    pub(crate) fn keep_unlisted(&mut self, resource: &Resource) {
+        let GroupVersionResource { group, version, .. } = &resource.name;
+        let kept = Arc::new(Resource { standing: Standing::Unlisted, ..resource.clone() });
+        self.kinds.insert((group.clone(), version.clone(), kept.kind.clone()), kept.clone());
+        self.all.push(kept);
+    }
+
+    /// Those whose objects can be listed and deleted.
+    pub(crate) fn deletable(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.all.iter().filter(|resource| resource.can("list") && resource.can("delete"))
+    }
+}
+
+/// `None` for what has no kind or no verbs: it is listed for its subresources alone.
+fn resource_of(group: &Group, version: &Version, listed: &discovery::Resource) -> Option<Resource> {
+    let kind = listed.response_kind.as_ref()?;
+    let verbs = listed.verbs.clone()?;
+    Some(Resource {
+        name: GroupVersionResource {
+            group: group.name.clone(),
+            version: version.name.clone(),
+            resource: listed.name.clone(),
+        },
+        kind: kind.kind.clone(),
+        scope: match listed.scope {
+            Scope::Namespaced => Place::Namespace,
+            Scope::Cluster | Scope::Other(_) => Place::Cluster,
+        },
+        standing: if version.freshness == Freshness::Stale { Standing::Stale } else { Standing::Confirmed },
+        verbs,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
