@@ -17,6 +17,15 @@ pub struct Gates {
     release: Release,
     /// By the rows of the table; a gate that the release does not know is off.
     on: Vec<bool>,
+    notices: Vec<Notice>,
+}
+
+/// A gate that was set although it is about to go. Prints as a kube-apiserver says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    gate: &'static str,
+    stage: Stage,
+    value: bool,
 }
 
 /// What one release says of a gate.
@@ -118,6 +127,11 @@ impl Gates {
                 refused.push(GatesError::Locked { gate: table::ROWS[row].name, value });
             }
             gates.on[row] = value;
+            if matches!(spec.stage, Stage::Stable | Stage::Deprecated) {
+                let gate = table::ROWS[row].name;
+                gates.notices.retain(|notice| notice.gate != gate);
+                gates.notices.push(Notice { gate, stage: spec.stage, value });
+            }
         }
         if refused.is_empty() {
             refused = gates.broken_dependencies();
@@ -133,7 +147,7 @@ impl Gates {
     pub fn new(release: Release) -> Self {
         let is_on =
             |row: &table::Row| row.spec(release).is_some_and(|spec| spec.default || ON_BY_DEFAULT.contains(&row.name));
-        Self { release, on: table::ROWS.iter().map(is_on).collect() }
+        Self { release, on: table::ROWS.iter().map(is_on).collect(), notices: Vec::new() }
     }
 
     /// The release whose gates these are.
@@ -144,6 +158,11 @@ impl Gates {
     /// Whether a gate is on; one that the release does not know is off.
     pub fn enabled(&self, name: &str) -> bool {
         position(name).is_some_and(|row| self.on[row])
+    }
+
+    /// What should be said once at the start about gates that were set by name, in their order.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// Every gate of the release, by name: what the release says of it, and whether it is on.
@@ -212,6 +231,14 @@ fn setting_of(pair: &str) -> Result<(&str, bool), GatesError> {
 
 fn join(errors: &[GatesError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, stage, value } = self;
+        let stage = if *stage == Stage::Deprecated { "deprecated" } else { "GA" };
+        write!(f, "Setting {stage} feature gate {gate}={value}. It will be removed in a future release.")
+    }
 }
 
 /// As kube-apiserver's metrics and help name it; stable is the empty word.

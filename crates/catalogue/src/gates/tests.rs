@@ -132,6 +132,26 @@ fn a_locked_gate_can_only_be_set_to_what_it_is() {
 }
 
 #[test]
+fn whoever_sets_a_gate_that_is_about_to_go_is_told() {
+    let flag =
+        "WatchList=false,MultiCIDRServiceAllocator=false,AllowDNSOnlyNodeCSR=true,MultiCIDRServiceAllocator=true";
+    let said = |release| {
+        let gates = Gates::parse(release, flag).unwrap();
+        gates.notices().iter().map(|notice| format!("{notice}\n")).collect::<String>()
+    };
+    expect![[r#"
+        Setting deprecated feature gate AllowDNSOnlyNodeCSR=true. It will be removed in a future release.
+    "#]]
+    .assert_eq(&said(R32));
+    expect![[r#"
+        Setting deprecated feature gate AllowDNSOnlyNodeCSR=true. It will be removed in a future release.
+        Setting GA feature gate MultiCIDRServiceAllocator=true. It will be removed in a future release.
+    "#]]
+    .assert_eq(&said(R33));
+    assert_eq!(Gates::parse(R36, "AllAlpha=true,AllBeta=true").unwrap().notices(), []);
+}
+
+#[test]
 fn a_gate_needs_the_gates_it_depends_on() {
     check(
         R36,
