@@ -1,8 +1,9 @@
 //! What one user or group holds: the roles that bindings grant to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::rule::Question;

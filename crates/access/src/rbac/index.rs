@@ -1,10 +1,10 @@
 //! The readers' side: who is granted what, by user and by group.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use api::quote::Quoted;
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::holder::{Grants, Holder, Searched};

@@ -223,8 +223,8 @@ impl Policy {
         changed
     }
 
-    fn local_roles(&self) -> Arc<HashMap<Arc<str>, RulesByName>> {
-        let mut local: HashMap<Arc<str>, RulesByName> = HashMap::new();
+    fn local_roles(&self) -> Arc<foldhash::HashMap<Arc<str>, RulesByName>> {
+        let mut local = foldhash::HashMap::<Arc<str>, RulesByName>::default();
         for ((namespace, name), role) in &self.roles {
             local.entry(namespace.clone()).or_default().insert(name.clone(), role.rules.clone());
         }

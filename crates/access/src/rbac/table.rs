@@ -1,7 +1,8 @@
 //! Rules and lists of rules that can be searched by resource.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use super::PolicyRule;
 use super::rule::Question;
