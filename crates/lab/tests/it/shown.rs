@@ -1,0 +1,102 @@
+//! What the page shows, and that it follows.
+
+use cluster_tests::{Browser, tools};
+
+use crate::stage::{self, Stage};
+
+/// A browser with the page in it, or none if browsers were left out.
+pub(crate) fn look(stage: &Stage) -> Option<Browser> {
+    if tools::is_left_out("browser") {
+        return None;
+    }
+    let mut browser = Browser::start(1280, 900);
+    browser.open(&stage.address());
+    browser.wait_for("document.body.dataset.line === 'open' && document.querySelector('#servers tbody tr')");
+    Some(browser)
+}
+
+#[track_caller]
+fn check_cells(browser: &mut Browser, row: &str, expected: &str) {
+    let cells = format!(
+        "[...document.querySelector('{row}').cells].map((cell) => cell.innerText.trim().replace(/\\s+/g, ' ')).join(' | ')"
+    );
+    assert_eq!(browser.evaluate(&cells), expected, "{row}");
+}
+
+#[track_caller]
+fn check_text(browser: &mut Browser, element: &str, expected: &str) {
+    assert_eq!(browser.evaluate(&format!("document.querySelector('{element}').innerText")), expected, "{element}");
+}
+
+#[test]
+fn a_snapshot_is_shown_whole() {
+    let stage = Stage::start(stage::skewed());
+    let Some(mut browser) = look(&stage) else { return };
+    check_text(&mut browser, "#summary", "3 of 3 servers ready");
+    check_cells(
+        &mut browser,
+        "#servers tbody tr:nth-child(3)",
+        "c | 1.36 | ready | 75 s | live for 70 s | https://127.0.0.1:7001 | 4 | batch/v2/jobs",
+    );
+    check_cells(&mut browser, "#forwards tbody tr", "a | c | 5 | 0");
+    check_cells(&mut browser, "#map thead tr", "API version | a (1.33) | b (1.34) | c (1.36) | Through any server");
+    check_cells(&mut browser, "#map tbody tr:nth-child(1)", "v1 | all 3 | all 3 | all 3 | all");
+    check_cells(&mut browser, "#map tbody tr:nth-child(2)", "batch/v2 | none | none | all 1 | all");
+    check_cells(&mut browser, "#map tbody tr:nth-child(3)", "storage.k8s.io/v1 | 1 of 2 | all 2 | all 2 | all");
+    check_text(&mut browser, "#agreement", "1 of 2 resources agreed; servers disagree on 1.");
+    check_cells(
+        &mut browser,
+        "#versions tbody tr:nth-child(2)",
+        "storage.k8s.io.volumeattributesclasses | no | v1beta1 | v1beta1 | v1",
+    );
+    assert_eq!(browser.evaluate("document.getElementById('rollout').hidden"), true);
+    assert_eq!(browser.complaints(), [] as [&str; 0]);
+    browser.picture(&stage::picture("page-skewed.png"));
+}
+
+#[test]
+fn what_happens_is_shown_and_told() {
+    let mut stage = Stage::start(stage::skewed());
+    let Some(mut browser) = look(&stage) else { return };
+    stage.show(stage::killed());
+    browser.wait_for("document.querySelector('#servers tr[data-phase=failed]')");
+    check_text(&mut browser, "#summary", "2 of 3 servers ready");
+    check_cells(&mut browser, "#map tbody tr:nth-child(2)", "batch/v2 | none | none | all 1 not running now | 503");
+    let log = browser.evaluate("document.getElementById('log').innerText");
+    assert!(log.as_str().unwrap().contains("Server c: failed – killed by signal 9"), "{log}");
+    browser.picture(&stage::picture("page-killed.png"));
+
+    let mut busy = stage::rolling();
+    busy.forwards = vec![stage::forward("a", "c", 25)];
+    stage.show(busy);
+    browser.wait_for("document.querySelector('#arrows .flows')");
+    check_text(&mut browser, "#rollout-doing", "1 of 3 done: stopping b");
+    check_text(&mut browser, "#rollout-steps li:nth-child(1)", "a: 1.33 → 1.37 ✓");
+    check_text(&mut browser, "#probe .bad dd", "1");
+    let (moves, rests) = ("'flow'", "'none'");
+    let animation = "getComputedStyle(document.querySelector('#arrows .flows path')).animationName";
+    browser.wait_for(&format!("{animation} === {moves}"));
+    browser.prefer("prefers-reduced-motion", "reduce");
+    browser.wait_for(&format!("{animation} === {rests}"));
+
+    stage.close();
+    browser.wait_for("document.body.dataset.line === 'lost' && !document.getElementById('line').hidden");
+    stage.show(stage::skewed());
+    stage.open();
+    browser.wait_for("document.body.dataset.line === 'open' && document.getElementById('line').hidden");
+    browser.wait_for("document.getElementById('summary').innerText === '3 of 3 servers ready'");
+}
+
+#[test]
+fn names_are_text_and_nothing_else() {
+    let mut snapshot = stage::skewed();
+    let hostile = "<img src=x onerror=document.title='pwned'>";
+    snapshot.servers[0].trouble = hostile.to_owned();
+    snapshot.groups[1].name = hostile.to_owned();
+    snapshot.storage_versions[0].name = hostile.to_owned();
+    let stage = Stage::start(snapshot);
+    let Some(mut browser) = look(&stage) else { return };
+    assert_eq!(browser.evaluate("document.querySelectorAll('img').length"), 0);
+    check_text(&mut browser, "#versions tbody th", hostile);
+    assert_eq!(browser.complaints(), [] as [&str; 0]);
+}
