@@ -56,6 +56,15 @@ pub struct Answer {
     pub body: Bytes,
 }
 
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// There was no connection.
+    NotSent,
+    /// It was sent, and the connection broke.
+    Broken,
+}
+
 impl Answer {
     /// The body as JSON.
     #[track_caller]
@@ -93,6 +102,11 @@ impl Client {
             Identity::Nobody => (builder.with_no_client_auth(), None),
         };
         Self { address: address.to_owned(), tls: Arc::new(tls), token }
+    }
+
+    /// The server that it asks: host and port.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Whether `/readyz` is green.
@@ -147,11 +161,31 @@ impl Client {
         tokio::time::timeout(PATIENCE, sending).await.expect("the server answers in time")
     }
 
+    /// The same, where the server may be gone before the whole answer has come: what is known then, and whether it was sent.
+    pub async fn try_send(&self, request: http::request::Builder, body: Bytes) -> Result<Answer, Failed> {
+        let sending = async {
+            let mut connection = self.connect().await.map_err(|_| Failed::NotSent)?;
+            let request = request.body(Full::new(body)).expect("the request is well-formed");
+            let response = connection.send_request(request).await.map_err(|_| Failed::Broken)?;
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await.map_err(|_| Failed::Broken)?.to_bytes();
+            Ok(Answer { status: parts.status, headers: parts.headers, body })
+        };
+        tokio::time::timeout(PATIENCE, sending).await.expect("the server answers in time")
+    }
+
     /// Sends a request and returns the answer as soon as it begins.
     pub async fn open(&self, request: http::request::Builder, body: Bytes) -> Response<Incoming> {
         let mut connection = self.connect().await.expect("the server accepts connections");
         let request = request.body(Full::new(body)).expect("the request is well-formed");
         connection.send_request(request).await.expect("the server answers")
+    }
+
+    /// The same, where the server may be gone.
+    pub async fn try_open(&self, request: http::request::Builder) -> Option<Response<Incoming>> {
+        let mut connection = self.connect().await.ok()?;
+        let request = request.body(Full::default()).expect("the request is well-formed");
+        connection.send_request(request).await.ok()
     }
 
     /// A secured connection on which nothing was sent yet, speaking HTTP/1.1 or what `alpn` names.

@@ -49,6 +49,11 @@ impl<'a> ControlPlane<'a> {
         self.servers.get(name).unwrap_or_else(|| panic!("there is no server {name}"))
     }
 
+    /// Where a server listens, or did.
+    pub fn address(&self, name: &str) -> String {
+        format!("127.0.0.1:{}", self.ports.get(name).map_or("0", String::as_str))
+    }
+
     /// A client of a running server that is let in as administrator.
     #[track_caller]
     pub fn admin(&self, name: &str) -> Client {
@@ -66,6 +71,11 @@ impl<'a> ControlPlane<'a> {
     pub fn stop(&mut self, name: &str) {
         let log = self.server(name).log();
         assert_eq!(self.take(name).stop(), Some(0), "{name} does not end well; its log: {log}");
+    }
+
+    /// What the servers keep their objects in.
+    pub fn store(&self) -> Store<'a> {
+        self.store
     }
 
     /// What the servers share: data, keys and logs.

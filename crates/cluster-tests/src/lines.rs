@@ -39,6 +39,15 @@ impl Lines {
         }
     }
 
+    /// Opens a watch where the server may be gone.
+    pub async fn try_anywhere(client: &Client, path: &str) -> Option<Result<Self, StatusCode>> {
+        let response = client.try_open(client.request(Method::GET, path)).await?;
+        Some(match response.status() {
+            StatusCode::OK => Ok(Self { body: response.into_body(), buffer: Vec::new() }),
+            refused => Err(refused),
+        })
+    }
+
     /// The next event, which must come.
     pub async fn next(&mut self) -> Value {
         self.try_next().await.expect("the watch goes on")

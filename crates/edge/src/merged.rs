@@ -1,13 +1,16 @@
 //! The discovery pages that speak for all servers, and who gets them.
 
+use api::Status;
 use api::media::{
     AggregatedVersion, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, Profile, is_pretty, negotiate_discovery,
 };
 use discovery::{Document, respond};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
-use peering::View;
 use peering::metrics::Metrics;
+use peering::route::Unheard;
+use peering::view::FirstSync;
+use peering::{Unavailable, View, status};
 
 use crate::{Body, Response};
 
@@ -43,7 +46,7 @@ impl MergedPages {
         headers: &HeaderMap,
         view: &View,
         metrics: &Metrics,
-    ) -> Option<Response> {
+    ) -> Option<Result<Response, Status>> {
         let page = Page::of(path, self.merge)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let aggregated = if page.has_aggregated() { Encodings::ALL } else { Encodings::NONE };
@@ -55,11 +58,15 @@ impl MergedPages {
                 metrics.count_nopeer();
                 return None;
             }
+            DiscoveryForm::Legacy { .. } if self.merge == Merge::Aggregated => return None,
+            // A document that lacks what others serve is worse than none: controllers would draw conclusions from it.
+            _ if view.first_sync() == FirstSync::Pending => {
+                return Some(Err(status::unavailable(Unavailable::Unheard(Unheard::NotSynced))));
+            }
             DiscoveryForm::Aggregated { version, encoding, pretty, profile: Profile::Merged } => {
                 (page.aggregated(view, version, encoding)?, pretty)
             }
-            DiscoveryForm::Legacy { pretty, .. } if self.merge == Merge::All => (page.legacy(view)?, pretty),
-            DiscoveryForm::Legacy { .. } => return None,
+            DiscoveryForm::Legacy { pretty, .. } => (page.legacy(view)?, pretty),
         };
         metrics.merged_hits.inc();
         let answer = if pretty || is_pretty(query, text(USER_AGENT)) {
@@ -67,7 +74,7 @@ impl MergedPages {
         } else {
             respond(document, headers)
         };
-        Some(answer.map(Body::from))
+        Some(Ok(answer.map(Body::from)))
     }
 }
 

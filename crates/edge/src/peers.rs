@@ -124,8 +124,8 @@ impl Away<'_> {
         let Self { peers, resource, candidates } = self;
         let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
-        let sticks = (Effect::of(resource) == Effect::Reads && names_revision(&request))
-            .then_some(&errand.connection.sticks_to);
+        let sticks =
+            (Effect::of(resource) == Effect::Reads && names_revision(&request)).then_some(&errand.connection.sticks_to);
         let prefers = sticks.and_then(|sticks| sticks.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let call = Call {
             candidates,
@@ -172,7 +172,8 @@ impl Peers {
             // Those who do not answer now are no members any more, or are known to be away; the rest is what there is.
             let _ = self.cluster.catch_up().await;
         }
-        self.merged.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics).map(Ok)
+        let page = self.merged.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics)?;
+        Some(page.map_err(Error::from))
     }
 
     /// `/debug/peers`, and with `ifStopped` what would be unavailable without that server.

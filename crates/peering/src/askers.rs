@@ -16,7 +16,7 @@ use self::asker::Asker;
 use crate::ask::AskLimits;
 use crate::endpoints::Address;
 use crate::identity::{HolderIdentity, ServerId};
-use crate::members::{KnownDocument, Member};
+use crate::members::{KnownDocument, Member, Patience};
 use crate::metrics::Metrics;
 use crate::ports::{Documents, Fetch};
 use crate::readiness::Milestone;
@@ -39,6 +39,8 @@ pub struct AskConfig {
     pub backoff_first: Duration,
     /// The last.
     pub backoff_last: Duration,
+    /// `--peer-linger`: how long what a member does not serve any more is answered for with 503.
+    pub linger: Duration,
     /// For jitter.
     pub seed: u64,
 }
@@ -52,6 +54,7 @@ impl Default for AskConfig {
             again_interval: Duration::from_secs(1),
             backoff_first: Duration::from_millis(200),
             backoff_last: Duration::from_secs(5),
+            linger: Patience::LINGER,
             seed: 0,
         }
     }

@@ -1,7 +1,7 @@
 //! A server's part in its cluster: everything in this crate, started and wired.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::Target;
 use discovery::Groups;
@@ -58,6 +58,7 @@ pub struct Cluster {
     views: watch::Receiver<Arc<View>>,
     prover: Prover,
     again: mpsc::Sender<ServerId>,
+    doubts: Mutex<Option<mpsc::Receiver<ServerId>>>,
     milestones: Milestones,
 }
 
@@ -103,7 +104,7 @@ impl Cluster {
         let (prover, prover_task) = Prover::new(ports.progress.clone(), waiting_sender, WAITING_MAX);
         tasks.spawn("absence-prover", |stop| prover_task.run(stop));
         start_sweeper(&config, ports, chores, &milestones, tasks);
-        let again = start_askers(&config, ports, views.clone(), tried_sender, &milestones, metrics, tasks);
+        let (again, doubts) = start_askers(&config, ports, views.clone(), tried_sender, &milestones, metrics, tasks);
         let Ports { leases, records, documents, .. } = ports.clone();
         Self {
             presence: Arc::new(config.presence),
@@ -113,6 +114,7 @@ impl Cluster {
             views,
             prover,
             again,
+            doubts: Mutex::new(doubts),
             milestones,
         }
     }
@@ -171,6 +173,12 @@ impl Cluster {
         let _ = self.again.try_send(server.clone());
     }
 
+    /// The members that are doubted, for somebody who asks them in a way of their own. Given once, and only without
+    /// [`Ports::fetch`].
+    pub fn take_doubts(&self) -> Option<mpsc::Receiver<ServerId>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// What must have happened before this server is ready.
     pub fn milestones(&self) -> &Milestones {
         &self.milestones
@@ -195,7 +203,7 @@ fn start_sweeper(
     tasks.spawn("lease-sweeper", |stop| sweeper.run(stop));
 }
 
-/// Gives the way to have a member asked again; without peering nobody is asked, and nobody listens.
+/// Gives the way to have a member asked again; and, if nobody is asked here, what comes that way.
 fn start_askers(
     config: &Config,
     ports: &Ports,
@@ -204,11 +212,11 @@ fn start_askers(
     milestones: &Milestones,
     metrics: &Metrics,
     tasks: &Tasks,
-) -> mpsc::Sender<ServerId> {
+) -> (mpsc::Sender<ServerId>, Option<mpsc::Receiver<ServerId>>) {
     let (again_sender, again) = mpsc::channel(AGAIN_MAX);
     let Some(fetch) = ports.fetch.clone() else {
         milestones.askers.reach();
-        return again_sender;
+        return (again_sender, Some(again));
     };
     let askers = Askers {
         config: config.ask,
@@ -222,7 +230,7 @@ fn start_askers(
         started: milestones.askers.clone(),
     };
     tasks.spawn("peer-askers", |stop| askers.run(stop));
-    again_sender
+    (again_sender, None)
 }
 
 #[cfg(test)]

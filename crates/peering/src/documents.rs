@@ -1,5 +1,6 @@
 //! What one server serves, as its own discovery documents say, and how that is kept in storage.
 
+mod former;
 mod stored;
 
 use std::collections::HashSet;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use discovery::{Groups, Name};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use former::leave_behind;
 pub use stored::{Etags, Source, StoredDocument, StoredError, Tenure};
 
 /// What one server serves: its `/api` and its `/apis`, never one without the other. Immutable.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AskConfig, Assignment};
 use crate::ask::{Answer, Former, Peer, ask};
-use crate::documents::{Etags, ServerDocument, Source, StoredDocument, Tenure};
+use crate::documents::{Etags, ServerDocument, Source, StoredDocument, Tenure, leave_behind};
 use crate::identity::ServerId;
 use crate::members::KnownDocument;
 use crate::metrics::{Metrics, SyncError};
@@ -122,7 +122,12 @@ impl Asker {
             document,
         };
         let seen = assignment.known.as_ref().map(|known| known.version);
-        let putting = self.documents.put(&self.server, stored.encode(), seen, None);
+        let putting = async {
+            if let Some(known) = &assignment.known {
+                leave_behind(&*self.documents, &known.stored, &stored.document, self.config.linger).await?;
+            }
+            self.documents.put(&self.server, stored.encode(), seen, None).await
+        };
         match tokio::time::timeout(self.config.limits.timeout, putting).await {
             // Somebody else asked too, and was faster.
             Ok(Ok(_) | Err(PortError::Conflict | PortError::NotFound)) => Ok(()),

@@ -96,7 +96,7 @@ impl Identity {
     }
 
     /// Removes from a head whatever else says who is asking, and writes the user into it.
-    pub(super) fn write(&self, headers: &mut HeaderMap) {
+    pub fn write(&self, headers: &mut HeaderMap) {
         let is_wish = |name: &HeaderName| name.as_str().starts_with(IMPERSONATE_PREFIX);
         let is_open = self.impersonation == Impersonation::Open;
         let is_claim = |name: &HeaderName| is_identity(name) || !is_open && is_wish(name);

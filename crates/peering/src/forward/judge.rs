@@ -15,8 +15,8 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use transport::peer::PeerBody;
 
-use super::{Answers, Fault};
 use super::attempt::Failed;
+use super::{Answers, Fault};
 use crate::status::{self, Execution};
 use named::names_an_object;
 

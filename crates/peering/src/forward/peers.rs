@@ -61,9 +61,8 @@ impl Peers {
     fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
         let Candidate { server, address } = candidate;
         let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
-        let pool = |connector: &Arc<Connector>| {
-            Pool::new(connector.clone(), address.host(), address.port(), self.limits.pool)
-        };
+        let pool =
+            |connector: &Arc<Connector>| Pool::new(connector.clone(), address.host(), address.port(), self.limits.pool);
         Arc::new(Peer {
             candidate: candidate.clone(),
             host,

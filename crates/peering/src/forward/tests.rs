@@ -40,7 +40,8 @@ impl Bench {
         let certificates = Certificates::new(folder.path());
         let tasks = Tasks::new();
         let registry = Registry::new();
-        let forwarder = Forwarder::new(Ways::of_server(certificates.connector()), limits, Metrics::new(&registry), &tasks);
+        let forwarder =
+            Forwarder::new(Ways::of_server(certificates.connector()), limits, Metrics::new(&registry), &tasks);
         Self { certificates, tasks, registry, forwarder, doubted: Mutex::default(), _folder: folder }
     }
 

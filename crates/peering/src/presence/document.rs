@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Leave, PresenceConfig};
-use crate::documents::{ServerDocument, Source, StoredDocument, Tenure};
+use crate::documents::{ServerDocument, Source, StoredDocument, Tenure, leave_behind};
 use crate::members::KnownDocument;
 use crate::membership::OwnDocument;
 use crate::pace::Backoff;
@@ -74,7 +74,10 @@ impl Publisher {
                     if put.is_some() && stored.holder != self.config.holder {
                         tokio::time::sleep(RIVAL_INTERVAL).await;
                     }
-                    self.write(&wanted, Some(version), put).await
+                    match self.leave_behind(&stored, &wanted).await {
+                        None => self.write(&wanted, Some(version), put).await,
+                        Some(Retry) => Some(Retry),
+                    }
                 }
             };
             if is_listed {
@@ -92,6 +95,19 @@ impl Publisher {
                 () = changed(&mut own) => {}
                 () = sleep_or_wait(wait) => {}
             }
+        }
+    }
+
+    /// What we served before and do not serve any more lingers too.
+    async fn leave_behind(&self, former: &StoredDocument, wanted: &StoredDocument) -> Option<Retry> {
+        let leaving = leave_behind(&*self.documents, former, &wanted.document, self.config.linger);
+        match tokio::time::timeout(self.config.pace.call_timeout, leaving).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what this server served before cannot be left to linger");
+                Some(Retry)
+            }
+            Err(_) => Some(Retry),
         }
     }
 

@@ -125,6 +125,16 @@ impl PeerFlags {
             .with_context(|| format!("--peer-advertise-ip and --peer-advertise-port: {host}:{port} is no address"))
     }
 
+    /// Who we are.
+    pub(super) fn identity(&self, storage: &Storage, port: u16) -> ServerId {
+        self.server(storage, &self.hostname.clone().unwrap_or_else(hostname), port)
+    }
+
+    /// How long others wait for us to renew our lease.
+    pub(super) fn lease_duration(&self) -> Duration {
+        self.pace.lease_duration
+    }
+
     /// Who we are. Several servers share a machine and a SQLite file, so there the port tells them apart.
     fn server(&self, storage: &Storage, hostname: &str, port: u16) -> ServerId {
         match (&self.hostname, storage) {
@@ -213,7 +223,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             clock: jiff::Timestamp::now,
             seed: fastrand::u64(..),
         },
-        ask: peering::askers::AskConfig { seed: fastrand::u64(..), ..Default::default() },
+        ask: peering::askers::AskConfig { linger: flags.linger, seed: fastrand::u64(..), ..Default::default() },
     };
     let ports = Ports {
         leases: Arc::new(ports.leases),

@@ -1,0 +1,251 @@
+//! Clients that never rest: writers, readers, watchers and a reader of discovery, each through whichever server is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cluster_tests::client::{Answer, Failed};
+use cluster_tests::{Client, Lines};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::truth::{Truth, listed};
+use super::MERGED;
+use crate::{CONFIG_MAPS, block_on};
+
+const RULE: &str = "x-unskew-routing-rule";
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    pub(super) reads: u64,
+    pub(super) unavailable: u64,
+    pub(super) forwarded: u64,
+    pub(super) writes: u64,
+    pub(super) unknown_writes: u64,
+    pub(super) events: u64,
+    pub(super) resumed: u64,
+    pub(super) documents: u64,
+    /// What must not happen.
+    pub(super) faults: Vec<String>,
+}
+
+/// The clients at work.
+pub(super) struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    clients: Vec<Client>,
+    turn: AtomicUsize,
+    truth: Arc<Truth>,
+    is_over: AtomicBool,
+    begun: Instant,
+    report: Mutex<Report>,
+    /// Writes by their names: whether they were acknowledged.
+    written: Mutex<BTreeMap<String, bool>>,
+    /// What the watcher saw, in order.
+    seen: Mutex<Vec<String>>,
+}
+
+impl Load {
+    pub(super) fn start(clients: &[Client], truth: &Arc<Truth>) -> Self {
+        let shared = Arc::new(Shared {
+            clients: clients.to_vec(),
+            turn: AtomicUsize::new(0),
+            truth: truth.clone(),
+            is_over: AtomicBool::new(false),
+            begun: Instant::now(),
+            report: Mutex::default(),
+            written: Mutex::default(),
+            seen: Mutex::default(),
+        });
+        let works: [fn(&Shared); 4] = [Shared::write, Shared::read, Shared::watch, Shared::discover];
+        let threads = works.map(|work| {
+            let shared = shared.clone();
+            std::thread::spawn(move || work(&shared))
+        });
+        Self { shared, threads: threads.into() }
+    }
+
+    /// Ends the load and compares what was acknowledged with what is there and what was seen.
+    pub(super) fn finish(self, client: &Client) -> Report {
+        // One write more, after all restarts: whatever the watcher has to see is before it.
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        block_on(client.create(CONFIG_MAPS, &config_map("the-end")));
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+        let mut report = self.shared.report.lock().unwrap().clone();
+        let stored = block_on(client.get(CONFIG_MAPS)).json();
+        let stored: Vec<&str> =
+            stored["items"].as_array().unwrap().iter().filter_map(|item| item["data"]["write"].as_str()).collect();
+        let seen = self.shared.seen.lock().unwrap();
+        for (write, is_acknowledged) in &*self.shared.written.lock().unwrap() {
+            let copies = stored.iter().filter(|other| *other == write).count();
+            let sights = seen.iter().filter(|other| *other == write).count();
+            if copies > 1 || (*is_acknowledged && copies == 0) {
+                report.faults.push(format!("write {write} is there {copies} times, acknowledged: {is_acknowledged}"));
+            }
+            if sights != copies {
+                report.faults.push(format!("write {write} is there {copies} times and was seen {sights} times"));
+            }
+        }
+        report
+    }
+}
+
+fn config_map(write: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"generateName": "w-"}, "data": {"write": write}})
+}
+
+impl Shared {
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Report)) {
+        note(&mut self.report.lock().unwrap());
+    }
+
+    fn client(&self) -> &Client {
+        &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()]
+    }
+
+    /// Notes what must not happen: when, and with which server.
+    fn fault(&self, client: &Client, what: &str) {
+        let (at, address) = (self.begun.elapsed(), client.address());
+        self.note(|report| report.faults.push(format!("{at:.3?} {address} {what}")));
+    }
+
+    fn write(&self) {
+        let mut number = 0;
+        while self.goes_on() {
+            number += 1;
+            let name = format!("write-{number:05}");
+            let client = self.client();
+            let body = config_map(&name).to_string();
+            let request = client.request(Method::POST, CONFIG_MAPS).header("content-type", "application/json");
+            match block_on(client.try_send(request, body.into())) {
+                Err(Failed::NotSent) => {}
+                Err(Failed::Broken) => {
+                    self.written.lock().unwrap().insert(name, false);
+                    self.note(|report| report.unknown_writes += 1);
+                }
+                Ok(answer) if answer.status == StatusCode::CREATED => {
+                    self.written.lock().unwrap().insert(name, true);
+                    self.note(|report| report.writes += 1);
+                }
+                Ok(answer) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {
+                    self.written.lock().unwrap().insert(name, false);
+                    self.note(|report| report.unavailable += 1);
+                }
+                Ok(answer) => self.fault(client, &format!("a write: {}", answer.brief())),
+            }
+        }
+    }
+
+    fn read(&self) {
+        let mut turn = 0;
+        while self.goes_on() {
+            // What differs between servers is asked for three times as often.
+            turn += 1;
+            let names = if turn % 4 == 0 { self.truth.names() } else { self.truth.skewed() };
+            let Some(name) = names.get(turn % names.len().max(1)) else { continue };
+            // Known before the question is sent: the answer may come while a server starts.
+            let must_be_known = self.truth.must_be_known(name);
+            let client = self.client();
+            let request = client.request(Method::GET, &format!("/apis/{name}?limit=1"));
+            let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
+            self.note(|report| report.reads += 1);
+            self.judge(client, name, &answer, must_be_known);
+        }
+    }
+
+    fn judge(&self, client: &Client, name: &str, answer: &Answer, must_be_known: bool) {
+        if answer.headers.get(RULE).is_some_and(|rule| rule == "5") {
+            self.note(|report| report.forwarded += 1);
+        }
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::SERVICE_UNAVAILABLE => self.note(|report| report.unavailable += 1),
+            StatusCode::NOT_FOUND if !must_be_known => {}
+            _ => self.fault(client, &format!("{name}: {}", answer.brief())),
+        }
+    }
+
+    fn watch(&self) {
+        let mut last = String::from("1");
+        let first = loop {
+            let client = self.client();
+            let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?limit=1"));
+            if let Ok(answer) = block_on(client.try_send(request, "".into())) {
+                break answer.json();
+            }
+        };
+        last.clone_from(&first["metadata"]["resourceVersion"].as_str().unwrap_or("1").to_owned());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            loop {
+                let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={last}");
+                match Lines::try_anywhere(self.client(), &path).await {
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                    Some(Err(StatusCode::SERVICE_UNAVAILABLE)) => {}
+                    Some(Err(status)) => {
+                        self.note(|report| report.faults.push(format!("a watch: {status}")));
+                        return;
+                    }
+                    Some(Ok(lines)) => {
+                        if self.follow(lines, &mut last).await {
+                            return;
+                        }
+                        self.note(|report| report.resumed += 1);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Follows a watch to its end; whether all was seen.
+    async fn follow(&self, mut lines: Lines, last: &mut String) -> bool {
+        while let Ok(event) = lines.try_next().await {
+            let object = &event["object"];
+            if event["type"] == "ERROR" {
+                self.note(|report| report.faults.push(format!("a watch from {last} ended with {object}")));
+                return true;
+            }
+            *last = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+            self.note(|report| report.events += 1);
+            match object["data"]["write"].as_str() {
+                Some("the-end") => return true,
+                Some(write) => self.seen.lock().unwrap().push(write.to_owned()),
+                None => {}
+            }
+        }
+        false
+    }
+
+    fn discover(&self) {
+        while self.goes_on() {
+            let before = self.truth.now();
+            let client = self.client();
+            let request = client.request(Method::GET, "/apis").header("accept", MERGED);
+            let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
+            let after = self.truth.now();
+            let found = listed(&answer.json());
+            self.note(|report| report.documents += 1);
+            for (server, (start, served)) in &before {
+                let is_still_up = after.get(server).is_some_and(|(other, _)| other == start);
+                let missing: BTreeSet<_> = served.difference(&found).collect();
+                if is_still_up && !missing.is_empty() {
+                    let count = missing.len();
+                    let some: Vec<_> = missing.into_iter().take(3).collect();
+                    self.fault(client, &format!("{count} of {server} are not listed, such as {some:?}"));
+                }
+            }
+        }
+    }
+}
