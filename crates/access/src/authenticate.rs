@@ -15,7 +15,7 @@ use jiff::Timestamp;
 pub(crate) use front_proxy::{extra_values, strip_prefix};
 
 pub use bearer::{BearerTokens, WebsocketError};
-pub use certificate::{Certificate, CertificateSubject};
+pub use certificate::{Certificate, CertificateParts, CertificateSubject};
 pub use front_proxy::{Bundles, FrontProxy, FrontProxyError, HeaderNames};
 
 use crate::tokens::{Note, Objects, TokenError};
@@ -26,6 +26,8 @@ use crate::user::User;
 pub struct Authenticator {
     /// Whom others may vouch for; `None` without `--requestheader-client-ca-file`.
     pub front_proxy: Option<FrontProxy>,
+    /// What certificates of users are read for.
+    pub certificates: CertificateParts,
     /// Whose tokens are known.
     pub tokens: BearerTokens,
     /// Whether nobody may come in.
@@ -135,7 +137,7 @@ impl Authenticator {
         if let Some(user) = keep(front_proxy, &mut errors) {
             return Ok(Identity::new(user, Method::FrontProxy));
         }
-        if let Some(user) = keep(shown.client.user(), &mut errors) {
+        if let Some(user) = keep(shown.client.user(self.certificates), &mut errors) {
             return Ok(Identity::new(user, Method::Certificate));
         }
         let bearer = self.tokens.of_authorization(shown.headers.clone(), &mut warnings, objects, now);

@@ -17,6 +17,15 @@ pub enum Certificate<'a> {
     Untrusted(&'a str),
 }
 
+/// What a server reads from a certificate besides name and groups: the older the release, the less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateParts {
+    /// The uid in the subject.
+    pub uid: bool,
+    /// The digest, as the id of the credential.
+    pub credential_id: bool,
+}
+
 /// The subject of a certificate that is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateSubject {
@@ -26,35 +35,42 @@ pub struct CertificateSubject {
     pub organizations: Vec<String>,
     /// The values of 1.3.6.1.4.1.57683.2: the uid, of which there may be one.
     pub uids: Vec<String>,
-    /// The SHA-256 of the whole certificate, which names it in audit logs; `None` if that is not wanted.
+    /// The SHA-256 of the whole certificate, which names it in audit logs; `None` if it is not known.
     pub digest: Option<[u8; 32]>,
 }
 
 impl Certificate<'_> {
     /// The user it names; `None` if there is nothing to go by.
-    pub(super) fn user(self) -> Result<Option<User>, AuthenticationError> {
+    pub(super) fn user(self, parts: CertificateParts) -> Result<Option<User>, AuthenticationError> {
         match self {
             Self::Absent => Ok(None),
             Self::Untrusted(reason) => Err(AuthenticationError::Certificate(reason.to_owned())),
-            Self::Verified(subject) => subject.user(),
+            Self::Verified(subject) => subject.user(parts),
         }
     }
 }
 
+impl CertificateParts {
+    /// All of it.
+    pub const ALL: Self = Self { uid: true, credential_id: true };
+}
+
 impl CertificateSubject {
     /// The user; `None` if there is no common name.
-    pub fn user(&self) -> Result<Option<User>, AuthenticationError> {
+    pub fn user(&self, parts: CertificateParts) -> Result<Option<User>, AuthenticationError> {
         if self.common_name.is_empty() {
             return Ok(None);
         }
         let subject_error = |text: String| Err(AuthenticationError::Subject(text));
         let uid = match self.uids.as_slice() {
+            _ if !parts.uid => "",
             [] => "",
             [uid] if uid.is_empty() => return subject_error("UID cannot be an empty string".to_owned()),
             [uid] => uid,
             several => return subject_error(format!("expected 1 UID, but found multiple: [{}]", several.join(" "))),
         };
-        let extra = self.digest.map(|digest| (CREDENTIAL_ID.to_owned(), vec![credential_id(digest)]));
+        let digest = self.digest.filter(|_| parts.credential_id);
+        let extra = digest.map(|digest| (CREDENTIAL_ID.to_owned(), vec![credential_id(digest)]));
         let user = User {
             name: self.common_name.clone(),
             uid: uid.to_owned(),

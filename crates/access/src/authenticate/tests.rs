@@ -27,7 +27,8 @@ fn authenticator() -> Authenticator {
     let front_proxy = FrontProxy { allowed_names: vec!["proxy".to_owned()], headers: HeaderNames::standard() };
     let file = TokenFile::parse("secret,alice,u1,\"dev,ops\"").unwrap();
     let tokens = BearerTokens { file, accounts: None, audiences: vec!["api".to_owned()] };
-    Authenticator { front_proxy: Some(front_proxy), tokens, anonymous: Anonymous::Yes }
+    let certificates = CertificateParts::ALL;
+    Authenticator { front_proxy: Some(front_proxy), certificates, tokens, anonymous: Anonymous::Yes }
 }
 
 fn outcome(
@@ -91,6 +92,20 @@ fn a_certificate_names_user_and_groups() {
         &[],
         &expect!["Anonymous system:anonymous groups=system:unauthenticated"],
     );
+}
+
+#[test]
+fn older_releases_read_less_from_a_certificate() {
+    let bob = CertificateSubject {
+        uids: vec!["u7".to_owned(), "u8".to_owned()],
+        digest: Some([0xab; 32]),
+        ..subject("bob", &[])
+    };
+    let user = bob.user(CertificateParts { uid: false, credential_id: false }).unwrap().unwrap();
+    assert_eq!((user.uid.as_str(), user.extra.len()), ("", 0));
+    let user = bob.user(CertificateParts { uid: false, credential_id: true }).unwrap().unwrap();
+    assert_eq!((user.uid.as_str(), user.extra.len()), ("", 1));
+    assert!(bob.user(CertificateParts { uid: true, credential_id: false }).is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use access::authenticate::{Anonymous, Authenticator, BearerTokens, Certificate, Shown};
+use access::authenticate::{Anonymous, Authenticator, BearerTokens, Certificate, CertificateParts, Shown};
 use access::reviews::{self, Judge};
 use access::tokens::{Issuer, Kind, Objects, SigningKey, TokenFile, TokenRequest, Verifier};
 use access::{Attributes, Authorizer};
@@ -39,7 +39,8 @@ fn a_token_works_until_its_account_is_gone() {
     let issuer =
         Issuer { name: audiences[0].clone(), key, audiences: audiences.clone(), seconds_max: None, extends: true };
     let tokens = BearerTokens { file: TokenFile::default(), accounts: Some(verifier), audiences };
-    let authenticator = Authenticator { front_proxy: None, tokens, anonymous: Anonymous::Yes };
+    let certificates = CertificateParts::ALL;
+    let authenticator = Authenticator { front_proxy: None, certificates, tokens, anonymous: Anonymous::Yes };
     let index = world::index("role dev/r: list core pods\nbind dev/b to role r: sa=builder");
     let authorizer = Authorizer::parse("Node,RBAC").unwrap();
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use access::User;
-use access::authenticate::{Anonymous, BearerTokens, Certificate, FrontProxy, HeaderNames};
+use access::authenticate::{Anonymous, BearerTokens, Certificate, CertificateParts, FrontProxy, HeaderNames};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use transport::pki::{Authority, Pair, Purpose};
@@ -29,6 +29,7 @@ fn check(method: Method, expected: &[&str]) {
     let configured = HeaderNames { user: vec!["X-Forwarded-User".to_owned()], ..HeaderNames::default() };
     let authenticator = Authenticator {
         front_proxy: Some(FrontProxy { headers: configured, ..FrontProxy::default() }),
+        certificates: CertificateParts::ALL,
         tokens: BearerTokens::default(),
         anonymous: Anonymous::Yes,
     };

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use access::authenticate::{self, Anonymous, Authenticator, BearerTokens, FrontProxy, HeaderNames};
+use access::authenticate::{self, Anonymous, Authenticator, BearerTokens, CertificateParts, FrontProxy, HeaderNames};
 use access::tokens::openid::{Documents, KeysAt};
 use access::tokens::{Issuer, SigningKey, TokenFile, Verifier, VerifyingKey};
 use apiserver::gate::Signing;
-use catalogue::Gates;
+use catalogue::{Gates, Release};
 use tasks::Tasks;
 use transport::{Authorities, Watched, pki};
 
@@ -21,6 +21,7 @@ pub(crate) struct Authentication {
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) front_proxy: Option<FrontProxyFlags>,
     pub(crate) accounts: AccountFlags,
+    certificates: CertificateParts,
 }
 
 /// `--requestheader-*`.
@@ -61,6 +62,10 @@ impl Authentication {
             token_file: flags.given("token-auth-file").map(PathBuf::from),
             front_proxy: given.or_else(|| (*peers == Certificates::Own).then(|| own_front_proxy(flags))),
             accounts: accounts(flags)?,
+            certificates: CertificateParts {
+                uid: gates.enabled("AllowParsingUserUIDFromCertAuth"),
+                credential_id: gates.release() >= Release::R32,
+            },
         })
     }
 
@@ -91,6 +96,7 @@ impl Authentication {
         let verifier = Verifier::new(issuers.clone(), audiences.clone(), keys);
         Ok(Authenticator {
             front_proxy: self.front_proxy.as_ref().map(|front_proxy| front_proxy.rules.clone()),
+            certificates: self.certificates,
             tokens: BearerTokens { file, accounts: Some(verifier), audiences: audiences.clone() },
             anonymous,
         })
