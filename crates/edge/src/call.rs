@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use api::Target;
 use futures_util::future::BoxFuture;
-use peering::forward::{Identity, UnsendableUser};
 use peering::ServerId;
+use peering::forward::{Identity, UnsendableUser};
 use peering::hop::Sender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;

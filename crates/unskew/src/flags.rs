@@ -130,6 +130,16 @@ impl Values {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
 
+    /// Whether it was given, be it empty.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Everything that was given, as it would be typed.
+    pub(crate) fn all(&self, name: &str) -> String {
+        self.given.get(name).map(|values| values.join(",")).unwrap_or_default()
+    }
+
     /// All values of a list.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let flag = self.known(name);

@@ -69,7 +69,7 @@ impl FrontProxy {
     }
 
     /// The user that a front proxy names; `None` if there is none, or it names nobody.
-    pub(super) fn user<'a, Headers>(&self, shown: &Shown<'a, Headers>) -> Result<Option<User>, AuthenticationError>
+    pub fn user<'a, Headers>(&self, shown: &Shown<'a, Headers>) -> Result<Option<User>, AuthenticationError>
     where
         Headers: Iterator<Item = (&'a str, &'a [u8])> + Clone,
     {

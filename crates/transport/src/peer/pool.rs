@@ -34,6 +34,11 @@ impl Connector {
         Self { tls, dialer, server_name }
     }
 
+    /// The same, to servers whose certificates are for another name.
+    pub fn with_server_name(self, server_name: ServerName<'static>) -> Self {
+        Self { server_name, ..self }
+    }
+
     async fn connect(&self, host: &str, port: u16) -> Result<Connection, DialError> {
         let tls = self.tls.get();
         let dialed = self.dialer.dial(host, port).await?;

@@ -1,0 +1,184 @@
+//! The upstreams as peering sees them: leases, endpoint records and documents, as if they stood in storage.
+//!
+//! An upstream has a lease as long as it counts, and a record as long as it is ready. So peering finds it live while it is
+//! ready, suspect while it is not, and gone once it was away for too long, by the same rules as in a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::objects::{Endpoints, Lease};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
+use peering::identity::{IdentityLease, LeaseForm};
+use peering::ports::{Documents, Feed, Leases, Pending, PortError, Records, Version};
+use peering::{Address, HolderIdentity, ServerId};
+
+use crate::shelf::{Shelf, ShelfFeed};
+use crate::{StateDir, Upstream};
+
+/// Whether an upstream counts is decided here and not by a clock.
+const FOR_EVER: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// What is shown of the upstreams. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Board {
+    leases: Arc<Shelf<Arc<Lease>>>,
+    records: Arc<Shelf<Arc<Endpoints>>>,
+    documents: Arc<Shelf<Bytes>>,
+    kept: StateDir,
+}
+
+impl Board {
+    /// A board without upstreams, over what was kept of them.
+    pub fn new(kept: StateDir) -> Self {
+        Self { leases: Arc::default(), records: Arc::default(), documents: Arc::default(), kept }
+    }
+
+    /// From now on an upstream counts; what was kept of it is known again.
+    pub(crate) fn admit(&self, upstream: &Upstream) {
+        let server = &upstream.server;
+        if self.leases.get(server).is_some() {
+            return;
+        }
+        if self.documents.get(server).is_none()
+            && let Some(document) = self.kept.read(server)
+        {
+            self.documents.put(server, document);
+        }
+        let form = LeaseForm {
+            server: server.clone(),
+            holder: holder_of(server),
+            hostname: upstream.address.host().to_owned(),
+            address: None,
+            duration: FOR_EVER,
+        };
+        self.leases.put(server, Arc::new(form.new_lease(Timestamp::now().into())));
+    }
+
+    /// It does not count any more.
+    pub(crate) fn forget(&self, server: &ServerId) {
+        self.records.remove(server);
+        self.leases.remove(server);
+    }
+
+    /// Requests may go to it.
+    pub(crate) fn open(&self, server: &ServerId, address: &Address) {
+        if self.records.get(server).is_none() {
+            self.records.put(server, Arc::new(address.to_record(server, 1)));
+        }
+    }
+
+    /// They may not.
+    pub(crate) fn close(&self, server: &ServerId) {
+        self.records.remove(server);
+    }
+
+    /// The document of an upstream, and what to compare with when it is replaced.
+    pub(crate) fn document(&self, server: &ServerId) -> Option<(Version, Bytes)> {
+        self.documents.get(server)
+    }
+
+    async fn keep(&self, server: ServerId, document: Option<Bytes>) {
+        let kept = self.kept.clone();
+        let name = server.clone();
+        let keeping = tokio::task::spawn_blocking(move || match document {
+            Some(document) => kept.write(&server, &document),
+            None => kept.remove(&server),
+        });
+        if let Ok(Err(error)) = keeping.await {
+            tracing::warn!(server = %name, %error, "--state-dir: what an upstream serves cannot be kept");
+        }
+    }
+}
+
+/// An upstream is one to us, whatever processes it has been: its document is asked for anew before it is live again.
+pub(crate) fn holder_of(server: &ServerId) -> HolderIdentity {
+    HolderIdentity::from_text(&format!("{server}_upstream"))
+}
+
+/// Upstreams are the gateway's to name; nobody else writes here.
+fn not_here<T: Send + 'static>() -> Pending<'static, T> {
+    let error = PortError::Unavailable { reason: "a gateway has no storage".to_owned() };
+    async move { Err(error) }.boxed()
+}
+
+impl Leases for Board {
+    fn follow(&self) -> Box<dyn Feed<Arc<Lease>>> {
+        Box::new(ShelfFeed::new(&self.leases, |_, lease| lease.clone()))
+    }
+
+    fn get(&self, server: &ServerId) -> Pending<'_, Option<Lease>> {
+        let lease = self.leases.get(server).map(|(_, lease)| Arc::unwrap_or_clone(lease));
+        async move { Ok(lease) }.boxed()
+    }
+
+    fn create(&self, _lease: Lease) -> Pending<'_, Lease> {
+        not_here()
+    }
+
+    fn update(&self, _lease: Lease) -> Pending<'_, Lease> {
+        not_here()
+    }
+
+    fn delete(&self, seen: &IdentityLease) -> Pending<'_, ()> {
+        self.leases.remove(&seen.server);
+        async { Ok(()) }.boxed()
+    }
+}
+
+impl Records for Board {
+    fn follow(&self) -> Box<dyn Feed<Arc<Endpoints>>> {
+        Box::new(ShelfFeed::new(&self.records, |_, record| record.clone()))
+    }
+
+    fn get(&self, server: &ServerId) -> Pending<'_, Option<Endpoints>> {
+        let record = self.records.get(server).map(|(_, record)| Arc::unwrap_or_clone(record));
+        async move { Ok(record) }.boxed()
+    }
+
+    fn put(&self, _server: &ServerId, _record: Endpoints, _ttl: Duration) -> Pending<'_, Version> {
+        not_here()
+    }
+
+    fn delete(&self, _server: &ServerId, _put: Version) -> Pending<'_, ()> {
+        not_here()
+    }
+}
+
+/// Times to live are not kept: what is to go is removed by the sweeper in the end.
+impl Documents for Board {
+    fn follow(&self) -> Box<dyn Feed<(Version, Bytes)>> {
+        Box::new(ShelfFeed::new(&self.documents, |version, document| (version, document.clone())))
+    }
+
+    fn put(
+        &self,
+        server: &ServerId,
+        document: Bytes,
+        seen: Option<Version>,
+        _ttl: Option<Duration>,
+    ) -> Pending<'_, Version> {
+        let put = self.documents.replace(server, document.clone(), seen);
+        let server = server.clone();
+        async move {
+            if put.is_ok() {
+                self.keep(server, Some(document)).await;
+            }
+            put
+        }
+        .boxed()
+    }
+
+    fn delete(&self, server: &ServerId, seen: Version) -> Pending<'_, ()> {
+        let deleted = self.documents.remove_seen(server, seen);
+        let server = server.clone();
+        async move {
+            if deleted.is_ok() {
+                self.keep(server, None).await;
+            }
+            deleted
+        }
+        .boxed()
+    }
+}

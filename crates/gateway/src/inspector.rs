@@ -1,0 +1,245 @@
+//! Asks one upstream, again and again, whether it is ready and what it serves.
+//!
+//! What it serves is known before requests go to it, each time it comes back: an upstream that was away may be another release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use peering::ask::{self, Answer, AskError, AskLimits, Former};
+use peering::documents::{Source, StoredDocument, Tenure};
+use peering::ports::{Documents as _, Fetch, FetchAnswer, FetchFault, FetchRequest, PortError};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, holder_of};
+use crate::metrics::Metrics;
+use crate::upstream::Upstream;
+
+/// How often an upstream is asked whether it is ready: as often as balancers do.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// One failure may be an accident; it is tried again so soon.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// So many failures in a row are none.
+const FAILURES_MAX: u32 = 2;
+/// One that takes longer to say that it is ready is not.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is asked what it serves although nobody wants to know.
+const REVALIDATE_INTERVAL: Duration = Duration::from_secs(10);
+/// Health and version pages are short.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
+/// What an inspector needs.
+pub(crate) struct Inspector {
+    pub(crate) upstream: Upstream,
+    pub(crate) board: Board,
+    pub(crate) fetch: Arc<dyn Fetch>,
+    /// How long it may fail before it does not count any more.
+    pub(crate) forget_after: Duration,
+    /// Since when somebody wants to know what it serves.
+    pub(crate) wanted: watch::Receiver<Option<Instant>>,
+    pub(crate) sight: watch::Sender<Sight>,
+    pub(crate) metrics: Metrics,
+}
+
+/// What was seen of an upstream.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// Whether requests may go to it.
+    pub standing: Standing,
+    /// Its release, as it says.
+    pub version: Option<Arc<str>>,
+    /// When it was asked the question that it answered last with what it serves.
+    pub validated: Option<Instant>,
+    /// Since when it fails.
+    pub failing_since: Option<Instant>,
+}
+
+/// Whether requests may go to an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It was not asked yet.
+    #[default]
+    Unknown,
+    /// It says that it is ready, and what it serves is known.
+    Ready,
+    /// It does not.
+    NotReady,
+}
+
+/// Why an upstream is not ready.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Fetch(#[from] FetchFault),
+    #[error("/readyz answers {0}")]
+    NotReady(StatusCode),
+    #[error("what it serves cannot be learnt: {0}")]
+    Ask(#[from] AskError),
+    #[error("what it serves cannot be kept: {0}")]
+    Keep(#[from] PortError),
+}
+
+impl Inspector {
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.inspect_for_ever()).await;
+    }
+
+    async fn inspect_for_ever(mut self) {
+        let mut former = self.kept();
+        let mut failures = 0;
+        loop {
+            let begun = Instant::now();
+            let pause = match self.inspect(begun, &mut former).await {
+                Ok(()) => {
+                    failures = 0;
+                    INTERVAL
+                }
+                Err(fault) => {
+                    failures += 1;
+                    self.note_failure(&fault, failures, begun);
+                    if failures < FAILURES_MAX { RETRY_INTERVAL } else { INTERVAL }
+                }
+            };
+            self.rest(begun + pause).await;
+        }
+    }
+
+    async fn inspect(&self, begun: Instant, former: &mut Option<Former>) -> Result<(), Fault> {
+        let Sight { standing, validated, .. } = self.sight.borrow().clone();
+        let is_old = |validated: Instant| begun.saturating_duration_since(validated) >= REVALIDATE_INTERVAL;
+        let is_wanted = self.is_wanted();
+        if standing != Standing::Ready || !is_wanted {
+            self.ask_ready().await?;
+        }
+        if standing != Standing::Ready || is_wanted || validated.is_none_or(is_old) {
+            self.learn(former).await?;
+            let version = self.ask_version().await;
+            self.sight.send_modify(|sight| {
+                sight.validated = Some(begun);
+                sight.version = version.or(sight.version.take());
+            });
+        }
+        self.note_success();
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        let wanted = *self.wanted.borrow();
+        wanted.is_some_and(|wanted| self.sight.borrow().validated.is_none_or(|validated| validated < wanted))
+    }
+
+    async fn ask_ready(&self) -> Result<(), Fault> {
+        match self.get("/readyz").await?.status {
+            StatusCode::OK => Ok(()),
+            other => Err(Fault::NotReady(other)),
+        }
+    }
+
+    /// Its release; `None` if it does not say.
+    async fn ask_version(&self) -> Option<Arc<str>> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct VersionPage {
+            git_version: String,
+        }
+        let answer = self.get("/version").await.ok()?;
+        let page: VersionPage = serde_json::from_slice(&answer.body).ok()?;
+        Some(page.git_version.into())
+    }
+
+    async fn get(&self, path: &str) -> Result<FetchAnswer, FetchFault> {
+        let Upstream { server, address, .. } = self.upstream.clone();
+        let request = FetchRequest {
+            server,
+            address,
+            path: path.to_owned(),
+            headers: HeaderMap::new(),
+            bytes_max: PAGE_BYTES_MAX,
+        };
+        tokio::time::timeout(READY_TIMEOUT, self.fetch.fetch(request)).await.unwrap_or(Err(FetchFault::TimedOut))
+    }
+
+    /// Learns what it serves, or that it serves what it served.
+    async fn learn(&self, former: &mut Option<Former>) -> Result<(), Fault> {
+        let Upstream { server, address, .. } = self.upstream.clone();
+        let known = self.board.document(&server).map(|(version, _)| version);
+        if known.is_none() {
+            *former = None;
+        }
+        let peer = ask::Peer { server: server.clone(), address };
+        let answer = ask::ask(&*self.fetch, &peer, former.as_ref(), AskLimits::default()).await?;
+        let Answer::New { document, etags } = answer else { return Ok(()) };
+        let stored = StoredDocument {
+            holder: holder_of(&server),
+            source: Source::Asked { etags: etags.clone() },
+            tenure: Tenure::Staying,
+            document: document.clone(),
+        };
+        self.board.put(&server, stored.encode(), known, None).await?;
+        *former = Some(Former { etags, document });
+        Ok(())
+    }
+
+    /// What is known of it from before this process.
+    fn kept(&self) -> Option<Former> {
+        let (_, bytes) = self.board.document(&self.upstream.server)?;
+        let StoredDocument { source, document, .. } = StoredDocument::decode(&bytes).ok()?;
+        match source {
+            Source::Published => None,
+            Source::Asked { etags } => Some(Former { etags, document }),
+        }
+    }
+
+    fn note_success(&self) {
+        let Upstream { server, address, .. } = &self.upstream;
+        self.board.admit(&self.upstream);
+        self.board.open(server, address);
+        self.metrics.ready(server, self.sight.borrow().version.as_deref());
+        self.sight.send_if_modified(|sight| {
+            let was = std::mem::replace(&mut sight.standing, Standing::Ready);
+            sight.failing_since = None;
+            if was != Standing::Ready {
+                tracing::info!(upstream = %address, version = sight.version.as_deref(), "an upstream is ready");
+            }
+            was != Standing::Ready
+        });
+    }
+
+    fn note_failure(&self, fault: &Fault, failures: u32, begun: Instant) {
+        let Upstream { server, address, .. } = &self.upstream;
+        let is_certain = matches!(fault, Fault::NotReady(_)) || failures >= FAILURES_MAX;
+        let mut is_forgotten = false;
+        self.sight.send_if_modified(|sight| {
+            let since = *sight.failing_since.get_or_insert(begun);
+            is_forgotten = begun.saturating_duration_since(since) >= self.forget_after;
+            let is_news = is_certain && sight.standing != Standing::NotReady;
+            if is_news {
+                sight.standing = Standing::NotReady;
+                tracing::warn!(upstream = %address, error = %fault, "an upstream is not ready");
+            }
+            is_news
+        });
+        if is_certain {
+            self.board.close(server);
+            self.metrics.not_ready(server);
+        }
+        if is_forgotten {
+            self.board.forget(server);
+        }
+    }
+
+    /// Waits for the next inspection, or for somebody who wants to know.
+    async fn rest(&mut self, until: Instant) {
+        // One that is not ready is asked at its own pace: nobody waits for it.
+        let is_ready = self.sight.borrow().standing == Standing::Ready;
+        while !(is_ready && self.is_wanted()) {
+            tokio::select! {
+                changed = self.wanted.changed() => if changed.is_err() { return tokio::time::sleep_until(until).await },
+                () = tokio::time::sleep_until(until) => return,
+            }
+        }
+    }
+}

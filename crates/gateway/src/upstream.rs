@@ -1,0 +1,112 @@
+//! One kube-apiserver that stands behind the gateway.
+
+use std::str::FromStr;
+
+use peering::{Address, ServerId};
+
+/// The port of a URL that names none.
+const HTTPS_PORT: u16 = 443;
+/// What marks the upstream on this machine.
+const LOCAL_PREFIX: &str = "local=";
+
+/// An upstream: where it listens, and what it is called after that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its name among the members.
+    pub server: ServerId,
+    /// Where it listens.
+    pub address: Address,
+    /// Whether it is the nearest, which answers whatever it can.
+    pub is_local: bool,
+}
+
+/// Why a text names no upstream.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// Plain HTTP would show tokens to everybody on the way.
+    #[error("upstreams are reached over https only")]
+    Scheme,
+    /// Requests keep the path that they come with.
+    #[error("a path, query or user does not belong here; https://host:port is expected")]
+    Surplus,
+    /// No host and port that could be connected to.
+    #[error("https://host:port is expected, with an IP address or a DNS name")]
+    Address,
+}
+
+impl Upstream {
+    /// The upstream that listens there.
+    pub fn new(address: Address) -> Self {
+        let server = ServerId::from_name(&format!("apiserver-{address}")).expect("an address is not empty");
+        Self { server, address, is_local: false }
+    }
+}
+
+/// `https://host:port`, or `host:port`; after `local=` if it is the one on this machine.
+impl FromStr for Upstream {
+    type Err = UpstreamError;
+
+    fn from_str(text: &str) -> Result<Self, UpstreamError> {
+        let (is_local, url) = match text.strip_prefix(LOCAL_PREFIX) {
+            Some(url) => (true, url),
+            None => (false, text),
+        };
+        let authority = match url.split_once("://") {
+            Some(("https", authority)) => authority,
+            Some(_) => return Err(UpstreamError::Scheme),
+            None => url,
+        };
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        if authority.contains(['/', '?', '#', '@']) {
+            return Err(UpstreamError::Surplus);
+        }
+        let (host, port) = split(authority).ok_or(UpstreamError::Address)?;
+        let address = Address::new(host, port).ok_or(UpstreamError::Address)?;
+        Ok(Self { is_local, ..Self::new(address) })
+    }
+}
+
+fn split(authority: &str) -> Option<(&str, u16)> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        let port = rest.strip_prefix(':').map_or(Some(HTTPS_PORT), |port| port.parse().ok());
+        return (host.contains(':')).then_some((host, port?));
+    }
+    match authority.split_once(':') {
+        None => Some((authority, HTTPS_PORT)),
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, UpstreamError>) {
+        let shown = text
+            .parse::<Upstream>()
+            .map(|upstream| format!("{}{}", if upstream.is_local { "local " } else { "" }, upstream.server));
+        assert_eq!(shown, expected.map(str::to_owned), "{text}");
+    }
+
+    #[test]
+    fn an_upstream_is_a_host_and_a_port() {
+        check("https://10.0.0.1:6443", Ok("apiserver-10.0.0.1:6443"));
+        check("10.0.0.1:6443", Ok("apiserver-10.0.0.1:6443"));
+        check("https://cp-1.example.com/", Ok("apiserver-cp-1.example.com:443"));
+        check("https://[fd00::1]:6443", Ok("apiserver-[fd00::1]:6443"));
+        check("[fd00::1]", Ok("apiserver-[fd00::1]:443"));
+        check("local=https://127.0.0.1:6443", Ok("local apiserver-127.0.0.1:6443"));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        check("http://10.0.0.1:6443", Err(UpstreamError::Scheme));
+        check("https://10.0.0.1:6443/k8s/clusters/c-1", Err(UpstreamError::Surplus));
+        check("https://user@10.0.0.1", Err(UpstreamError::Surplus));
+        for text in ["", "https://", "10.0.0.1:port", "10.0.0.1:0", "a b:1", "fd00::1", "[10.0.0.1]:1"] {
+            check(text, Err(UpstreamError::Address));
+        }
+    }
+}

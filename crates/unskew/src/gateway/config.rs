@@ -1,0 +1,138 @@
+//! What was typed or found, checked.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::authenticate::{Bundles, FrontProxy, HeaderNames};
+use edge::merged::Merge;
+use edge::pipeline::Limits;
+use gateway::Upstream;
+use rustls::pki_types::ServerName;
+use transport::peer::ClientFiles;
+use transport::pki::Pair;
+
+use super::kubeadm::Found;
+use crate::flags::{FlagError, Values};
+
+/// Everything that `unskew gateway` needs to know before it binds a port.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) bind: IpAddr,
+    pub(crate) port: u16,
+    /// The serving certificate; `None`: one of our own.
+    pub(crate) serving: Option<Pair>,
+    pub(crate) cert_dir: PathBuf,
+    pub(crate) upstreams: Vec<Upstream>,
+    /// The connections with our front-proxy certificate.
+    pub(crate) vouching: ClientFiles,
+    pub(crate) server_name: ServerName<'static>,
+    pub(crate) forget_after: Duration,
+    pub(crate) in_flight_max: Option<usize>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) front_proxy: Option<(PathBuf, FrontProxy)>,
+    pub(crate) merge: Merge,
+    pub(crate) tells: bool,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown_delay: Duration,
+    pub(crate) log_json: bool,
+    pub(crate) verbosity: u8,
+}
+
+impl Config {
+    pub(crate) fn from_flags(flags: &Values, found: &Found) -> Result<Self, FlagError> {
+        let duration = |name: &str| flags.parsed(name, api::duration::parse);
+        let number = |name: &str| flags.parsed(name, str::parse::<usize>);
+        let needed = |name: &'static str| {
+            let missing =
+                || FlagError::Refused(format!("--{name} is needed: it was not given, and kubeadm has none here"));
+            found.path(flags, name).ok_or_else(missing)
+        };
+        let own = Pair { certificate: needed("proxy-client-cert-file")?, key: needed("proxy-client-key-file")? };
+        Ok(Self {
+            bind: flags.parsed("bind-address", str::parse)?,
+            port: flags.parsed("secure-port", str::parse)?,
+            serving: serving(flags, found)?,
+            cert_dir: PathBuf::from(flags.text("cert-dir")),
+            upstreams: upstreams(flags, found)?,
+            vouching: ClientFiles { authorities: needed("upstream-ca-file")?, own: Some(own) },
+            server_name: flags.parsed("upstream-server-name", |name| ServerName::try_from(name.to_owned()))?,
+            forget_after: duration("upstream-forget-after")?,
+            in_flight_max: Some(number("upstream-max-requests-inflight")?).filter(|limit| *limit > 0),
+            state_dir: flags.given("state-dir").map(PathBuf::from),
+            client_ca: found.path(flags, "client-ca-file"),
+            front_proxy: front_proxy(flags)?,
+            merge: flags.parsed("merge-discovery", merge_of)?,
+            tells: flags.is("peer-response-headers"),
+            limits: Limits {
+                reads: number("max-requests-inflight")?,
+                writes: number("max-mutating-requests-inflight")?,
+                request_timeout: duration("request-timeout")?,
+            },
+            shutdown_delay: duration("shutdown-delay-duration")?,
+            log_json: flags.parsed("logging-format", is_json)?,
+            verbosity: flags.parsed("v", str::parse)?,
+        })
+    }
+}
+
+fn upstreams(flags: &Values, found: &Found) -> Result<Vec<Upstream>, FlagError> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    let typed = found.list(flags, "upstream");
+    for text in &typed {
+        let invalid = |reason: String| FlagError::Invalid { flag: "upstream", value: text.clone(), reason };
+        let upstream: Upstream = text.parse().map_err(|error: gateway::UpstreamError| invalid(error.to_string()))?;
+        if upstreams.iter().any(|known| known.server == upstream.server) {
+            return Err(invalid("it was given already".to_owned()));
+        }
+        if upstream.is_local && upstreams.iter().any(|known| known.is_local) {
+            return Err(invalid("another one is local already".to_owned()));
+        }
+        upstreams.push(upstream);
+    }
+    if upstreams.is_empty() {
+        return Err(FlagError::Refused("--upstream is needed: it was not given, and kubeadm has none here".to_owned()));
+    }
+    Ok(upstreams)
+}
+
+fn serving(flags: &Values, found: &Found) -> Result<Option<Pair>, FlagError> {
+    match (found.path(flags, "tls-cert-file"), found.path(flags, "tls-private-key-file")) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(Pair { certificate, key })),
+        (Some(_), None) | (None, Some(_)) => {
+            Err(FlagError::Refused("--tls-cert-file and --tls-private-key-file must be given together".to_owned()))
+        }
+    }
+}
+
+fn front_proxy(flags: &Values) -> Result<Option<(PathBuf, FrontProxy)>, FlagError> {
+    let Some(file) = flags.given("requestheader-client-ca-file") else { return Ok(None) };
+    let headers = HeaderNames {
+        user: flags.entries("requestheader-username-headers"),
+        uid: flags.entries("requestheader-uid-headers"),
+        group: flags.entries("requestheader-group-headers"),
+        extra_prefix: flags.entries("requestheader-extra-headers-prefix"),
+    };
+    let rules = FrontProxy { allowed_names: flags.entries("requestheader-allowed-names"), headers };
+    // Whether the bundles overlap is known once they are read.
+    rules.check(Bundles::Apart).map_err(|error| FlagError::Refused(error.to_string()))?;
+    Ok(Some((file.into(), rules)))
+}
+
+fn merge_of(word: &str) -> Result<Merge, &'static str> {
+    match word {
+        "aggregated" => Ok(Merge::Aggregated),
+        "all" => Ok(Merge::All),
+        _ => Err("allowed values: aggregated, all"),
+    }
+}
+
+fn is_json(format: &str) -> Result<bool, &'static str> {
+    match format {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err("allowed values: text, json"),
+    }
+}

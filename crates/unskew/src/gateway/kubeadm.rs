@@ -1,0 +1,162 @@
+//! What kubeadm has left on a node: certificates, keys, and the local kube-apiserver.
+//!
+//! A flag that is given always wins; what is not given is looked for.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use object::decode::{self, Encoding};
+
+use super::table::TABLE;
+use crate::flags::{FlagError, Values};
+
+/// Files below the folder, and the flags that they are found for.
+const FILES: [(&str, &str); 6] = [
+    ("upstream-ca-file", "pki/ca.crt"),
+    ("client-ca-file", "pki/ca.crt"),
+    ("proxy-client-cert-file", "pki/front-proxy-client.crt"),
+    ("proxy-client-key-file", "pki/front-proxy-client.key"),
+    ("tls-cert-file", "pki/apiserver.crt"),
+    ("tls-private-key-file", "pki/apiserver.key"),
+];
+/// The manifest of the local kube-apiserver.
+const MANIFEST: &str = "manifests/kube-apiserver.yaml";
+/// The port that kube-apiserver has unless it is told otherwise.
+const PORT: &str = "6443";
+
+/// What was found, by flag.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    values: BTreeMap<&'static str, Value>,
+}
+
+#[derive(Debug)]
+struct Value {
+    text: String,
+    /// Where it was found.
+    from: PathBuf,
+}
+
+/// Looks for whatever is not given. Nothing is looked for if an upstream is given: then this is no question of kubeadm.
+pub(crate) fn find(flags: &Values) -> Result<Found, FlagError> {
+    let mut found = Found::default();
+    if !flags.list("upstream").is_empty() {
+        return Ok(found);
+    }
+    let folder = Path::new(flags.text("kubeadm-dir"));
+    for (flag, file) in FILES {
+        let file = folder.join(file);
+        if file.exists() {
+            found.values.insert(flag, Value { text: file.display().to_string(), from: file });
+        }
+    }
+    let manifest = folder.join(MANIFEST);
+    if let Ok(content) = std::fs::read(&manifest) {
+        let fault = |reason: String| FlagError::Refused(format!("{}: {reason}", manifest.display()));
+        let text = format!("local=https://{}", address_in(&content).map_err(fault)?);
+        found.values.insert("upstream", Value { text, from: manifest });
+    }
+    Ok(found)
+}
+
+/// Where the kube-apiserver of a manifest listens.
+fn address_in(manifest: &[u8]) -> Result<String, String> {
+    let pod = decode::value(manifest, Encoding::Yaml)?.value;
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let words = containers.flat_map(|container| ["command", "args"].map(|part| container[part].clone()));
+    let words: Vec<String> = words
+        .flat_map(|part| part.as_array().cloned().unwrap_or_default())
+        .filter_map(|word| word.as_str().map(str::to_owned))
+        .collect();
+    if !words.iter().any(|word| word.ends_with("kube-apiserver")) {
+        return Err("it starts no kube-apiserver".to_owned());
+    }
+    let flag = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+    let host = flag("--advertise-address=").unwrap_or_else(|| "127.0.0.1".to_owned());
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    Ok(format!("{host}:{}", flag("--secure-port=").unwrap_or_else(|| PORT.to_owned())))
+}
+
+impl Found {
+    /// The file of a flag: as given, or as found.
+    pub(super) fn path(&self, flags: &Values, name: &str) -> Option<PathBuf> {
+        let found = || self.values.get(name).map(|value| PathBuf::from(&value.text));
+        flags.given(name).map(PathBuf::from).or_else(found)
+    }
+
+    /// The values of a list: as given, or as found.
+    pub(super) fn list(&self, flags: &Values, name: &str) -> Vec<String> {
+        let given = flags.list(name);
+        if given.is_empty() {
+            self.values.get(name).map(|value| value.text.clone()).into_iter().collect()
+        } else {
+            given
+        }
+    }
+
+    /// Every setting, and where it comes from.
+    pub(super) fn describe(&self, flags: &Values) -> String {
+        let mut page = String::new();
+        for flag in TABLE.iter().filter(|flag| flag.name != "print-config") {
+            let (text, from) = match (flags.is_given(flag.name), self.values.get(flag.name)) {
+                (false, Some(value)) => (value.text.clone(), format!("found: {}", value.from.display())),
+                (true, _) => (flags.all(flag.name), "given".to_owned()),
+                (false, None) => (flag.default.to_owned(), "default".to_owned()),
+            };
+            let _ = writeln!(page, "--{}={text}  # {from}", flag.name);
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(manifest: &str, expected: &Expect) {
+        expected.assert_eq(&match address_in(manifest.as_bytes()) {
+            Ok(address) => address,
+            Err(reason) => format!("error: {reason}"),
+        });
+    }
+
+    #[test]
+    fn the_manifest_says_where_the_server_listens() {
+        check(
+            "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --advertise-address=10.0.0.1\n    - --secure-port=6444\n",
+            &expect!["10.0.0.1:6444"],
+        );
+        check(
+            "spec:\n  containers:\n  - command: [kube-apiserver]\n    args: [--advertise-address=fd00::1]\n",
+            &expect!["[fd00::1]:6443"],
+        );
+        check("spec:\n  containers:\n  - command: [etcd]\n", &expect!["error: it starts no kube-apiserver"]);
+    }
+
+    #[test]
+    fn what_is_given_wins_and_the_page_says_where_the_rest_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("pki")).unwrap();
+        std::fs::write(folder.path().join("pki/ca.crt"), "").unwrap();
+        let parse = |args: &[&str]| {
+            let all = [format!("--kubeadm-dir={}", folder.path().display())];
+            Values::parse(TABLE, all.into_iter().chain(args.iter().map(|arg| (*arg).to_owned()))).unwrap()
+        };
+        let flags = parse(&["--client-ca-file=mine.crt"]);
+        let found = find(&flags).unwrap();
+        assert_eq!(found.path(&flags, "client-ca-file").unwrap(), Path::new("mine.crt"));
+        assert_eq!(found.path(&flags, "upstream-ca-file").unwrap(), folder.path().join("pki/ca.crt"));
+        assert_eq!(found.path(&flags, "tls-cert-file"), None);
+        let page = found.describe(&flags);
+        assert!(page.contains("--client-ca-file=mine.crt  # given\n"), "{page}");
+        let line = format!("pki/ca.crt  # found: {}/pki/ca.crt\n", folder.path().display());
+        assert!(page.contains(&line), "{page}");
+        assert!(page.contains("--secure-port=7443  # default\n"), "{page}");
+        let flags = parse(&["--upstream=10.0.0.1:6443"]);
+        assert_eq!(find(&flags).unwrap().path(&flags, "upstream-ca-file"), None);
+    }
+}

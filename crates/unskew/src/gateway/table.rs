@@ -1,0 +1,83 @@
+//! The flags of `unskew gateway`: kube-apiserver's names and meanings where it has them.
+
+use crate::flags::{Flag, Kind};
+
+const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag { name, kind, default, help }
+}
+
+/// Every flag that starts the gateway.
+pub(crate) static TABLE: &[Flag] = &[
+    flag("config", Kind::Text, "", "A JSON file with the same keys as these flags; the command line wins."),
+    flag("print-config", Kind::Bool, "false", "Print every setting and where it comes from, and run nothing."),
+    // Where it listens.
+    flag("bind-address", Kind::Text, "0.0.0.0", "The IP address to listen on."),
+    flag("secure-port", Kind::Text, "7443", "The port to listen on; 0 picks a free one and prints it."),
+    flag("tls-cert-file", Kind::Text, "", "The serving certificate, PEM. Default: kubeadm's, or one of our own."),
+    flag("tls-private-key-file", Kind::Text, "", "The private key of --tls-cert-file."),
+    flag("cert-dir", Kind::Text, "unskew-data/gateway", "Where a serving certificate of our own is kept."),
+    // The servers behind it.
+    flag(
+        "upstream",
+        Kind::List,
+        "",
+        "A kube-apiserver, https://host:port; local=https://host:port marks the one that answers whatever it can.",
+    ),
+    flag("upstream-ca-file", Kind::Text, "", "The authorities of the upstreams' serving certificates."),
+    flag(
+        "upstream-server-name",
+        Kind::Text,
+        "kubernetes.default.svc",
+        "The name that every upstream's serving certificate must have.",
+    ),
+    flag(
+        "upstream-forget-after",
+        Kind::Text,
+        "1h0m0s",
+        "How long an upstream may fail before what only it serves is 404 and not 503.",
+    ),
+    flag(
+        "upstream-max-requests-inflight",
+        Kind::Text,
+        "0",
+        "How many requests may be under way to one upstream; 0 for no limit.",
+    ),
+    flag("state-dir", Kind::Text, "", "Where is kept what upstreams serve, so that a restart does not forget it."),
+    // Who may come in.
+    flag("client-ca-file", Kind::Text, "", "The authorities of client certificates."),
+    flag("proxy-client-cert-file", Kind::Text, "", "The front-proxy certificate that the upstreams trust."),
+    flag("proxy-client-key-file", Kind::Text, "", "Its key."),
+    flag("requestheader-client-ca-file", Kind::Text, "", "The authorities of proxies before the gateway."),
+    flag("requestheader-allowed-names", Kind::List, "", "Which names such proxies may have; empty: any."),
+    flag("requestheader-username-headers", Kind::List, "X-Remote-User", "Headers in which they name the user."),
+    flag("requestheader-uid-headers", Kind::List, "X-Remote-Uid", "Headers in which they give its uid."),
+    flag("requestheader-group-headers", Kind::List, "X-Remote-Group", "Headers in which they give its groups."),
+    flag(
+        "requestheader-extra-headers-prefix",
+        Kind::List,
+        "X-Remote-Extra-",
+        "Prefixes of headers in which they give extra values.",
+    ),
+    // What it answers.
+    flag("merge-discovery", Kind::Text, "all", "Which discovery pages speak for all upstreams: aggregated or all."),
+    flag(
+        "peer-response-headers",
+        Kind::Bool,
+        "false",
+        "Whether answers tell which upstream gave them and by which rule.",
+    ),
+    // How much, how long.
+    flag("request-timeout", Kind::Text, "1m0s", "How long a request may take that is not a watch."),
+    flag(
+        "shutdown-delay-duration",
+        Kind::Text,
+        "0s",
+        "How long to go on serving, not ready, after a stop was asked for.",
+    ),
+    flag("max-requests-inflight", Kind::Text, "0", "How many reads may be under way; 0 for no limit."),
+    flag("max-mutating-requests-inflight", Kind::Text, "0", "How many writes may be under way; 0 for no limit."),
+    // How it shows.
+    flag("kubeadm-dir", Kind::Text, "/etc/kubernetes", "Where kubeadm keeps its files."),
+    flag("logging-format", Kind::Text, "text", "text or json."),
+    flag("v", Kind::Text, "0", "How much is logged: 0 to 9."),
+];
