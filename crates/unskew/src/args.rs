@@ -22,6 +22,11 @@ pub(crate) enum Command {
         /// Everything after `serve`.
         args: Vec<String>,
     },
+    /// Run a gateway; its flags are read as kube-apiserver reads them.
+    Gateway {
+        /// Everything after `gateway`.
+        args: Vec<String>,
+    },
     /// A job of the design that this build does not have yet.
     Planned {
         /// Its name on the command line.
@@ -35,11 +40,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     Ok(match typed.job {
         Job::Version => Command::Version,
         Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
-        Job::Serve(typed) => {
-            Command::Serve { args: typed.rest.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect() }
-        }
+        Job::Serve(typed) => Command::Serve { args: typed.texts() },
         Job::Up(_) => Command::Planned { job: "up" },
-        Job::Gateway(_) => Command::Planned { job: "gateway" },
+        Job::Gateway(typed) => Command::Gateway { args: typed.texts() },
     })
 }
 
@@ -77,7 +80,7 @@ enum Job {
     Serve(Untouched),
     /// Run a mixed-version control plane on this machine (not built yet)
     Up(Untouched),
-    /// Run the mixed-version proxy in front of stock kube-apiservers (not built yet)
+    /// Run the mixed-version proxy in front of stock kube-apiservers
     Gateway(Untouched),
 }
 
@@ -101,6 +104,12 @@ enum Question {
 struct Untouched {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     rest: Vec<OsString>,
+}
+
+impl Untouched {
+    fn texts(self) -> Vec<String> {
+        self.rest.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 
 mod args;
 mod flags;
+mod gateway;
 mod kubeconfig;
 mod logging;
+mod process;
 mod serve;
 
 use std::process::ExitCode;
@@ -36,6 +38,7 @@ fn run(command: Command) -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Serve { args } => serve::main(args),
+        Command::Gateway { args } => gateway::main(args),
         Command::Version => {
             say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
