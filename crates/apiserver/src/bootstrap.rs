@@ -50,8 +50,15 @@ pub struct Settings {
     pub trust: Trust,
 }
 
-/// Puts what is missing, and tries again until it is there and the roles among it are in effect.
-pub async fn run(server: Arc<ApiServer>, settings: Settings, mut rules: Known, progress: Progress) {
+/// Puts what is missing, and tries again until it is there and the roles among it are in effect. What is more than a namespace
+/// is first tried when `permitted` is over, since it would be held before.
+pub async fn run(
+    server: Arc<ApiServer>,
+    settings: Settings,
+    mut rules: Known,
+    progress: Progress,
+    permitted: impl Future<Output = ()> + Send,
+) {
     if server.registry.cache().filled().await.is_err() {
         return;
     }
@@ -61,20 +68,9 @@ pub async fn run(server: Arc<ApiServer>, settings: Settings, mut rules: Known, p
         .chain([objects::service(settings.address, settings.service_ip), trust::config_map(&settings.trust)])
         .chain(objects::endpoints(settings.address));
     // Namespaces first, since others lie in them; then everything at once, so that writes share commits.
-    for wave in [
-        objects::namespaces().map(Wanted::Object).collect::<Vec<_>>(),
-        roles.chain(others.map(Wanted::Object)).collect(),
-    ] {
-        stream::iter(wave)
-            .for_each_concurrent(AT_ONCE, async |wanted| {
-                while let Err(error) = server.ensure(&wanted).await {
-                    let what = wanted.describe();
-                    tracing::warn!(what, error = error.message, "a system object cannot be written; trying again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
-            })
-            .await;
-    }
+    server.ensure_all(objects::namespaces().map(Wanted::Object)).await;
+    permitted.await;
+    server.ensure_all(roles.chain(others.map(Wanted::Object))).await;
     rules.catch_up().await;
     progress.0.store(true, Ordering::Release);
 }
@@ -96,6 +92,18 @@ impl Wanted {
 }
 
 impl ApiServer {
+    async fn ensure_all(&self, wave: impl Iterator<Item = Wanted>) {
+        stream::iter(wave.collect::<Vec<_>>())
+            .for_each_concurrent(AT_ONCE, async |wanted| {
+                while let Err(error) = self.ensure(&wanted).await {
+                    let what = wanted.describe();
+                    tracing::warn!(what, error = error.message, "a system object cannot be written; trying again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            })
+            .await;
+    }
+
     async fn ensure(&self, wanted: &Wanted) -> Result<(), Status> {
         match wanted {
             Wanted::Object(system) => {
@@ -141,7 +149,7 @@ impl ApiServer {
             })
         };
         let name = api::GroupResource { group: persisted.encoding.group, resource: persisted.resource };
-        let written = self.registry.write(name, resource.shelf, &key, decide).await;
+        let written = self.registry.for_server().write(name, resource.shelf, &key, decide).await;
         written.map(drop).map_err(crate::faults::unwritten)
     }
 }

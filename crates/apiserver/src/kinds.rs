@@ -6,6 +6,7 @@ mod pod;
 mod rbac;
 mod service;
 mod signing_request;
+mod storage_version;
 
 pub(crate) use rbac::kind_of as rbac_kind_of;
 
@@ -111,10 +112,14 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
         names: match (group, plural) {
             ("", "namespaces") => NameRule::Label,
             ("", "services") => NameRule::Label1035,
-            ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
+            // Those of storage versions have a rule of their own, which is checked with the rest of them.
+            ("rbac.authorization.k8s.io", _) | ("internal.apiserver.k8s.io", "storageversions") => {
+                NameRule::PathSegment
+            }
             _ => NameRule::Subdomain,
         },
         status: match served.subresource("status") {
+            Some(_) if (group, plural) == ("internal.apiserver.k8s.io", "storageversions") => StatusPart::Only,
             Some(_) => StatusPart::WithMetadata,
             None => StatusPart::None,
         },
@@ -146,6 +151,7 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
         ("", "configmaps") => fixed_data::check(None, object)?,
         ("", "services") => service::complete(object),
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
+        ("internal.apiserver.k8s.io", "storageversions") => storage_version::check_name(object)?,
         (access::rbac::GROUP, _) => {
             if let Some(kind) = rbac::kind_of(served) {
                 rbac::complete(kind, object)?;
@@ -183,6 +189,7 @@ pub(crate) fn keep_part(served: &Served, subresource: &str, old: &Object, new: &
     match (name_of(served), subresource) {
         (("", "pods"), "ephemeralcontainers") => pod::keep_containers(old, new),
         (("certificates.k8s.io", "certificatesigningrequests"), "status") => signing_request::keep_verdicts(old, new),
+        (("internal.apiserver.k8s.io", "storageversions"), "status") => storage_version::check_status(new),
         _ => Ok(()),
     }
 }

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod admission;
+pub mod barrier;
 mod bodies;
 pub mod bootstrap;
 mod discovery_pages;

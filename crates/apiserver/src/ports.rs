@@ -1,9 +1,11 @@
-//! What peering needs of storage: identity leases through the registry, as any client sees them; endpoint records and
-//! documents below keys that no REST path reaches.
+//! What peering and storage versions need of storage: leases and StorageVersion objects through the registry, as any client
+//! sees them; endpoint records and documents below keys that no REST path reaches.
 
+mod elections;
 mod feed;
 mod leases;
 mod raw;
+mod storage_versions;
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use store::{Key, Store};
 
 pub use leases::IdentityLeases;
 pub use raw::{EndpointRecords, StoredDocuments};
+pub use storage_versions::StorageVersionObjects;
 
 /// kube-apiserver's own place for endpoint records.
 const RECORDS: &str = "peerserverleases";
@@ -21,9 +24,14 @@ const DOCUMENTS: &str = "_unskew/documents";
 /// Where Leases are, served or not.
 const LEASES: &str = "leases";
 
-/// The shelves that peering needs beside those of the REST API.
+/// The shelves that peering and storage versions need beside those of the REST API.
 pub fn shelves(prefix: &str, others: &[(Key, Form)]) -> Vec<(Key, Form)> {
-    let wanted = [(LEASES, Form::Objects), (RECORDS, Form::Raw), (DOCUMENTS, Form::Raw)];
+    let wanted = [
+        (LEASES, Form::Objects),
+        (storage_versions::STORAGE_VERSIONS, Form::Objects),
+        (RECORDS, Form::Raw),
+        (DOCUMENTS, Form::Raw),
+    ];
     let wanted = wanted.map(|(part, form)| (key(prefix, part), form));
     wanted.into_iter().filter(|(key, _)| others.iter().all(|(other, _)| other != key)).collect()
 }
@@ -52,6 +60,11 @@ impl Ports {
             progress: CacheProgress(registry.clone()),
         }
     }
+}
+
+/// Where StorageVersion objects lie.
+pub(crate) fn storage_versions_prefix(prefix: &str) -> Key {
+    key(prefix, storage_versions::STORAGE_VERSIONS)
 }
 
 fn key(prefix: &str, part: &str) -> Key {

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGaugeVec, Opts, Registry};
 
 use crate::{Body, Response};
 
@@ -64,6 +67,15 @@ impl Health {
     pub fn new(mut checks: Vec<Check>) -> Self {
         checks.insert(0, Check::new("ping", Pages::All, || Ok(())));
         Self { checks: Arc::new(checks) }
+    }
+
+    /// Shows every check of every page as a figure too; they are made when somebody looks.
+    pub fn register(&self, registry: &Registry) {
+        let opts =
+            Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
+        let results = IntGaugeVec::new(opts, &["name", "type"]).expect("the name and labels are valid");
+        let collector = HealthMetrics { health: self.clone(), results };
+        registry.register(Box::new(collector)).expect("each name is registered once");
     }
 
     /// Answers if the path is one of the health pages.
@@ -135,6 +147,28 @@ impl Health {
 
     fn on(&self, page: Page) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(move |check| check.on == Pages::All || page == Page::Readyz)
+    }
+}
+
+/// The checks as figures: 1 is well, 0 is not.
+struct HealthMetrics {
+    health: Health,
+    results: IntGaugeVec,
+}
+
+impl Collector for HealthMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.results.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        for page in [Page::Healthz, Page::Livez, Page::Readyz] {
+            for check in self.health.on(page) {
+                let result = i64::from((check.test)().is_ok());
+                self.results.with_label_values(&[&*check.name, page.name()]).set(result);
+            }
+        }
+        self.results.collect()
     }
 }
 
@@ -270,5 +304,28 @@ mod tests {
     #[test]
     fn other_paths_are_left_alone() {
         check("/metrics", None, &expect!["not a health page"]);
+    }
+
+    #[test]
+    fn checks_are_figures_too() {
+        let health = Health::new(vec![
+            Check::new("etcd", Pages::All, || Ok(())),
+            Check::new("informer-sync", Pages::ReadyOnly, || Err("2 caches are empty".to_owned())),
+        ]);
+        let registry = Registry::new();
+        health.register(&registry);
+        let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        expect![[r#"
+            # HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.
+            # TYPE kubernetes_healthcheck gauge
+            kubernetes_healthcheck{name="etcd",type="healthz"} 1
+            kubernetes_healthcheck{name="etcd",type="livez"} 1
+            kubernetes_healthcheck{name="etcd",type="readyz"} 1
+            kubernetes_healthcheck{name="informer-sync",type="readyz"} 0
+            kubernetes_healthcheck{name="ping",type="healthz"} 1
+            kubernetes_healthcheck{name="ping",type="livez"} 1
+            kubernetes_healthcheck{name="ping",type="readyz"} 1
+        "#]]
+        .assert_eq(&text);
     }
 }

@@ -159,18 +159,24 @@ impl StorageVersioning {
         }
     }
 
-    /// Whether writes pass: everything was published, still stands, and our lease is current. In words if not.
-    pub fn check(&self) -> Result<(), String> {
-        if !*self.first.borrow() {
-            return Err(match self.barrier.is_lease_current() {
-                Err(lapse) => format!("not finished: {lapse}"),
-                Ok(()) => format!("not finished: {} resources are not published yet", self.barrier.closed().len()),
-            });
+    /// Whether everything was published once; in kube-apiserver's words if not, and what it waits for.
+    pub fn check_first(&self) -> Result<(), String> {
+        if *self.first.borrow() {
+            return Ok(());
         }
+        Err(match (self.barrier.is_lease_current(), &self.barrier.closed()[..]) {
+            (Err(lapse), _) => format!("not finished: {lapse}"),
+            (Ok(()), closed) => format!("not finished: {} resources are not published yet", closed.len()),
+        })
+    }
+
+    /// Whether writes pass: everything was published and still stands, and our lease is current. In words if not.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_first()?;
         self.barrier.is_lease_current()?;
         match &self.barrier.closed()[..] {
             [] => Ok(()),
-            closed => Err(format!("{} are to be published again", closed.join(", "))),
+            closed => Err(format!("to be published again: {}", closed.join(", "))),
         }
     }
 }

@@ -6,6 +6,7 @@ mod config;
 mod peers;
 mod run;
 mod storage;
+mod storageversion;
 mod table;
 mod trust;
 

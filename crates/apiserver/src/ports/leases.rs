@@ -35,6 +35,13 @@ impl IdentityLeases {
         Key::from([&*self.namespace(), name.as_bytes()].concat())
     }
 
+    pub(super) async fn read(&self, name: &str) -> Result<Option<Lease>, PortError> {
+        let found = self.registry.get(&self.shelf, &self.key(name), Freshness::Latest).await.map_err(unavailable)?;
+        let Some(cached) = found else { return Ok(None) };
+        let Item::Object(stored) = &cached.item else { return Err(unavailable("the lease cannot be read")) };
+        from_json(&stored.body).map(Some).map_err(unavailable)
+    }
+
     async fn write(
         &self,
         name: &str,
@@ -69,17 +76,12 @@ impl IdentityLeases {
 
 impl Leases for IdentityLeases {
     fn follow(&self) -> Box<dyn Feed<Arc<Lease>>> {
-        Box::new(ShelfFeed::new(&self.registry, &self.shelf, self.namespace(), read))
+        Box::new(ShelfFeed::new(&self.registry, &self.shelf, self.namespace(), read_cached))
     }
 
     fn get(&self, server: &ServerId) -> Pending<'_, Option<Lease>> {
-        let key = self.key(server.as_str());
-        Box::pin(async move {
-            let found = self.registry.get(&self.shelf, &key, Freshness::Latest).await.map_err(unavailable)?;
-            let Some(cached) = found else { return Ok(None) };
-            let Item::Object(stored) = &cached.item else { return Err(unavailable("the lease cannot be read")) };
-            from_json(&stored.body).map(Some).map_err(unavailable)
-        })
+        let server = server.clone();
+        Box::pin(async move { self.read(server.as_str()).await })
     }
 
     fn create(&self, mut lease: Lease) -> Pending<'_, Lease> {
@@ -123,7 +125,7 @@ fn storage_form(lease: &Lease) -> Bytes {
 }
 
 /// What is no Lease makes no member.
-fn read(cached: &Cached) -> Option<Arc<Lease>> {
+fn read_cached(cached: &Cached) -> Option<Arc<Lease>> {
     match &cached.item {
         Item::Object(stored) => from_json(&stored.body).ok().map(Arc::new),
         Item::Raw(_) | Item::Undecodable(_) => None,

@@ -13,7 +13,7 @@ use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use peering::presence::{Presence, TwinError};
-use registry::{Cache, Open, Registry};
+use registry::{Barrier, Cache, Registry};
 use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +23,7 @@ use super::audit::Audit;
 use super::config::Config;
 use super::peers;
 use super::storage::{Opened, Probe};
+use super::storageversion::{self, Versions};
 use super::trust::{self, Trust};
 use crate::{logging, say};
 
@@ -53,23 +54,31 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let opened = Opened::open(&config.storage, &config.prefix).await?;
     let metrics = prometheus::Registry::new();
     let (streams, draining) = (Tasks::new(), CancellationToken::new());
-    let core = Core::start(&config, address, rules.clone(), &opened, &tasks, &streams);
+    let prepared = storageversion::prepare(&config, address.port(), &metrics)?;
+    let core = Core::start(&config, address, rules.clone(), prepared.barrier(), &opened, &tasks, &streams);
+    let ports = apiserver::ports::Ports::new(&core.registry, &opened.store(), &config.prefix);
     let mut cluster = peers::start(peers::Surroundings {
         flags: &config.peers,
         storage: &config.storage,
         surface: &config.surface,
         cert_dir: &config.cert_dir,
         advertised: address,
-        ports: apiserver::ports::Ports::new(&core.registry, &opened.store(), &config.prefix),
+        ports: ports.clone(),
         registry: &metrics,
         tasks: &tasks,
     })?;
+    let members = cluster.as_ref().map(|started| &started.cluster);
+    let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
     let settings = bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published };
     let started = bootstrap::Progress::default();
-    let putting = bootstrap::run(core.server.clone(), settings, core.known.clone(), started.clone());
+    let permitted = storageversion::permitted(versions.as_ref());
+    let putting = bootstrap::run(core.server.clone(), settings, core.known.clone(), started.clone(), permitted);
     tasks.spawn_once("bootstrap", putting);
     let probe = Probe::start(opened.store(), &tasks);
-    let health = Health::new(checks(probe, &core, started, draining.clone(), cluster.as_ref()));
+    let mut checks = checks(probe, &core, started, draining.clone(), cluster.as_ref());
+    checks.extend(versions.as_ref().map(Versions::checks).into_iter().flatten());
+    let health = Health::new(checks);
+    health.register(&metrics);
     let gate = AccessGate { bundles: trust.bundles, rules, accounts: core.server.accounts() };
     let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits());
     let peers = cluster.as_mut().and_then(|started| started.peers.take());
@@ -83,7 +92,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let outcome = tokio::select! {
         failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
-        twin = be_present(cluster.as_ref(), &core, &tasks, &mut presence) => Err(twin.into()),
+        twin = be_present(cluster.as_ref(), &core, versions.as_ref(), &tasks, &mut presence) => Err(twin.into()),
         () = stop_signal() => Ok(()),
     };
     // Not ready first, so that balancers look elsewhere; then we leave, so that other servers do; then no new connections;
@@ -117,6 +126,7 @@ impl Core {
         config: &Config,
         address: SocketAddr,
         rules: Arc<Rules>,
+        barrier: Arc<dyn Barrier>,
         opened: &Opened,
         tasks: &Tasks,
         streams: &Tasks,
@@ -126,7 +136,7 @@ impl Core {
         let mut shelves = apiserver::shelves(&surface, &config.prefix);
         shelves.extend(apiserver::ports::shelves(&config.prefix, &shelves));
         let cache = Cache::start(store.clone(), prefix, shelves, tasks);
-        let registry = Registry::new(store.clone(), cache.clone(), Arc::new(Open));
+        let registry = Registry::new(store.clone(), cache.clone(), barrier);
         let local = config.local(address);
         let index = rules.index.clone();
         let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams.clone());
@@ -148,6 +158,7 @@ impl Core {
 async fn be_present(
     cluster: Option<&peers::Started>,
     core: &Core,
+    versions: Option<&Versions>,
     tasks: &Tasks,
     presence: &mut Option<Presence>,
 ) -> TwinError {
@@ -159,8 +170,11 @@ async fn be_present(
     if let Err(twin) = cluster.claim().await {
         return twin;
     }
-    *presence = Some(cluster.join(tasks));
+    let present = presence.insert(cluster.join(tasks));
     cluster.milestones().identity_lease.reached().await;
+    if let Some(versions) = versions {
+        versions.leased(present.renewed(), tasks).await;
+    }
     joined.send_replace(true);
     std::future::pending().await
 }
