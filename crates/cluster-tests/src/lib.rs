@@ -8,8 +8,10 @@ pub mod control_plane;
 pub mod etcd;
 pub mod lines;
 pub mod process;
+pub mod scripted;
 pub mod server;
 pub mod tools;
+pub mod wait;
 
 pub use client::Client;
 pub use control_plane::ControlPlane;

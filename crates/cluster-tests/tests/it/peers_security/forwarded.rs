@@ -1,0 +1,98 @@
+//! A forwarded request is judged for the user, not for the proxy, and is one request in the records of both servers.
+
+use super::*;
+
+const POLICY: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  resources:
+  - group: storage.k8s.io
+- level: None
+";
+
+/// An old server that lets everybody through, and a new one that does not: what is refused is refused by the new one.
+fn start<'a>(store: Store<'a>) -> ControlPlane<'a> {
+    let mut plane = ControlPlane::new(store);
+    let policy = plane.folder().join("policy.yaml");
+    std::fs::write(&policy, POLICY).unwrap();
+    let policy = format!("--audit-policy-file={}", policy.display());
+    let log = |name: &str| format!("--audit-log-path={}", audit_log(&plane, name).display());
+    let (old, new) = (log("old"), log("new"));
+    plane.start("new", &["--emulated-version=1.36", "--peer-response-headers", &policy, &new]);
+    plane.start(
+        "old",
+        &["--emulated-version=1.33", "--peer-response-headers", "--authorization-mode=AlwaysAllow", &policy, &old],
+    );
+    plane
+}
+
+fn audit_log(plane: &ControlPlane<'_>, name: &str) -> std::path::PathBuf {
+    plane.folder().join(format!("{name}-audit.json"))
+}
+
+/// The audit event of a request on one server.
+async fn event(plane: &ControlPlane<'_>, name: &str, id: &str) -> Value {
+    let find = || {
+        let text = std::fs::read_to_string(audit_log(plane, name)).unwrap_or_default();
+        let mut events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.find(|event| event["auditID"] == id && event["stage"] == "ResponseComplete")
+    };
+    eventually("the request is recorded", async || find().map(drop).ok_or_else(|| format!("{id} by {name}"))).await;
+    find().unwrap()
+}
+
+#[test]
+fn the_peer_judges_the_user_and_both_record_one_request() {
+    let etcd = Etcd::start();
+    for store in [Store::Sqlite, Store::Etcd(&etcd)] {
+        let plane = start(store);
+        block_on(judged_for_the_user(&plane));
+    }
+}
+
+async fn judged_for_the_user(plane: &ControlPlane<'_>) {
+    let admin = plane.admin("old");
+    let [jane, joe] = ["jane", "joe"].map(|name| user(plane, "old", name));
+    eventually("the servers know each other", async || is_ok(&admin, CLASSES).await).await;
+    let role = json!({
+        "metadata": {"name": "classes"},
+        "rules": [{"verbs": ["list"], "apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"]}],
+    });
+    let created = admin.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await;
+    assert_eq!(created.status, 201, "{}", created.brief());
+    bind(&admin, "classes", "jane").await;
+    eventually("jane may", async || is_ok(&jane, CLASSES).await).await;
+
+    let refusal = "403 volumeattributesclasses.storage.k8s.io is forbidden: User \"joe\" cannot list resource \
+                   \"volumeattributesclasses\" in API group \"storage.k8s.io\" at the cluster scope";
+    let refused = get_with(&joe, CLASSES, &[("audit-id", "of-joe")]).await;
+    assert_eq!(refused.brief(), refusal, "the old server lets everybody through");
+    assert_eq!(refused.headers.get_all("audit-id").iter().collect::<Vec<_>>(), ["of-joe"], "each header once");
+    assert_eq!(refused.headers.get_all("cache-control").iter().count(), 1);
+    for name in ["old", "new"] {
+        let event = event(plane, name, "of-joe").await;
+        assert_eq!(
+            (&event["user"]["username"], &event["responseStatus"]["code"]),
+            (&json!("joe"), &json!(403)),
+            "{name}"
+        );
+    }
+
+    // Whom the administrator acts as is whom the peer sees.
+    let acting = [("impersonate-user", "joe"), ("impersonate-group", "system:authenticated"), ("audit-id", "as-joe")];
+    let refused = get_with(&admin, CLASSES, &acting).await;
+    assert_eq!(refused.brief(), refusal);
+    let (of_old, of_new) = (event(plane, "old", "as-joe").await, event(plane, "new", "as-joe").await);
+    assert_eq!(
+        (&of_old["user"]["username"], &of_old["impersonatedUser"]["username"]),
+        (&json!("kubernetes-admin"), &json!("joe"))
+    );
+    assert_eq!((&of_new["user"]["username"], &of_new["impersonatedUser"]), (&json!("joe"), &Value::Null));
+    let acting = [("impersonate-user", "jane"), ("impersonate-extra-team", "red"), ("audit-id", "as-jane")];
+    assert_eq!(get_with(&admin, CLASSES, &acting).await.status, 200);
+    let of_new = event(plane, "new", "as-jane").await;
+    assert_eq!((&of_new["user"]["username"], &of_new["user"]["extra"]["team"]), (&json!("jane"), &json!(["red"])));
+}
