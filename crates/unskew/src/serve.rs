@@ -3,6 +3,7 @@
 mod audit;
 mod authentication;
 mod config;
+mod controllers;
 mod peers;
 mod run;
 mod storage;

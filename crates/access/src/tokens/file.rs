@@ -52,6 +52,11 @@ impl TokenFile {
         Ok(file)
     }
 
+    /// Adds a user whose token is in no file: it lives as long as the process.
+    pub fn add(&mut self, token: &str, user: User) {
+        self.users.insert(digest(token), Arc::new(user.authenticated()));
+    }
+
     /// The user that a token belongs to.
     pub fn user(&self, token: &str) -> Option<&Arc<User>> {
         if self.users.is_empty() {
@@ -86,6 +91,16 @@ mod tests {
         assert_eq!(user(""), None);
         assert!(file.warnings().is_empty());
         assert_eq!(TokenFile::parse("").unwrap().user("t1"), None);
+    }
+
+    #[test]
+    fn a_token_of_the_process_is_as_good_as_one_of_the_file() {
+        let mut file = TokenFile::parse("t1,alice,u1").unwrap();
+        file.add("t2", User::service_account("kube-system", "a", ""));
+        assert_eq!(file.user("t1").unwrap().name, "alice");
+        let added = file.user("t2").unwrap();
+        assert_eq!(added.name, "system:serviceaccount:kube-system:a");
+        assert!(added.groups.contains(&"system:authenticated".to_owned()));
     }
 
     #[test]

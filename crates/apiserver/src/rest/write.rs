@@ -8,6 +8,7 @@ use http::header::{HeaderValue, WARNING};
 use object::managed_fields::{self, Writer};
 use object::metadata::Stamp;
 use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
+use registry::read::Freshness;
 use registry::{Decision, Written};
 
 use super::{Context, now};
@@ -47,6 +48,7 @@ pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Res
     let name = &*context.asked.name;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
     decode::match_name(&object, name).map_err(|refusal| context.refused(refusal, name))?;
+    context.admit_new_into_namespace().await?;
     let response = context
         .replace(&options, |current| match current {
             Some(_) => Ok(object.clone()),
@@ -226,6 +228,16 @@ impl Context<'_> {
     fn refuse_escalation(self, name: &str, old: Option<&Object>, new: &Object) -> Result<(), Status> {
         let (served, namespace, user) = (self.resource.served, self.namespace(), &*self.caller.user);
         self.server.refuse_escalation(&Grant { user, served, namespace, name, old, new })
+    }
+
+    /// The same for an update that may create.
+    async fn admit_new_into_namespace(self) -> Result<(), Status> {
+        if !self.resource.rules.create_on_update || !self.asked.subresource.is_empty() {
+            return Ok(());
+        }
+        let key = self.key_of(&self.asked.name);
+        let found = self.server.registry.get(self.resource.shelf, &key, Freshness::Any).await.map_err(faults::unread)?;
+        if found.is_some() { Ok(()) } else { self.admit_into_namespace().await }
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go.

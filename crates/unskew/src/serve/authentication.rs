@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use access::User;
 use access::authenticate::{self, Anonymous, Authenticator, BearerTokens, CertificateParts, FrontProxy, HeaderNames};
 use access::tokens::openid::{Documents, KeysAt};
 use access::tokens::{Issuer, SigningKey, TokenFile, Verifier, VerifyingKey};
@@ -69,18 +70,23 @@ impl Authentication {
         })
     }
 
-    /// Reads every file, and again when one changes.
-    pub(super) fn start(&self, permits_anonymous: bool, tasks: &Tasks) -> anyhow::Result<Watched<Authenticator>> {
+    /// Reads every file, and again when one changes. The tokens of this process are good beside those of the file.
+    pub(super) fn start(
+        &self,
+        permits_anonymous: bool,
+        own: Vec<(String, User)>,
+        tasks: &Tasks,
+    ) -> anyhow::Result<Watched<Authenticator>> {
         let flags = self.clone();
         let anonymous = if self.anonymous && permits_anonymous { Anonymous::Yes } else { Anonymous::No };
         let files = self.token_file.iter().chain(&self.accounts.key_files).chain([&self.accounts.signing_key_file]);
         let files = files.cloned().collect();
-        let read = move || flags.authenticator(anonymous.clone());
+        let read = move || flags.authenticator(anonymous.clone(), &own);
         Watched::start(files, read, tasks).map_err(anyhow::Error::msg)
     }
 
-    fn authenticator(&self, anonymous: Anonymous) -> Result<Authenticator, String> {
-        let file = match &self.token_file {
+    fn authenticator(&self, anonymous: Anonymous, own: &[(String, User)]) -> Result<Authenticator, String> {
+        let mut file = match &self.token_file {
             None => TokenFile::default(),
             Some(path) => {
                 let flag = "--token-auth-file";
@@ -91,6 +97,9 @@ impl Authentication {
                 file
             }
         };
+        for (token, user) in own {
+            file.add(token, user.clone());
+        }
         let AccountFlags { issuers, audiences, .. } = &self.accounts;
         let keys = self.accounts.verifying_keys()?;
         let verifier = Verifier::new(issuers.clone(), audiences.clone(), keys);

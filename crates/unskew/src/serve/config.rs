@@ -11,6 +11,7 @@ use edge::pipeline::Limits;
 
 use super::audit::Audit;
 use super::authentication::Authentication;
+use super::controllers::ControllerFlags;
 use super::peers::PeerFlags;
 use crate::flags::{FlagError, Values};
 
@@ -30,6 +31,7 @@ pub(crate) struct Config {
     pub(crate) authorizer: Authorizer,
     pub(crate) peers: PeerFlags,
     pub(crate) audit: Option<Audit>,
+    pub(crate) controllers: ControllerFlags,
     pub(crate) surface: Arc<Surface>,
     /// The address of the service `kubernetes`.
     pub(crate) service_ip: Option<IpAddr>,
@@ -95,6 +97,7 @@ impl Config {
             authorizer,
             peers,
             audit: Audit::from_flags(flags)?,
+            controllers: ControllerFlags::from_flags(flags)?,
             service_ip: flags
                 .parsed("service-cluster-ip-range", |_| first_address(&flags.list("service-cluster-ip-range")))?,
             surface: Arc::new(Surface::new(&gates, &runtime)),

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
 use super::config::Config;
+use super::controllers;
 use super::peers;
 use super::storage::{Opened, Probe};
 use super::storageversion::{self, Versions};
@@ -46,7 +47,8 @@ pub(crate) fn run(config: Config) -> anyhow::Result<()> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = bind(&config).await?;
     let ip = config.advertise.unwrap_or_else(|| peers::reachable(config.bind));
-    let address = SocketAddr::new(ip, listener.local_addr()?.port());
+    let listens = listener.local_addr()?;
+    let address = SocketAddr::new(ip, listens.port());
     let tasks = Tasks::new();
     let trust = Trust::start(&config, address, &tasks)?;
     let rules = trust::rules(&config, address, &tasks)?;
@@ -69,8 +71,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     })?;
     let members = cluster.as_ref().map(|started| &started.cluster);
     let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
-    let settings = bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published };
     let started = bootstrap::Progress::default();
+    let controllers = controllers::start(&config.controllers, listens, &trust, &started, &metrics, &tasks)?;
+    let settings = bootstrap::Settings { address, service_ip: config.service_ip, trust: trust.published };
     let permitted = storageversion::permitted(versions.as_ref());
     let putting = bootstrap::run(core.server.clone(), settings, core.known.clone(), started.clone(), permitted);
     tasks.spawn_once("bootstrap", putting);
@@ -91,25 +94,32 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut presence = None;
     let outcome = tokio::select! {
         failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
+        failure = controllers.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
         twin = be_present(cluster.as_ref(), &core, versions.as_ref(), &tasks, &mut presence) => Err(twin.into()),
         () = stop_signal() => Ok(()),
     };
-    // Not ready first, so that balancers look elsewhere; then we leave, so that other servers do; then no new connections;
+    // Not ready first, so that balancers look elsewhere; then others may lead; then we leave, so that other servers look
+    // elsewhere too; then no new connections;
     // then the end of those there are; the store last, because everything else writes to it.
     draining.cancel();
     tokio::time::sleep(config.shutdown_delay).await;
+    end("controllers", &controllers).await;
     if let Some(presence) = &presence {
         presence.leave().await;
     }
     closing.cancel();
     for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
-        if let Err(error) = family.stop(STOP_GRACE).await {
-            tracing::warn!(%error, what, "not everything ended in time");
-        }
+        end(what, family).await;
     }
     opened.close(STOP_GRACE).await;
     outcome
+}
+
+async fn end(what: &str, family: &Tasks) {
+    if let Err(error) = family.stop(STOP_GRACE).await {
+        tracing::warn!(%error, what, "not everything ended in time");
+    }
 }
 
 /// Objects and their handlers, over the store.

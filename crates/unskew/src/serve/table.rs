@@ -114,6 +114,21 @@ pub(crate) static TABLE: &[Flag] = &[
     flag("emulated-version", Kind::Text, "", "The Kubernetes release to be, such as 1.34. Default: the newest known."),
     flag("runtime-config", Kind::List, "", "API versions to turn on or off: api/all=true, apps/v1=false, …"),
     flag("feature-gates", Kind::List, "", "Features to turn on or off: Name=true|false,…"),
+    // What it does by itself.
+    flag(
+        "controllers",
+        Kind::List,
+        "*",
+        "Controllers to run: * for all, -name for all but one. There are namespace-controller, \
+         garbage-collector-controller, serviceaccount-controller and root-ca-certificate-publisher-controller.",
+    ),
+    flag(
+        "root-ca-file",
+        Kind::Text,
+        "",
+        "The authority that every namespace's ConfigMap kube-root-ca.crt holds, PEM. Default: our own, if it signed the \
+         serving certificate.",
+    ),
     // How much, how long.
     flag("request-timeout", Kind::Text, "1m0s", "How long a request may take that is not a watch."),
     flag("min-request-timeout", Kind::Text, "1800", "The shortest time, in seconds, after which a watch is ended."),

@@ -24,6 +24,10 @@ pub(super) struct Trust {
     pub(super) published: bootstrap::Trust,
     /// The kubeconfig of the administrator, if we made one.
     pub(super) admin: Option<PathBuf>,
+    /// The certificate that is shown.
+    pub(super) serving_certificate: PathBuf,
+    /// Who signed it, if we did.
+    pub(super) own_authority: Option<PathBuf>,
 }
 
 impl Trust {
@@ -60,10 +64,16 @@ impl Trust {
             },
         };
         let files = vec![certificate.clone(), key.clone()];
+        let serving_certificate = certificate.clone();
+        let own_authority = match &config.serving {
+            Some(_) => None,
+            None => Some(own()?.certificate().to_owned()),
+        };
         let serving = Watched::start(files, move || transport::server::serving(&certificate, &key), tasks)?;
         let client_ca = Watched::start(vec![client_ca.clone()], move || Authorities::from_file(&client_ca), tasks)?;
         let front_proxy = front_proxy.map(|flags| flags.start(&client_ca.get(), tasks)).transpose()?;
-        Ok(Self { serving, bundles: Bundles { client: Some(client_ca), front_proxy }, published, admin })
+        let bundles = Bundles { client: Some(client_ca), front_proxy };
+        Ok(Self { serving, bundles, published, admin, serving_certificate, own_authority })
     }
 }
 
@@ -72,7 +82,7 @@ pub(super) fn rules(config: &Config, address: SocketAddr, tasks: &Tasks) -> anyh
     let Config { authentication, authorizer, .. } = config;
     authentication.accounts.make_key().context("a key of our own for service account tokens (--cert-dir)")?;
     Ok(Arc::new(Rules {
-        authenticator: authentication.start(authorizer.permits_anonymous(), tasks)?,
+        authenticator: authentication.start(authorizer.permits_anonymous(), config.controllers.identities(), tasks)?,
         signing: authentication.accounts.start(address, tasks)?,
         authorizer: authorizer.clone(),
         index: Arc::new(ArcSwap::from_pointee(access::rbac::Index::default())),
