@@ -50,7 +50,6 @@ impl Rollout<'_> {
             End::Stop => self.plane.stop(server),
             End::Kill => self.plane.kill(server),
         }
-        eprintln!("{server} at {} becomes {release}", self.plane.address(server));
         self.start(server, release);
         self.agree(&format!("{server} is {release}"));
     }

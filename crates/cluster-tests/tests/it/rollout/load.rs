@@ -234,6 +234,11 @@ impl Shared {
             let client = self.client();
             let request = client.request(Method::GET, "/apis").header("accept", MERGED);
             let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
+            if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+                // A server that has just started does not know the others yet, and says so.
+                self.note(|report| report.unavailable += 1);
+                continue;
+            }
             let after = self.truth.now();
             let found = listed(&answer.json());
             self.note(|report| report.documents += 1);
