@@ -41,7 +41,7 @@ struct Step {
 /// The budgets add up to less than `BUDGET`.
 const STEPS: [Step; 9] = [
     Step { name: "format", budget: Duration::from_secs(20), run: format },
-    Step { name: "tools", budget: Duration::from_secs(60), run: tools },
+    Step { name: "tools", budget: Duration::from_secs(90), run: tools },
     Step { name: "build", budget: Duration::from_secs(600), run: build },
     Step { name: "tests", budget: Duration::from_secs(500), run: tests },
     Step { name: "clippy", budget: Duration::from_secs(240), run: clippy },

@@ -78,6 +78,15 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
+/// The crates of others that the program is made of, one line each, for those it is given to.
+pub(crate) fn shipped(workspace: &Workspace) -> Result<String> {
+    let job = workspace.cargo("tree", TREE_LIMIT).args(["--package", "unskew", "--locked", "--edges", "normal"]);
+    let tree = job.args(["--prefix", "none", "--format", "{p}|{l}|"]).output()?;
+    let packages = parse_tree(&tree);
+    let others = packages.iter().filter(|package| package.origin == Origin::Elsewhere);
+    Ok(others.map(|Package { name, version, licence, .. }| format!("{name} {version}: {licence}\n")).collect())
+}
+
 /// One crate of the tree.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Package<'a> {

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod build;
 mod ci;
+mod dist;
 mod environment;
 mod licenses;
 mod process;
@@ -31,7 +32,8 @@ cargo xtask <command> [--help]
   ci         format, clippy, docs, tests, tidy, licences, a quick bench
   soak       the tests in full size: long runs
   bench      one table of medians and ratios
-  tidy       crate edges, lengths, documents, flags
+  tidy       crate edges, lengths, documents, flags, metrics
+  dist       an archive and a Debian package of the program
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are
   schemas    make the catalogue's table of built-in types
@@ -62,6 +64,7 @@ fn run(words: &[String]) -> Result<()> {
         "soak" => (soak::HELP, soak::main),
         "bench" => (bench::HELP, bench::main),
         "tidy" => (tidy::HELP, tidy::main),
+        "dist" => (dist::HELP, dist::main),
         "licenses" => (licenses::HELP, licenses::main),
         "tools" => (tools::HELP, tools::main),
         "schemas" => (schemas::HELP, schemas::main),

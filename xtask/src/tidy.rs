@@ -5,6 +5,7 @@ mod edges;
 mod flags;
 mod functions;
 mod lengths;
+mod monitoring;
 mod scan;
 mod style;
 mod words;
@@ -18,12 +19,14 @@ use anyhow::{Context, Result, bail};
 use crate::args;
 use crate::process::Job;
 use crate::workspace::Workspace;
+pub(crate) use flags::subcommands;
 
 pub(crate) const HELP: &str = "\
 cargo xtask tidy
 
 Checks which crate may use which, the length of files and functions, that every module says what it is for, that documents
-are short, their links lead somewhere and the flags in docs/operating.md are those of the program; and a few small things.
+are short, their links lead somewhere and the flags in docs/operating.md are those of the program, that the metrics in
+docs/monitoring and the flags in docs/deploy exist; and a few small things.
 ";
 
 /// A guard against hanging.
@@ -107,6 +110,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let helps = flags::read_help(&workspace.binary("unskew"))?;
     let operating = sources.iter().find(|source| source.path == flags::DOCUMENT);
     findings.extend(flags::check(&helps, operating.map(|source| source.text.as_str())));
+    findings.extend(monitoring::check_metrics(&sources));
+    findings.extend(monitoring::check_deploy(&sources, &helps));
     for finding in &findings {
         println!("{finding}");
     }

@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use crate::environment;
 use crate::table;
 use crate::workspace::Workspace;
+pub(crate) use shelf::sha256;
 use shelf::{Shelf, Shelved};
 
 pub(crate) const HELP: &str = "\
@@ -33,7 +34,7 @@ whatever its tests need. To have one unpacked afresh, delete its folder in targe
 ";
 
 /// The tools, beside etcd, that some test of the workspace needs. It grows with the tests.
-const NEEDED: &[Optional] = &[Optional::Kubectl, Optional::Python];
+const NEEDED: &[Optional] = &[Optional::Kubectl, Optional::Python, Optional::Browser];
 
 /// A tool whose tests can be left out.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -61,7 +61,7 @@ pub(super) fn check(helps: &Helps, manual: Option<&str>) -> Vec<Finding> {
 }
 
 /// The names under `Commands:`; `help` only repeats the others, and what is not built has no flags.
-fn subcommands(help: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // A name is indented by two; a description that goes on in the next line by more.
     let built = lines.filter(|line| !line.ends_with("(not built yet)"));
@@ -76,7 +76,7 @@ fn flags(help: &str) -> BTreeSet<String> {
 }
 
 /// Every `--flag` in the text.
-fn words(text: &str) -> BTreeSet<String> {
+pub(super) fn words(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (start, _) in text.match_indices("--") {
         let joined = text[..start].ends_with(|before: char| before == '-' || before.is_alphanumeric());

@@ -1,0 +1,118 @@
+//! The manual page: what `--help` says, for `man`. Pure, but for asking the program.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::PACK_LIMIT;
+use crate::process::Job;
+use crate::tidy::subcommands;
+
+/// Commands within commands within commands there are none.
+const DEPTH_MAX: usize = 2;
+
+/// One command, such as `unskew serve`, and its help.
+pub(super) struct Help {
+    pub(super) command: String,
+    pub(super) text: String,
+}
+
+/// Asks the program and each of its commands, in the order in which it lists them.
+pub(super) fn ask(binary: &Path) -> Result<Vec<Help>> {
+    let mut helps = Vec::new();
+    ask_below(binary, &[], &mut helps)?;
+    Ok(helps)
+}
+
+fn ask_below(binary: &Path, words: &[&str], helps: &mut Vec<Help>) -> Result<()> {
+    let text = Job::new(binary, PACK_LIMIT).args(words).arg("--help").output()?;
+    let command = ["unskew"].iter().chain(words).copied().collect::<Vec<_>>().join(" ");
+    helps.push(Help { command, text: text.clone() });
+    for name in subcommands(&text) {
+        if words.len() >= DEPTH_MAX {
+            bail!("`unskew {} {name}` is deeper than {DEPTH_MAX} commands", words.join(" "));
+        }
+        ask_below(binary, &[words, &[name]].concat(), helps)?;
+    }
+    Ok(())
+}
+
+/// The page. `date` is that of the release.
+pub(super) fn page(helps: &[Help], version: &str, date: &str) -> Result<String> {
+    let (whole, commands) = helps.split_first().context("the program has no help")?;
+    let about = whole.text.lines().next().unwrap_or_default().trim_end_matches('.');
+    let mut page = format!(
+        ".TH UNSKEW 1 \"{date}\" \"unskew {version}\" \"User Commands\"\n\
+         .SH NAME\nunskew \\- {}\n\
+         .SH SYNOPSIS\n.B unskew\n.I command\n.RI [ flags ]\n\
+         .SH DESCRIPTION\n{}",
+        escape(about),
+        verbatim(&whole.text)
+    );
+    for Help { command, text } in commands {
+        page += &format!(".SH \"{}\"\n{}", command.to_uppercase(), verbatim(text));
+    }
+    page += ".SH FILES\n.I unskew\\-data\nwhere \\fBunskew serve\\fR keeps data, keys and a kubeconfig unless told otherwise\n";
+    page += ".SH \"SEE ALSO\"\n.BR kubectl (1),\n.I /usr/share/doc/unskew\n";
+    Ok(page)
+}
+
+/// As it stands, line by line.
+fn verbatim(text: &str) -> String {
+    let lines: String = text.trim_end().lines().map(|line| format!("{}\n", escape(line))).collect();
+    format!(".nf\n{lines}.fi\n")
+}
+
+/// A dash that can be copied, and no line that is a request to the formatter.
+fn escape(line: &str) -> String {
+    let line = line.replace('\\', "\\e").replace('-', "\\-");
+    match line.starts_with(['.', '\'']) {
+        true => format!("\\&{line}"),
+        false => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn help_becomes_a_page() {
+        let help = |command: &str, text: &str| Help { command: command.to_owned(), text: text.to_owned() };
+        let helps = [
+            help("unskew", "Answers as one.\n\nCommands:\n  serve  Serves\n"),
+            help("unskew serve", ".a --b\n'c\\d\n"),
+        ];
+        let page = page(&helps, "1.2.3", "2026-11-15").unwrap();
+        expect![[r#"
+            .TH UNSKEW 1 "2026-11-15" "unskew 1.2.3" "User Commands"
+            .SH NAME
+            unskew \- Answers as one
+            .SH SYNOPSIS
+            .B unskew
+            .I command
+            .RI [ flags ]
+            .SH DESCRIPTION
+            .nf
+            Answers as one.
+
+            Commands:
+              serve  Serves
+            .fi
+            .SH "UNSKEW SERVE"
+            .nf
+            \&.a \-\-b
+            \&'c\ed
+            .fi
+            .SH FILES
+            .I unskew\-data
+            where \fBunskew serve\fR keeps data, keys and a kubeconfig unless told otherwise
+            .SH "SEE ALSO"
+            .BR kubectl (1),
+            .I /usr/share/doc/unskew
+        "#]]
+        .assert_eq(&page);
+    }
+}
