@@ -1,0 +1,97 @@
+//! The page of a running lab in a real browser.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use cluster_tests::process::{Process, run};
+use cluster_tests::{Browser, tools};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// What the page promises: whoever looks at it sees a death before they have looked away.
+const SHOWN_WITHIN: Duration = Duration::from_secs(2);
+/// A lab is ready in about a second; beside a build it takes longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Lab {
+    folder: tempfile::TempDir,
+    _process: Process,
+    /// Drained, or the lab would wait for a reader.
+    _lines: mpsc::Receiver<String>,
+    page: String,
+}
+
+impl Lab {
+    fn start(servers: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = unskew(folder.path());
+        command.arg("up").arg(format!("--servers={servers}")).arg("--data-dir").arg(folder.path().join("lab"));
+        let log = folder.path().join("log");
+        let (process, lines) = Process::start(command, &log);
+        let deadline = Instant::now() + PATIENCE;
+        let page = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = lines.recv_timeout(left);
+            let line =
+                line.unwrap_or_else(|_| panic!("no page: {}", std::fs::read_to_string(&log).unwrap_or_default()));
+            if let Some(start) = line.find("http://127.0.0.1:") {
+                break line[start..].split_whitespace().next().unwrap().to_owned();
+            }
+        };
+        Self { folder, _process: process, _lines: lines, page }
+    }
+
+    fn status(&self) -> Value {
+        let mut command = unskew(self.folder.path());
+        command.args(["status", "-o", "json", "--data-dir"]).arg(self.folder.path().join("lab"));
+        serde_json::from_str(&run(command, PATIENCE).expect_success()).unwrap()
+    }
+
+    /// Asks one server for something, by its own address.
+    fn ask(&self, server: &Value, path: &str) {
+        let kubeconfig = self.folder.path().join("lab/kubeconfig");
+        let address = server["address"].as_str().unwrap();
+        tools::kubectl(&kubeconfig, &["--server", address, "get", "--raw", path]).expect_success();
+    }
+}
+
+fn unskew(home: &Path) -> Command {
+    let mut command = Command::new(tools::unskew());
+    command.env("HOME", home);
+    command
+}
+
+fn picture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots").join(name)
+}
+
+#[test]
+fn a_lab_is_shown_live_and_a_killed_server_within_two_seconds() {
+    if tools::is_left_out("browser") || tools::is_left_out("kubectl") {
+        return;
+    }
+    let lab = Lab::start("1.33,1.34,1.36");
+    let mut browser = Browser::start(1280, 900);
+    browser.open(&lab.page);
+    browser.wait_for("document.getElementById('summary').innerText === '3 of 3 servers ready'");
+    browser.wait_for("document.querySelectorAll('#map tbody tr').length > 20");
+
+    let status = lab.status();
+    lab.ask(&status["servers"][0], "/apis/storage.k8s.io/v1/volumeattributesclasses");
+    browser.wait_for("document.querySelector('#forwards tbody th')?.innerText === 'a'");
+    browser.wait_for("document.querySelectorAll('#arrows > g').length === 1");
+    browser.picture(&picture("lab-ready.png"));
+
+    let victim = &status["servers"][2];
+    let pid = Pid::from_raw(i32::try_from(victim["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    let killed = Instant::now();
+    kill_process(pid, Signal::KILL).unwrap();
+    let shown = browser.wait_for("document.querySelector('#servers tr[data-phase=failed] th')?.innerText === 'c'");
+    assert!(shown - killed < SHOWN_WITHIN, "{:?}", shown - killed);
+    browser.wait_for("document.getElementById('log').innerText.includes('Server c: failed')");
+    browser.wait_for("[...document.querySelectorAll('#map .bad')].some((mark) => mark.innerText.startsWith('503'))");
+    browser.picture(&picture("lab-killed.png"));
+    assert_eq!(browser.complaints(), [] as [&str; 0]);
+}
