@@ -7,7 +7,9 @@
 //! folder remembers.
 
 pub mod client;
+pub mod cluster;
 pub mod control;
+pub mod demo;
 pub mod door;
 mod etcd;
 pub mod folder;

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 
 use catalogue::Release;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::lab;
 
 /// What the user asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,15 +24,24 @@ pub(crate) enum Command {
         /// Everything after `serve`.
         args: Vec<String>,
     },
+    /// Something about a lab.
+    Lab(lab::Task),
+    /// Become a process that ends with its parent.
+    Leashed {
+        /// The parent.
+        parent: u32,
+        /// What to become.
+        command: Vec<OsString>,
+    },
+    /// Print the script that completes commands in a shell.
+    Completion {
+        /// The script.
+        script: String,
+    },
     /// Run a gateway; its flags are read as kube-apiserver reads them.
     Gateway {
         /// Everything after `gateway`.
         args: Vec<String>,
-    },
-    /// A job of the design that this build does not have yet.
-    Planned {
-        /// Its name on the command line.
-        job: &'static str,
     },
 }
 
@@ -41,20 +52,27 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Job::Version => Command::Version,
         Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
         Job::Serve(typed) => Command::Serve { args: typed.texts() },
-        Job::Up(_) => Command::Planned { job: "up" },
+        Job::Up(up) => Command::Lab(lab::Task::Up(up)),
+        Job::Down(down) => Command::Lab(lab::Task::Down(down)),
+        Job::Kubeconfig(place) => Command::Lab(lab::Task::Kubeconfig(place)),
+        Job::Status(status) => Command::Lab(lab::Task::Status(status)),
+        Job::Start(order) => Command::Lab(lab::Task::Order("start", order)),
+        Job::Stop(order) => Command::Lab(lab::Task::Order("stop", order)),
+        Job::Kill(order) => Command::Lab(lab::Task::Order("kill", order)),
+        Job::Pause(order) => Command::Lab(lab::Task::Order("pause", order)),
+        Job::Resume(order) => Command::Lab(lab::Task::Order("resume", order)),
+        Job::Rollout(rollout) => Command::Lab(lab::Task::Rollout(rollout)),
+        Job::Demo => Command::Lab(lab::Task::Demo),
+        Job::Completion { shell } => Command::Completion { script: completion(shell) },
+        Job::Leashed { parent, command } => Command::Leashed { parent, command },
         Job::Gateway(typed) => Command::Gateway { args: typed.texts() },
     })
 }
 
-/// The answer to a job that is not built: what it will be, and what can be done today.
-pub(crate) fn not_built(job: &str) -> String {
-    format!(
-        "unskew {job}: not built yet in version {}.\n\
-         `unskew serve` runs one API server on SQLite or etcd, and several may share either; \
-         `unskew serve --help` lists its flags.\n\
-         `cargo xtask test` runs the tests, `cargo xtask bench` measures; README.md lists what comes next.",
-        env!("CARGO_PKG_VERSION")
-    )
+fn completion(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Typed::command(), "unskew", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Several Kubernetes API servers at different versions answer as one.
@@ -65,7 +83,26 @@ struct Typed {
     job: Job,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 64 wrong usage, 69 not available.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 done and something is wrong (rollout, demo), 64 wrong usage, 69 not available.";
+
+const UP_EXAMPLES: &str = "Examples:
+  unskew up                            three servers in the middle of an upgrade, on one SQLite file
+  unskew up --servers 1.33,1.36,1.36   any number and mix
+  unskew up --etcd --detach            on an etcd of its own, in the background; `unskew down` stops it
+  unskew up --ephemeral                leaves nothing behind";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  unskew status --watch                 live in the terminal
+  unskew status --if-stopped c          what becomes unavailable if c is stopped now
+  unskew status --kubeconfig ~/.kube/config   any cluster, stock kube-apiservers included; read-only";
+
+const ROLLOUT_EXAMPLES: &str = "Examples:
+  unskew rollout --to 1.37              every server, one after another
+  unskew rollout --to 1.33,1.34,1.36    each to its own release
+  unskew rollout --back                 where the last one began
+
+Exits with 1 if clients noticed a wrong 404, a lost event or a shrunk discovery document.";
 
 #[derive(Debug, Subcommand)]
 enum Job {
@@ -78,8 +115,45 @@ enum Job {
     },
     /// Run a Kubernetes API server on SQLite or etcd
     Serve(Untouched),
-    /// Run a mixed-version control plane on this machine (not built yet)
-    Up(Untouched),
+    /// Run a mixed-version control plane on this machine
+    #[command(after_help = UP_EXAMPLES)]
+    Up(lab::args::Up),
+    /// Stop the lab that `unskew up` runs
+    Down(lab::args::Down),
+    /// Print the path of the lab's kubeconfig
+    Kubeconfig(lab::args::Where),
+    /// Show a lab, or any cluster
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(lab::args::Status),
+    /// Start a server of the lab
+    Start(lab::args::Order),
+    /// Stop a server of the lab in order
+    Stop(lab::args::Order),
+    /// Kill a server of the lab without a warning
+    Kill(lab::args::Order),
+    /// Pause a server of the lab: it exists and does nothing
+    Pause(lab::args::Order),
+    /// Let a paused server of the lab go on
+    Resume(lab::args::Order),
+    /// Move the servers of the lab to other releases, while a probe watches what clients notice
+    #[command(after_help = ROLLOUT_EXAMPLES)]
+    Rollout(lab::args::Rollout),
+    /// The story of the mixed version proxy, told in a minute on a throw-away lab
+    Demo,
+    /// Print the script that completes commands in a shell
+    ///
+    /// For example: unskew completion bash > /etc/bash_completion.d/unskew
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Become a process that ends with its parent
+    #[command(name = ::lab::leash::COMMAND, hide = true, disable_help_flag = true)]
+    Leashed {
+        parent: u32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// Run the mixed-version proxy in front of stock kube-apiservers
     Gateway(Untouched),
 }
@@ -97,8 +171,7 @@ enum Question {
     },
 }
 
-/// Flags that are not clap's to read: a server's have pflag's rules, and those of a job that is not built get the answer
-/// "not built" and not "unknown flag".
+/// Flags that are not clap's to read: those of servers have pflag's rules.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 struct Untouched {
@@ -134,9 +207,40 @@ mod tests {
     }
 
     #[test]
-    fn a_planned_job_is_recognized_with_whatever_flags() {
-        check("unskew up --servers 1.33,1.36", &expect![[r#"Planned { job: "up" }"#]]);
+    fn flags_of_servers_are_left_to_them() {
         check("unskew serve --secure-port=0 --help", &expect![[r#"Serve { args: ["--secure-port=0", "--help"] }"#]]);
+    }
+
+    #[test]
+    fn commands_of_the_lab_say_which_and_what() {
+        check(
+            "unskew stop b",
+            &expect![[r#"Lab(Order("stop", Order { server: "b", place: Where { data_dir: None } }))"#]],
+        );
+        check(
+            "unskew rollout --to 1.37 --data-dir /x",
+            &expect![[r#"Lab(Rollout(Rollout { to: [R37], back: false, place: Where { data_dir: Some("/x") } }))"#]],
+        );
+        check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
+        check(
+            "unskew up --servers 1.33,2.0",
+            &expect![[
+                r#"error: invalid value '2.0' for '--servers <RELEASES>': "2.0" is not a Kubernetes release this server knows: give one of 1.31 to 1.37"#
+            ]],
+        );
+        check(
+            "unskew up --etcd --etcd-servers http://x",
+            &expect!["error: the argument '--etcd' cannot be used with '--etcd-servers <URLS>'"],
+        );
+    }
+
+    #[test]
+    fn shells_complete_the_commands() {
+        let Ok(Command::Completion { script }) = parse(["unskew", "completion", "bash"].map(OsString::from)) else {
+            panic!("it is a command");
+        };
+        assert!(script.contains("rollout") && script.contains("--if-stopped"));
+        assert!(!script.contains("leashed"), "hidden commands are nobody's business");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The binary: what was typed becomes a command, and the command runs.
 //!
 //! Exit codes are those of sysexits, as kube-apiserver's operators script against them: 0 done, 64 wrong usage,
-//! 69 the service cannot be had.
+//! 69 the service cannot be had; and 1 where the answer itself is "not well".
 
 mod args;
 mod flags;
 mod gateway;
 mod kubeconfig;
+mod lab;
 mod logging;
 mod process;
 mod serve;
@@ -17,6 +18,8 @@ use crate::args::Command;
 
 /// Wrong usage: an unknown flag, a value that does not parse.
 pub(crate) const EXIT_USAGE: u8 = 64;
+/// It was done, and what it found is not as it should be: a rollout that clients noticed, a claim that does not hold.
+pub(crate) const EXIT_NOT_CLEAN: u8 = 1;
 /// What was asked for cannot be had here and now.
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
 
@@ -39,13 +42,15 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Serve { args } => serve::main(args),
         Command::Gateway { args } => gateway::main(args),
+        Command::Lab(task) => lab::main(task),
+        Command::Leashed { parent, command } => lab::leashed(parent, &command),
+        Command::Completion { script } => {
+            say(&mut std::io::stdout(), script.trim_end());
+            ExitCode::SUCCESS
+        }
         Command::Version => {
             say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
-        }
-        Command::Planned { job } => {
-            say(&mut std::io::stderr(), &args::not_built(job));
-            ExitCode::from(EXIT_UNAVAILABLE)
         }
     }
 }

@@ -30,6 +30,38 @@ pub fn table(snapshot: &Snapshot) -> String {
     text
 }
 
+/// What `unskew up` prints when the lab is ready: where it is, what each server alone serves, and what to try.
+pub fn summary(snapshot: &Snapshot) -> String {
+    let lab = &snapshot.lab;
+    let mut text = format!("A control plane of {} servers is ready at {}\n\n", snapshot.servers.len(), lab.address);
+    let mut rows = vec![["SERVER", "RELEASE", "ADDRESS", "RESOURCES", "ONLY IT SERVES"].map(str::to_owned)];
+    for server in &snapshot.servers {
+        rows.push([
+            server.name.clone(),
+            server.release.clone(),
+            server.address.clone(),
+            server.resources.to_string(),
+            match &server.only[..] {
+                [] => "nothing".to_owned(),
+                [first] => first.clone(),
+                [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            },
+        ]);
+    }
+    text += &columns(&rows);
+    let _ = write!(text, "\nkubeconfig  {}\nfolder      {}\npage        {}\n", lab.kubeconfig, lab.folder, lab.page);
+    let oldest = snapshot.servers.iter().min_by_key(|server| crate::plan::minor(&server.release));
+    let oldest = oldest.map(|server| &*server.address).unwrap_or_default();
+    let _ = write!(
+        text,
+        "\nTry:\n  kubectl --kubeconfig {file} get namespaces\n  \
+         kubectl --kubeconfig {file} --server {oldest} api-resources   # the oldest server, and it knows everything\n  \
+         unskew rollout --to 1.37   # in another terminal",
+        file = lab.kubeconfig,
+    );
+    text
+}
+
 /// What would be lost with a server.
 pub fn if_stopped(server: &str, lost: &[String]) -> String {
     match lost.len() {
@@ -164,6 +196,21 @@ mod tests {
             c: killed
         "#]]
         .assert_eq(&table(&snapshot));
+    }
+
+    #[test]
+    fn a_lab_that_is_ready_says_what_to_try() {
+        let mut snapshot = snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs");
+        snapshot.lab.address = "https://127.0.0.1:7100".to_owned();
+        snapshot.lab.kubeconfig = "/lab/kubeconfig".to_owned();
+        let text = summary(&snapshot);
+        for part in [
+            "2 servers is ready at https://127.0.0.1:7100",
+            "v1/nodes and 1 more",
+            "kubectl --kubeconfig /lab/kubeconfig get namespaces",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
     }
 
     #[test]

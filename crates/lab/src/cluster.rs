@@ -1,0 +1,252 @@
+//! A cluster that is no lab, seen from outside: what its leases, its discovery and its debug page say. Nothing is changed there.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::Value;
+use transport::Watched;
+use transport::peer::{ClientFiles, Connector, Dialer};
+use transport::pki::Pair;
+
+use crate::client::{Ask, Client, ClientError};
+use crate::status::collect::storage_versions;
+use crate::status::{Facts, Phase, Server, Snapshot};
+
+/// Which leases are identities of API servers.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
+                      ?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
+
+/// How a cluster is reached.
+#[derive(Debug)]
+pub struct Access {
+    client: Client,
+    address: String,
+    /// What a kubeconfig holds itself, as files that no disk has.
+    _held: Vec<std::fs::File>,
+}
+
+/// Why a cluster cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The kubeconfig lacks something.
+    #[error("it has no {0}")]
+    Missing(&'static str),
+    /// Something in it is not for us.
+    #[error("{0}")]
+    Unusable(String),
+    /// No answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// An answer that is a refusal.
+    #[error("the server refuses {path}: {code} {message}")]
+    Refused {
+        /// What was asked.
+        path: &'static str,
+        /// The code.
+        code: u16,
+        /// Its words.
+        message: String,
+    },
+}
+
+impl Access {
+    /// By the current context of a kubeconfig that lies in `folder`.
+    pub fn from_kubeconfig(config: &Value, folder: &Path) -> Result<Self, ClusterError> {
+        let named = |list: &str, name: &Value, inner: &str| -> Value {
+            let entries = config[list].as_array().into_iter().flatten();
+            entries.filter(|entry| entry["name"] == *name).map(|entry| entry[inner].clone()).next().unwrap_or_default()
+        };
+        let context = named("contexts", &config["current-context"], "context");
+        let cluster = named("clusters", &context["cluster"], "cluster");
+        let user = named("users", &context["user"], "user");
+        let address = cluster["server"].as_str().ok_or(ClusterError::Missing("server in its current context"))?;
+        let (host, port) = host_and_port(address)?;
+        for plugin in ["exec", "auth-provider"] {
+            if !user[plugin].is_null() {
+                return Err(ClusterError::Unusable(format!("its user needs {plugin}, which is not run here")));
+            }
+        }
+        let mut held = Vec::new();
+        let mut file = |entry: &Value, name: &str| file(entry, name, folder, &mut held);
+        let authorities =
+            file(&cluster, "certificate-authority")?.ok_or(ClusterError::Missing("certificate authority"))?;
+        let own = match (file(&user, "client-certificate")?, file(&user, "client-key")?) {
+            (Some(certificate), Some(key)) => Some(Pair { certificate, key }),
+            _ => None,
+        };
+        let tls = ClientFiles { authorities, own }.read().map_err(|error| ClusterError::Unusable(error.to_string()))?;
+        let connector = Arc::new(Connector::new(Watched::fixed(tls), Dialer::direct()));
+        let token = user["token"].as_str().map(str::to_owned);
+        let client = Client::new(&connector, &host, port).with_token(token);
+        Ok(Self { client, address: address.to_owned(), _held: held })
+    }
+}
+
+/// A file that a kubeconfig names, or one that holds what it holds itself.
+fn file(
+    entry: &Value,
+    name: &str,
+    folder: &Path,
+    held: &mut Vec<std::fs::File>,
+) -> Result<Option<PathBuf>, ClusterError> {
+    use std::os::fd::AsRawFd as _;
+    let unusable = |error: &dyn std::fmt::Display| ClusterError::Unusable(format!("{name}: {error}"));
+    if let Some(data) = entry[format!("{name}-data")].as_str() {
+        let bytes = STANDARD.decode(data).map_err(|error| unusable(&error))?;
+        let memory = memfd_create("kubeconfig", MemfdFlags::CLOEXEC).map_err(|error| unusable(&error))?;
+        let mut memory = std::fs::File::from(memory);
+        memory.write_all(&bytes).map_err(|error| unusable(&error))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
+        held.push(memory);
+        return Ok(Some(path));
+    }
+    Ok(entry[name].as_str().map(|path| folder.join(path)))
+}
+
+fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
+    let unusable = || ClusterError::Unusable(format!("server {address}: https://host:port is expected"));
+    let rest = address.strip_prefix("https://").ok_or_else(unusable)?.trim_end_matches('/');
+    if rest.contains('/') {
+        return Err(unusable());
+    }
+    match rest.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+        Some((host, port)) => Ok((host.trim_matches(['[', ']']).to_owned(), port.parse().map_err(|_| unusable())?)),
+        None => Ok((rest.trim_matches(['[', ']']).to_owned(), 443)),
+    }
+}
+
+/// What can be learned of the cluster.
+pub async fn look(access: &Access) -> Result<Snapshot, ClusterError> {
+    let client = &access.client;
+    let leases = client.ask(Ask::get(LEASES)).await?;
+    if !leases.status.is_success() {
+        let message = leases.json()["message"].as_str().unwrap_or_default().to_owned();
+        return Err(ClusterError::Refused { path: LEASES, code: leases.status.as_u16(), message });
+    }
+    let version = client.ask(Ask::get("/version")).await?.json();
+    // A stock server has no such page, and not everybody may read ours.
+    let peers = match client.ask(Ask::get("/debug/peers")).await {
+        Ok(answer) if answer.status.is_success() => answer.json(),
+        Ok(_) | Err(_) => Value::Null,
+    };
+    Ok(Snapshot {
+        lab: Facts { address: access.address.clone(), ..Facts::default() },
+        servers: servers(&leases.json(), &version, &peers, Timestamp::now()),
+        storage_versions: storage_versions(client).await.unwrap_or_default(),
+        ..Snapshot::default()
+    })
+}
+
+/// The members by their leases, and by what the server that was asked knows of the others.
+fn servers(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Vec<Server> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let server = |lease: &Value| {
+        let identity = text(&lease["metadata"]["name"]);
+        let mut members = peers["members"].as_array().into_iter().flatten();
+        let member = members.find(|member| member["server"] == identity).unwrap_or(&Value::Null);
+        let is_asked = peers["server"] == identity;
+        let hostname = text(&lease["metadata"]["labels"]["kubernetes.io/hostname"]);
+        let age = age(lease, now);
+        let is_valid = age.is_some_and(|age| age <= lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default());
+        let only = if is_asked { &peers["onlyHere"] } else { &member["onlyItServes"] };
+        Server {
+            name: if hostname.is_empty() { identity.clone() } else { hostname },
+            release: if is_asked { text(&version["gitVersion"]) } else { String::new() },
+            phase: if is_valid { Phase::Ready } else { Phase::Stopped },
+            phase_seconds: age.and_then(|age| u64::try_from(age).ok()).unwrap_or_default(),
+            member_state: match (is_asked, &member["state"]) {
+                (true, _) => "live".to_owned(),
+                (false, Value::String(state)) => state.clone(),
+                (false, _) if is_valid => "lease valid".to_owned(),
+                (false, _) => "lease expired".to_owned(),
+            },
+            member_seconds: member["stateSeconds"].as_u64().unwrap_or_default(),
+            only: only["items"].as_array().into_iter().flatten().map(resource).collect(),
+            identity,
+            ..Server::default()
+        }
+    };
+    leases["items"].as_array().into_iter().flatten().map(server).collect()
+}
+
+/// Seconds since the lease was renewed.
+fn age(lease: &Value, now: Timestamp) -> Option<i64> {
+    let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
+    Some(now.duration_since(renewed).as_secs())
+}
+
+fn resource(item: &Value) -> String {
+    let parts = ["group", "version", "resource", "subresource"].map(|part| item[part].as_str().unwrap_or_default());
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_address(address: &str, expected: &str) {
+        let shown = match host_and_port(address) {
+            Ok((host, port)) => format!("{host} {port}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn addresses_are_hosts_and_ports() {
+        check_address("https://10.0.0.1:6443", "10.0.0.1 6443");
+        check_address("https://api.example/", "api.example 443");
+        check_address("https://[fd00::1]:6443", "fd00::1 6443");
+        check_address("https://[fd00::1]", "fd00::1 443");
+        check_address("http://x", "server http://x: https://host:port is expected");
+        check_address("https://x/k8s/clusters/c-1", "server https://x/k8s/clusters/c-1: https://host:port is expected");
+    }
+
+    #[test]
+    fn a_kubeconfig_that_holds_its_certificates_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = crate::keys::Keys::open(folder.path()).unwrap();
+        let file = folder.path().join("kubeconfig");
+        keys.write_kubeconfig(&file, "https://127.0.0.1:1").unwrap();
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        Access::from_kubeconfig(&config, folder.path()).unwrap();
+        config["users"][0]["user"]["exec"] = json!({"command": "x"});
+        let refused = Access::from_kubeconfig(&config, folder.path()).unwrap_err();
+        assert_eq!(refused.to_string(), "its user needs exec, which is not run here");
+        config["current-context"] = "other".into();
+        let refused = Access::from_kubeconfig(&config, folder.path()).unwrap_err();
+        assert_eq!(refused.to_string(), "it has no server in its current context");
+    }
+
+    #[test]
+    fn members_are_known_by_their_leases() {
+        let lease = |name: &str, renewed: &str| {
+            json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": format!("host-{name}")}},
+                   "spec": {"renewTime": renewed, "leaseDurationSeconds": 3600}})
+        };
+        let leases = json!({"items": [
+            lease("a", "2026-11-15T12:00:00.000000Z"),
+            lease("b", "2026-11-15T10:00:00.000000Z"),
+            lease("c", "2026-11-15T12:00:00.000000Z"),
+        ]});
+        let peers = json!({"server": "a", "members": [{"server": "c", "state": "mute", "stateSeconds": 3, "onlyItServes":
+            {"items": [{"group": "", "version": "v1", "resource": "pods", "subresource": "resize", "verbs": ["get"]}]}}]});
+        let now = "2026-11-15T12:00:30Z".parse().unwrap();
+        let shown: Vec<String> = servers(&leases, &json!({"gitVersion": "v1.36.0"}), &peers, now)
+            .iter()
+            .map(|s| format!("{} {} {} {} {:?}", s.name, s.release, s.phase_seconds, s.member_state, s.only))
+            .collect();
+        assert_eq!(
+            shown,
+            ["host-a v1.36.0 30 live []", "host-b  7230 lease expired []", "host-c  30 mute [\"v1/pods/resize\"]",]
+        );
+    }
+}
