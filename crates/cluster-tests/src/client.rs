@@ -81,7 +81,7 @@ impl Answer {
 }
 
 impl Client {
-    pub(crate) fn new(address: &str, authority: &Path, identity: Identity) -> Self {
+    pub fn new(address: &str, authority: &Path, identity: Identity) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(authority).expect("the authority can be read") {
             roots.add(certificate.expect("the authority is PEM")).expect("the authority is a certificate");
