@@ -9,7 +9,7 @@ use std::sync::Arc;
 use discovery::{Groups, Name};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use former::leave_behind;
+pub use former::leave_behind;
 pub use stored::{Etags, Source, StoredDocument, StoredError, Tenure};
 
 /// What one server serves: its `/api` and its `/apis`, never one without the other. Immutable.

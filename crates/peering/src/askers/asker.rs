@@ -124,7 +124,7 @@ impl Asker {
         let seen = assignment.known.as_ref().map(|known| known.version);
         let putting = async {
             if let Some(known) = &assignment.known {
-                leave_behind(&*self.documents, &known.stored, &stored.document, self.config.linger).await?;
+                leave_behind(&*self.documents, &known.stored, &stored, self.config.linger).await?;
             }
             self.documents.put(&self.server, stored.encode(), seen, None).await
         };

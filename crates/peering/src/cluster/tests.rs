@@ -81,6 +81,32 @@ async fn a_clean_restart_is_never_absence() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_server_served_before_a_restart_is_answered_for_until_the_linger_is_over() {
+    let world = World::new();
+    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+    let (_a, _b) = (a.join().await, b.join().await);
+    // Killed, and back at another release.
+    b.tasks.stop(Duration::from_secs(1)).await.unwrap();
+    let again = world.server_with("b", PODS, |config| {
+        config.presence.holder = crate::HolderIdentity::new(&server("b"), 2);
+    });
+    let _again = again.join().await;
+    settle().await;
+    for server in [&a, &again] {
+        assert_eq!(server.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
+    }
+    // A server that starts now knows as much.
+    let late = world.server("late", PODS);
+    let _late = late.join().await;
+    assert_eq!(late.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
+    wait(61).await;
+    for server in [&a, &again, &late] {
+        assert_eq!(server.get(GET_JOBS).await, "Here(ServedNowhere)");
+    }
+    assert_eq!(a.members(), "b live, late live");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stock_server_is_asked_and_the_answer_is_everybodys() {
     let world = World::new();
     world.network.set("s.example:6443", Conduct::Serves(JOBS));

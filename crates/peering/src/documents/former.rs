@@ -2,7 +2,7 @@
 //!
 //! A server that comes back at another release may serve less than before. Whoever asks for the rest within the linger is told
 //! 503 and not 404, as if a server had left: the former document is put under the name of the process that it was of, has no
-//! lease there, and so *is* a server that left.
+//! lease there, and so *is* a server that left. What a process itself ceases to serve was taken away on purpose, and is gone.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use super::{ServerDocument, StoredDocument, Tenure};
 use crate::identity::ServerId;
 use crate::ports::{Documents, PortError};
 
-/// Leaves a document to linger before another takes its place, if it lists anything that the other does not.
-pub(crate) async fn leave_behind(
+/// Leaves the document of a former process to linger before another takes its place, if it lists anything that the other does
+/// not.
+pub async fn leave_behind(
     documents: &dyn Documents,
     old: &StoredDocument,
-    new: &ServerDocument,
+    new: &StoredDocument,
     linger: Duration,
 ) -> Result<(), PortError> {
     let Some(name) = ServerId::from_name(old.holder.as_str()) else { return Ok(()) };
-    if lists_all(new.core(), old.document.core()) && lists_all(new.apis(), old.document.apis()) {
+    if old.holder == new.holder || lists_everything(&new.document, &old.document) {
         return Ok(());
     }
     let former = StoredDocument { tenure: Tenure::Leaving, ..old.clone() };
@@ -32,6 +33,10 @@ pub(crate) async fn leave_behind(
 }
 
 /// Whether a document lists everything that another does: resources, subresources and verbs.
+fn lists_everything(new: &ServerDocument, old: &ServerDocument) -> bool {
+    lists_all(new.core(), old.core()) && lists_all(new.apis(), old.apis())
+}
+
 fn lists_all(new: &Groups, old: &Groups) -> bool {
     old.versions().all(|(group, version)| {
         let now = new.version(&group.name, &version.name);

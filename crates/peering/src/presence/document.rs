@@ -100,7 +100,7 @@ impl Publisher {
 
     /// What we served before and do not serve any more lingers too.
     async fn leave_behind(&self, former: &StoredDocument, wanted: &StoredDocument) -> Option<Retry> {
-        let leaving = leave_behind(&*self.documents, former, &wanted.document, self.config.linger);
+        let leaving = leave_behind(&*self.documents, former, wanted, self.config.linger);
         match tokio::time::timeout(self.config.pace.call_timeout, leaving).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
