@@ -81,6 +81,7 @@ impl Answer {
 }
 
 impl Client {
+    /// A client of the server at this address, whose certificate this authority signed.
     pub fn new(address: &str, authority: &Path, identity: Identity) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(authority).expect("the authority can be read") {

@@ -308,7 +308,7 @@ function showServed(cell, served, all, server) {
   else mark(cell, served === all ? `all ${all}` : `${served} of ${all}`, away ? "off away" : served === all ? "good" : "part");
   let spoken = cell.querySelector(".spoken");
   if (away && !spoken) {
-    spoken = make("span", ", not running now");
+    spoken = make("span", "not running now");
     spoken.className = "spoken";
     cell.append(spoken);
   } else if (!away && spoken) {
@@ -356,7 +356,7 @@ function showRollout(rollout, servers) {
   $("rollout").hidden = !rollout;
   if (!rollout) return;
   const { steps, done, doing, outcome, from, to, probe } = rollout;
-  put($("rollout-doing"), outcome !== "" ? outcome : `${done} of ${steps} done: ${doing}`);
+  put($("rollout-doing"), outcome !== "" ? `Over: ${outcome}` : `${done} of ${steps} done: ${doing}`);
   $("rollout-progress").max = Math.max(steps, 1);
   $("rollout-progress").value = steps === 0 ? 1 : done;
   const lines = to.map((release, at) => ({ name: servers[at]?.name ?? String(at + 1), from: from[at], to: release, now: servers[at]?.release }));
