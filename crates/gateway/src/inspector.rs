@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
+use peering::HolderIdentity;
 use peering::ask::{self, Answer, AskError, AskLimits, Former};
-use peering::documents::{Source, StoredDocument, Tenure};
+use peering::documents::{Source, StoredDocument, Tenure, leave_behind};
+use peering::members::Patience;
 use peering::ports::{Documents as _, Fetch, FetchAnswer, FetchFault, FetchRequest, PortError};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -69,6 +71,14 @@ pub enum Standing {
     NotReady,
 }
 
+/// Whether an upstream is still the process that it was. What one and the same does not serve any more was taken away on
+/// purpose, as by the deletion of a definition; what another does not serve may still be served elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Return {
+    Stayed,
+    CameBack,
+}
+
 /// Why an upstream is not ready.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
@@ -115,8 +125,10 @@ impl Inspector {
             self.ask_ready().await?;
         }
         if standing != Standing::Ready || is_wanted || validated.is_none_or(is_old) {
-            self.learn(former).await?;
             let version = self.ask_version().await;
+            let is_another = version.is_some() && version != self.sight.borrow().version;
+            let return_of = if standing == Standing::Ready && !is_another { Return::Stayed } else { Return::CameBack };
+            self.learn(former, return_of).await?;
             self.sight.send_modify(|sight| {
                 sight.validated = Some(begun);
                 sight.version = version.or(sight.version.take());
@@ -163,7 +175,7 @@ impl Inspector {
     }
 
     /// Learns what it serves, or that it serves what it served.
-    async fn learn(&self, former: &mut Option<Former>) -> Result<(), Fault> {
+    async fn learn(&self, former: &mut Option<Former>, return_of: Return) -> Result<(), Fault> {
         let Upstream { server, address, .. } = self.upstream.clone();
         let known = self.board.document(&server).map(|(version, _)| version);
         if known.is_none() {
@@ -178,6 +190,14 @@ impl Inspector {
             tenure: Tenure::Staying,
             document: document.clone(),
         };
+        if let (Return::CameBack, Some(former)) = (return_of, former.as_ref()) {
+            let old = StoredDocument {
+                holder: HolderIdentity::new(&server, fastrand::u128(..)),
+                document: former.document.clone(),
+                ..stored.clone()
+            };
+            leave_behind(&self.board, &old, &stored, Patience::LINGER).await?;
+        }
         self.board.put(&server, stored.encode(), known, None).await?;
         *former = Some(Former { etags, document });
         Ok(())
