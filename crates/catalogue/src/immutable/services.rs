@@ -21,6 +21,12 @@ pub(super) fn service(update: Update<'_>) -> Vec<FieldError> {
             faults.extend(part(update, "ipFamilies", "primary ipFamily can not be unset", "ipFamily"));
         }
     }
+    // The list and the one address say the same; a client that changed only the address meant to change both.
+    let (address, addresses) = (update.text_after("spec.clusterIP"), update.after("spec.clusterIPs"));
+    if !address.is_empty() && items(addresses).first().is_some_and(|first| first != address) {
+        let detail = "first value must match `clusterIP`";
+        faults.push(FieldError::invalid("spec.clusterIPs", update.shown("spec.clusterIPs"), detail));
+    }
     let class = "spec.loadBalancerClass";
     if was == "LoadBalancer" && is == "LoadBalancer" && update.before(class) != update.after(class) {
         faults.push(FieldError::invalid(class, update.shown(class), ONCE_SET));

@@ -7,6 +7,7 @@ mod impersonation;
 mod kubectl;
 mod rbac;
 mod reviews;
+mod signing_requests;
 mod tokens;
 
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use transport::pki::{Authority, Pair, Purpose};
 
 use super::*;
 
-fn certificate(pair: &Pair) -> Identity {
+pub(crate) fn certificate(pair: &Pair) -> Identity {
     Identity::Certificate { certificate: pair.certificate.clone(), key: pair.key.clone() }
 }
 
@@ -88,7 +89,7 @@ fn an_expired_certificate_is_a_401() {
 }
 
 /// A client certificate of the server's own authority that ends with a year.
-fn issue_until(pki: &Path, name: &str, year: i32) -> Identity {
+pub(crate) fn issue_until(pki: &Path, name: &str, year: i32) -> Identity {
     let authority = std::fs::read_to_string(pki.join("ca.key")).unwrap();
     let mut parameters = rcgen::CertificateParams::default();
     parameters.distinguished_name = rcgen::DistinguishedName::new();
@@ -119,7 +120,7 @@ async fn wait_for(mut condition: impl AsyncFnMut() -> bool) -> Duration {
 }
 
 /// Who the server says that a client is: name and groups.
-async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
+pub(crate) async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
     let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), headers).await;
     if answer.status != 201 {
         return answer.brief();
@@ -129,7 +130,7 @@ async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
     format!("{} [{}]", user["username"].as_str().unwrap_or_default(), groups.join(" "))
 }
 
-async fn post(client: &Client, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+pub(crate) async fn post(client: &Client, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
     let mut request = client.request(Method::POST, path).header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -143,11 +144,11 @@ fn issue(server: &Server, name: &str, group: Option<&str>) -> Identity {
     certificate(&own.issue(name, name, group, &Purpose::Client).unwrap())
 }
 
-const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+pub(crate) const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const CLUSTER_ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 /// Grants a user the rules of a ClusterRole made for it, everywhere, and waits until that is in effect.
-async fn grant(admin: &Client, user: &Client, name: &str, rules: &Value) {
+pub(crate) async fn grant(admin: &Client, user: &Client, name: &str, rules: &Value) {
     let role = json!({"metadata": {"name": name}, "rules": rules});
     assert_eq!(admin.create(CLUSTER_ROLES, &role).await.status, 201);
     let binding = json!({

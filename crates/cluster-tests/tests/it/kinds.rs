@@ -151,11 +151,24 @@ fn kubectl_creates_labels_and_deletes_every_kind_of_every_release() {
     }
 }
 
-/// Finds the typed classes by what their methods say they take, and tries each.
+/// Finds the typed classes by what their methods say they take, and tries each whose resource the server offers.
 const PROGRAM: &str = r#"
 import datetime, inspect, re, sys, typing
 from kubernetes import client, config
 config.load_kube_config(sys.argv[1])
+
+offered = {"/api/v1": client.CoreV1Api().get_api_resources()}
+for group in client.ApisApi().get_api_versions().groups:
+    for version in group.versions:
+        resources = client.CustomObjectsApi().get_api_resources(group.name, version.version)
+        offered["/apis/" + version.group_version] = resources
+offered = {base: {resource.name for resource in resources.resources} for base, resources in offered.items()}
+
+def is_offered(api, method):
+    source = inspect.getsource(getattr(api, "_%s_serialize" % method))
+    path = re.search(r"'(/apis?/[^']*)'", source).group(1)
+    base, _, resource = path.replace("/namespaces/{namespace}", "").rpartition("/")
+    return resource in offered.get(base, ())
 
 def value_of(annotation):
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -173,7 +186,7 @@ def minimal(model):
     wanted = lambda name, field: field.is_required() or name == "spec"
     return model(**{name: value_of(field.annotation) for name, field in model.model_fields.items() if wanted(name, field)})
 
-tried = 0
+tried, not_offered = 0, 0
 for api_name in sorted(name for name in dir(client) if name.endswith("Api")):
     api = getattr(client, api_name)()
     for method in sorted(name for name in dir(api) if name.startswith("create_")):
@@ -183,6 +196,9 @@ for api_name in sorted(name for name in dir(client) if name.endswith("Api")):
         rest = method[len("create_"):]
         methods = [getattr(api, verb + rest, None) for verb in ("read_", "patch_", "delete_")]
         if not model or not hasattr(client, model.group(1)) or not all(methods):
+            continue
+        if not is_offered(api, method):
+            not_offered += 1
             continue
         where = ["default"] if rest.startswith("namespaced_") else []
         body = minimal(getattr(client, model.group(1)))
@@ -197,17 +213,24 @@ for api_name in sorted(name for name in dir(client) if name.endswith("Api")):
         assert patched.metadata.labels["a"] == "b", method
         delete("typed", *where)
         tried += 1
-print(tried)
+print(tried, not_offered)
 "#;
 
 #[test]
-fn the_python_client_has_a_typed_class_for_every_kind() {
+fn the_python_client_has_a_typed_class_for_every_kind_of_every_release() {
     if is_left_out("python") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &EVERYTHING);
-    let tried = python(PROGRAM, &[&server.kubeconfig().display().to_string()]).expect_success();
-    let tried: usize = tried.trim().parse().unwrap();
-    assert!(tried > 70, "{tried} typed classes were tried");
+    let mut newest = 0;
+    for release in RELEASES {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        let server = on_sqlite(folder.path(), &[EVERYTHING[0], EVERYTHING[1], &version]);
+        let said = python(PROGRAM, &[&server.kubeconfig().display().to_string()]).expect_success();
+        let counts: Vec<usize> = said.split_whitespace().map(|count| count.parse().unwrap()).collect();
+        let [tried, not_offered] = counts[..] else { panic!("{release}: {said}") };
+        assert!(tried > 60, "{release}: {tried} typed classes were tried, {not_offered} not");
+        newest = tried;
+    }
+    assert!(newest > 70, "{newest} typed classes were tried at the newest release");
 }

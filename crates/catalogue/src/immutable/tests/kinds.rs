@@ -170,6 +170,14 @@ fn addresses_of_services_stay() {
             spec.ipFamilyPolicy: Invalid value: null: must be set to 'SingleStack' when releasing the secondary ipFamily
         "#]],
     );
+    check(
+        what,
+        &service(json!(["10.0.0.1"]), &[("clusterIP", json!("10.0.0.1"))]),
+        &service(json!(["10.0.0.1"]), &[("clusterIP", json!("10.0.0.2"))]),
+        &expect![[r#"
+            spec.clusterIPs: Invalid value: ["10.0.0.1"]: first value must match `clusterIP`
+        "#]],
+    );
     let balancer = |class: &str, port: u32| {
         let kind = [
             ("type", json!("LoadBalancer")),

@@ -1,0 +1,67 @@
+//! Requests for certificates: who asks is the server's word, and whoever approves must be allowed to.
+
+use cluster_tests::tools::{is_left_out, kubectl};
+
+use super::*;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn request(name: &str) -> Value {
+    let spec = json!({"request": "eA==", "signerName": "example.com/signer", "usages": ["client auth"],
+        "username": "root", "groups": ["system:masters"]});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn a_request_says_who_really_asked_and_is_approved_by_those_who_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let (admin, jane) = (server.admin(), server.client(issue(&server, "jane", None)));
+    block_on(async {
+        let rules = json!([{"verbs": ["create", "update", "get"], "apiGroups": ["certificates.k8s.io"],
+            "resources": ["certificatesigningrequests", "certificatesigningrequests/approval",
+                "certificatesigningrequests/status"]}]);
+        grant(&admin, &jane, "jane", &rules).await;
+        let created = jane.create(REQUESTS, &request("r")).await.json();
+        assert_eq!(created["spec"]["username"], "jane", "{created}");
+        assert_eq!(created["spec"]["groups"], json!(["system:authenticated"]));
+        let one = format!("{REQUESTS}/r");
+        let mut changed = created.clone();
+        changed["spec"]["username"] = json!("root");
+        changed["spec"]["request"] = json!("eQ==");
+        assert_eq!(jane.update(&one, &changed).await.json()["spec"], created["spec"], "nothing of it changes");
+
+        let mut approved = jane.get(&one).await.json();
+        approved["status"] = json!({"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]});
+        let refused = "403 certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to \
+                       approve requests with signerName \"example.com/signer\"";
+        assert_eq!(jane.update(&format!("{one}/approval"), &approved).await.brief(), refused);
+        let through_status = admin.update(&format!("{one}/status"), &approved).await;
+        assert!(through_status.brief().contains("updates may not add a condition of type \"Approved\""));
+        let mut role = admin.get(&format!("{CLUSTER_ROLES}/jane")).await.json();
+        let signers = json!({"verbs": ["approve"], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"],
+            "resourceNames": ["example.com/*"]});
+        role["rules"].as_array_mut().unwrap().push(signers);
+        assert_eq!(admin.update(&format!("{CLUSTER_ROLES}/jane"), &role).await.status, 200);
+        wait_for(async || jane.update(&format!("{one}/approval"), &approved).await.status == 200).await;
+        let now = jane.get(&one).await.json();
+        assert_eq!(now["status"]["conditions"][0]["type"], "Approved", "{now}");
+        assert!(now["status"]["conditions"][0]["lastUpdateTime"].is_string());
+    });
+}
+
+#[test]
+fn kubectl_approves_a_request() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    block_on(async {
+        assert_eq!(server.admin().create(REQUESTS, &request("r")).await.status, 201);
+    });
+    let kubeconfig = server.kubeconfig();
+    kubectl(&kubeconfig, &["certificate", "approve", "r"]).expect_success();
+    let listed = kubectl(&kubeconfig, &["get", "csr"]).expect_success();
+    assert!(listed.contains("Approved"), "{listed}");
+}

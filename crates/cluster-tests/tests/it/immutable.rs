@@ -1,0 +1,207 @@
+//! What updates may not change, and parts that are written through subresources of their own.
+
+use cluster_tests::client::Answer;
+use cluster_tests::tools::{is_left_out, kubectl};
+use http::Method;
+
+use super::*;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": [{"name": "a", "image": "b:1"}]}})
+}
+
+fn template(app: &str) -> Value {
+    json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "a", "image": "b:1"}]}})
+}
+
+fn deployment(name: &str, app: &str) -> Value {
+    let spec = json!({"selector": {"matchLabels": {"app": app}}, "template": template(app)});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+async fn merge(client: &Client, path: &str, patch: &Value) -> Answer {
+    client.write(Method::PATCH, path, "application/merge-patch+json", patch.to_string().into()).await
+}
+
+#[test]
+fn what_must_stay_stays_whichever_way_it_is_written() {
+    on_both_async(async |client| {
+        let one = format!("{DEPLOYMENTS}/web");
+        assert_eq!(client.create(DEPLOYMENTS, &deployment("web", "web")).await.status, 201);
+        let refused = "422 Deployment.apps \"web\" is invalid: spec.selector: Invalid value: \
+                       {\"matchLabels\":{\"app\":\"other\"}}: field is immutable";
+        assert_eq!(client.update(&one, &deployment("web", "other")).await.brief(), refused);
+        let patch = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}});
+        let answer = merge(&client, &one, &patch).await;
+        assert_eq!(answer.brief(), refused);
+        let cause = &answer.json()["details"]["causes"][0];
+        assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueInvalid"), &json!("spec.selector")));
+        assert_eq!(merge(&client, &one, &json!({"spec": {"replicas": 3}})).await.status, 200);
+        assert_eq!(client.get(&one).await.json()["spec"]["selector"], json!({"matchLabels": {"app": "web"}}));
+    });
+}
+
+#[test]
+fn a_pod_may_get_another_image_and_hardly_anything_else() {
+    on_both_async(async |client| {
+        assert_eq!(client.create(PODS, &pod("a")).await.status, 201);
+        let one = format!("{PODS}/a");
+        let image = r#"[{"op":"replace","path":"/spec/containers/0/image","value":"b:2"}]"#;
+        let patched = client.write(Method::PATCH, &one, "application/json-patch+json", image.into()).await;
+        assert_eq!(patched.json()["metadata"]["generation"], 2, "{}", patched.brief());
+        let moved = merge(&client, &one, &json!({"spec": {"nodeName": "n"}})).await;
+        let prefix = "422 Pod \"a\" is invalid: spec: Forbidden: pod updates may not change fields other than \
+                      `spec.containers[*].image`,";
+        assert!(moved.brief().starts_with(prefix), "{}", moved.brief());
+        assert!(moved.brief().contains("\n+  \"nodeName\": \"n\",\n"), "{}", moved.brief());
+        let mut read = client.get(&one).await.json();
+        read["metadata"]["labels"]["b"] = json!("c");
+        read["spec"]["hostNetwork"] = json!(false);
+        assert_eq!(client.update(&one, &read).await.status, 200, "what was read is written");
+    });
+}
+
+#[test]
+fn a_service_keeps_its_addresses() {
+    on_both_async(async |client| {
+        let service = |spec: Value| json!({"metadata": {"name": "s"}, "spec": spec});
+        let created =
+            client.create(SERVICES, &service(json!({"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}))).await.json();
+        assert_eq!(created["spec"]["clusterIPs"], json!(["10.0.0.9"]));
+        let one = format!("{SERVICES}/s");
+        let replaced = client.update(&one, &service(json!({"ports": [{"port": 81}]}))).await.json();
+        assert_eq!(replaced["spec"]["clusterIP"], "10.0.0.9", "{replaced}");
+        let other = client.update(&one, &service(json!({"clusterIP": "10.0.0.10", "ports": [{"port": 81}]}))).await;
+        assert_eq!(
+            other.brief(),
+            "422 Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: first value must match `clusterIP`"
+        );
+    });
+}
+
+/// Kinds whose updates are checked, each with the least that is worth checking.
+fn samples() -> Vec<(&'static str, Value)> {
+    let named = |mut object: Value| {
+        object["metadata"]["name"] = json!("sample");
+        object
+    };
+    let set = json!({"serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template("a"),
+        "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]});
+    let mut job = json!({"template": template("a")});
+    job["template"]["spec"]["restartPolicy"] = json!("Never");
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}});
+    let volume = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}});
+    let objects = vec![
+        (PODS, pod("sample")),
+        (DEPLOYMENTS, deployment("sample", "a")),
+        ("/apis/apps/v1/namespaces/default/statefulsets", json!({"spec": set})),
+        ("/apis/apps/v1/namespaces/default/daemonsets", deployment("sample", "a")),
+        ("/apis/batch/v1/namespaces/default/jobs", json!({"spec": job})),
+        (SERVICES, json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})),
+        ("/api/v1/namespaces/default/persistentvolumeclaims", json!({"spec": claim})),
+        ("/api/v1/persistentvolumes", json!({"spec": volume})),
+        ("/api/v1/namespaces/default/secrets", json!({"stringData": {"a": "b"}})),
+        ("/api/v1/nodes", json!({"spec": {"providerID": "p"}})),
+        ("/apis/storage.k8s.io/v1/storageclasses", json!({"provisioner": "p"})),
+        ("/apis/storage.k8s.io/v1/csidrivers", json!({"spec": {"attachRequired": true}})),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", json!({"value": 7})),
+        ("/apis/node.k8s.io/v1/runtimeclasses", json!({"handler": "h"})),
+    ];
+    objects.into_iter().map(|(path, object)| (path, named(object))).collect()
+}
+
+#[test]
+fn what_one_release_stored_is_updated_by_another() {
+    let etcd = Etcd::start();
+    for store in [Store::Sqlite, Store::Etcd(&etcd)] {
+        let folder = tempfile::tempdir().unwrap();
+        let releases = ["1.31", "1.37", "1.33"];
+        for (turn, release) in releases.iter().enumerate() {
+            let server = Server::start(folder.path(), store, &[&format!("--emulated-version={release}")]);
+            let client = server.admin();
+            block_on(async {
+                for (path, object) in samples() {
+                    if turn == 0 {
+                        let created = client.create(path, &object).await;
+                        assert_eq!(created.status, 201, "{path}: {}", created.brief());
+                    }
+                    let one = format!("{path}/sample");
+                    let mut read = client.get(&one).await.json();
+                    read["metadata"]["labels"]["turn"] = json!(format!("t{turn}"));
+                    let updated = client.update(&one, &read).await;
+                    assert_eq!(updated.status, 200, "{one} at {release}: {}", updated.brief());
+                    let patch = json!({"metadata": {"annotations": {"turn": format!("t{turn}")}}});
+                    assert_eq!(merge(&client, &one, &patch).await.status, 200, "{one} at {release}");
+                }
+            });
+            assert_eq!(server.stop(), Some(0));
+        }
+    }
+}
+
+#[test]
+fn kubectl_is_told_in_kubernetes_words() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &["--emulated-version=1.34"]);
+    let kubeconfig = server.kubeconfig();
+    let apply = |name: &str, object: &Value| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, object.to_string()).unwrap();
+        kubectl(&kubeconfig, &["apply", "-f", &file.display().to_string()])
+    };
+    let of = |api_version: &str, kind: &str, mut object: Value| {
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        object
+    };
+    apply("a.json", &of("apps/v1", "Deployment", deployment("web", "web"))).expect_success();
+    let refused = apply("b.json", &of("apps/v1", "Deployment", deployment("web", "x"))).expect_failure();
+    assert!(
+        refused.contains(
+            "The Deployment \"web\" is invalid: spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"x\"}}: field \
+             is immutable"
+        ),
+        "{refused}"
+    );
+    let class = |provisioner: &str| {
+        of("storage.k8s.io/v1", "StorageClass", json!({"metadata": {"name": "c"}, "provisioner": provisioner}))
+    };
+    apply("c.json", &class("a")).expect_success();
+    let refused = apply("d.json", &class("b")).expect_failure();
+    assert!(refused.contains("provisioner: Forbidden: updates to provisioner are forbidden."), "{refused}");
+}
+
+#[test]
+fn debugging_adds_containers_and_never_takes_one_away() {
+    on_both_async(async |client| {
+        assert_eq!(client.create(PODS, &pod("a")).await.status, 201);
+        let part = format!("{PODS}/a/ephemeralcontainers");
+        let patch = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}], "nodeName": "n"}});
+        let patched = merge(&client, &part, &patch).await;
+        assert_eq!(patched.status, 200, "{}", patched.brief());
+        let spec = &patched.json()["spec"];
+        assert_eq!((&spec["ephemeralContainers"][0]["name"], &spec["nodeName"]), (&json!("e"), &Value::Null));
+        let removed = merge(&client, &part, &json!({"spec": {"ephemeralContainers": []}})).await;
+        assert!(
+            removed.brief().contains("existing ephemeral containers \"e\" may not be removed"),
+            "{}",
+            removed.brief()
+        );
+        let size =
+            json!({"spec": {"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "2"}}}]}});
+        let resized = merge(&client, &format!("{PODS}/a/resize"), &size).await;
+        assert_eq!(resized.status, 200, "{}", resized.brief());
+        let container = &resized.json()["spec"]["containers"][0];
+        assert_eq!((&container["resources"]["limits"]["cpu"], &container["image"]), (&json!("2"), &json!("b:1")));
+        let mut stale = client.get(&format!("{PODS}/a")).await.json();
+        stale["metadata"]["resourceVersion"] = json!("1");
+        assert_eq!(client.update(&part, &stale).await.status, 409, "a part is written to what was read, too");
+    });
+}
