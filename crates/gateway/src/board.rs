@@ -3,7 +3,7 @@
 //! An upstream has a lease as long as it counts, and a record as long as it is ready. So peering finds it live while it is
 //! ready, suspect while it is not, and gone once it was away for too long, by the same rules as in a server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::objects::{Endpoints, Lease};
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use peering::identity::{IdentityLease, LeaseForm};
 use peering::ports::{Documents, Feed, Leases, Pending, PortError, Records, Version};
 use peering::{Address, HolderIdentity, ServerId};
+use tokio::time::Instant;
 
 use crate::shelf::{Shelf, ShelfFeed};
 use crate::{StateDir, Upstream};
@@ -26,13 +27,21 @@ pub struct Board {
     leases: Arc<Shelf<Arc<Lease>>>,
     records: Arc<Shelf<Arc<Endpoints>>>,
     documents: Arc<Shelf<Bytes>>,
+    /// Documents that go by themselves, and when.
+    leaving: Arc<Mutex<Vec<(Instant, ServerId, Version)>>>,
     kept: StateDir,
 }
 
 impl Board {
     /// A board without upstreams, over what was kept of them.
     pub fn new(kept: StateDir) -> Self {
-        Self { leases: Arc::default(), records: Arc::default(), documents: Arc::default(), kept }
+        Self {
+            leases: Arc::default(),
+            records: Arc::default(),
+            documents: Arc::default(),
+            leaving: Arc::default(),
+            kept,
+        }
     }
 
     /// From now on an upstream counts; what was kept of it is known again.
@@ -77,6 +86,15 @@ impl Board {
     /// The document of an upstream, and what to compare with when it is replaced.
     pub(crate) fn document(&self, server: &ServerId) -> Option<(Version, Bytes)> {
         self.documents.get(server)
+    }
+
+    /// Lets documents go whose time is over.
+    pub(crate) fn expire(&self, now: Instant) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, server, version) in leaving.extract_if(.., |(end, _, _)| *end <= now) {
+            // What was replaced meanwhile stays.
+            let _ = self.documents.remove_seen(&server, version);
+        }
     }
 
     async fn keep(&self, server: ServerId, document: Option<Bytes>) {
@@ -146,7 +164,6 @@ impl Records for Board {
     }
 }
 
-/// Times to live are not kept: what is to go is removed by the sweeper in the end.
 impl Documents for Board {
     fn follow(&self) -> Box<dyn Feed<(Version, Bytes)>> {
         Box::new(ShelfFeed::new(&self.documents, |version, document| (version, document.clone())))
@@ -157,12 +174,17 @@ impl Documents for Board {
         server: &ServerId,
         document: Bytes,
         seen: Option<Version>,
-        _ttl: Option<Duration>,
+        ttl: Option<Duration>,
     ) -> Pending<'_, Version> {
         let put = self.documents.replace(server, document.clone(), seen);
         let server = server.clone();
+        if let (Ok(version), Some(ttl)) = (&put, ttl) {
+            let end = (Instant::now() + ttl, server.clone(), *version);
+            self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+        }
         async move {
-            if put.is_ok() {
+            // What is about to go is not worth keeping.
+            if put.is_ok() && ttl.is_none() {
                 self.keep(server, Some(document)).await;
             }
             put

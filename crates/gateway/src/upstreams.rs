@@ -21,6 +21,9 @@ use crate::upstream::Upstream;
 /// No merged document is older than this when it is given: a resource that was just defined is found.
 const RECENT: Duration = Duration::from_secs(1);
 
+/// How often documents are let go whose time is over: the times are minutes.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What the upstreams are told by.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -56,6 +59,12 @@ impl std::fmt::Debug for Upstreams {
 impl Upstreams {
     /// No upstreams yet.
     pub fn new(config: Config, board: Board, fetch: Arc<dyn Fetch>, metrics: Metrics, tasks: &Tasks) -> Arc<Self> {
+        let expiring = board.clone();
+        tasks.spawn("board-expiry", |stop| async move {
+            while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
+                expiring.expire(Instant::now());
+            }
+        });
         Arc::new(Self {
             config,
             board,
