@@ -13,7 +13,7 @@ use crate::supervisor::Act;
 /// Old, newer and newest: the first does not know what the story is about, the others store it differently.
 pub const RELEASES: [&str; 3] = ["1.33", "1.34", "1.36"];
 /// What turns the mixed version proxy off, for the first half.
-pub const GATE_OFF: &str = "UnknownVersionInteroperabilityProxy=false";
+pub const GATE_OFF: &str = crate::launch::PEERING_OFF;
 /// The same, for the second half.
 pub const GATE_ON: &str = "UnknownVersionInteroperabilityProxy=true";
 

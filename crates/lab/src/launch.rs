@@ -7,6 +7,9 @@ use crate::folder::state::{Remembered, State, Store};
 use crate::keys::{Keys, PROXY_NAME};
 use crate::plan;
 
+/// The feature gate without which servers do not know each other, turned off.
+pub(crate) const PEERING_OFF: &str = "UnknownVersionInteroperabilityProxy=false";
+
 /// Everything after `unskew` for one server.
 pub(crate) fn server(layout: &Layout, state: &State, server: &Remembered, keys: &Keys, serving: &Pair) -> Vec<String> {
     let mut args = vec!["serve".to_owned()];
@@ -27,9 +30,12 @@ pub(crate) fn server(layout: &Layout, state: &State, server: &Remembered, keys: 
     flag("tls-private-key-file", &serving.key.display());
     flag("client-ca-file", &keys.authority.display());
     flag("service-account-signing-key-file", &keys.accounts.display());
-    flag("peer-ca-file", &keys.authority.display());
-    flag("peer-advertise-ip", &"127.0.0.1");
-    flag("peer-advertise-port", &server.port);
+    // With the gate off these are refused, as kube-apiserver refuses them.
+    if !state.feature_gates.iter().any(|gate| gate == PEERING_OFF) {
+        flag("peer-ca-file", &keys.authority.display());
+        flag("peer-advertise-ip", &"127.0.0.1");
+        flag("peer-advertise-port", &server.port);
+    }
     flag("proxy-client-cert-file", &keys.proxy.certificate.display());
     flag("proxy-client-key-file", &keys.proxy.key.display());
     flag("requestheader-client-ca-file", &keys.proxy_authority.display());
@@ -110,6 +116,9 @@ mod tests {
         assert!(!args.iter().any(|arg| arg.contains("uid-headers") || arg.contains("sqlite")), "{args:?}");
         assert!(args.iter().any(|arg| arg == "--etcd-servers=http://127.0.0.1:1"), "{args:?}");
         assert!(args.iter().any(|arg| arg == "--feature-gates=A=false,B=true"), "{args:?}");
+        assert!(args.iter().any(|arg| arg.starts_with("--peer-")), "{args:?}");
+        state.feature_gates.push(PEERING_OFF.to_owned());
+        assert!(!self::args(&state).iter().any(|arg| arg.starts_with("--peer-")));
         let etcd = etcd(&Layout::new(Path::new("/lab")), 1, 2).join(" ");
         assert!(
             etcd.contains("--data-dir=/lab/etcd") && etcd.contains("--initial-cluster=lab=http://127.0.0.1:2"),

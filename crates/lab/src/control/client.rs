@@ -96,6 +96,7 @@ impl Line {
         let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
         let request = Request::builder().method(method).uri(path).header("host", "lab");
         let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
+        self.sender.ready().await.map_err(|error| broken(&error))?;
         let response = self.sender.send_request(request).await.map_err(|error| broken(&error))?;
         if response.status().is_success() {
             return Ok(response);
