@@ -1,8 +1,14 @@
 //! A real etcd.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::process::Process;
 use crate::tools;
@@ -10,9 +16,16 @@ use crate::tools;
 /// One etcd server with its own folder. Killed when dropped.
 #[derive(Debug)]
 pub struct Etcd {
-    _process: Process,
-    _folder: tempfile::TempDir,
+    process: Process,
+    folder: tempfile::TempDir,
+    ports: Ports,
     url: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    client: u16,
+    peer: u16,
 }
 
 /// How long it may take to listen.
@@ -25,15 +38,10 @@ impl Etcd {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         // Free now; should somebody take one before etcd does, it ends and the next pair is tried.
         for _ in 0..5 {
-            let (client, peer) = (free_port(), free_port());
-            let url = format!("http://127.0.0.1:{client}");
-            let mut command = Command::new(tools::required("UNSKEW_ETCD_NEW"));
-            command.arg("--data-dir").arg(folder.path().join("data"));
-            command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
-            command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{peer}"), "--unsafe-no-fsync"]);
-            let (process, _lines) = Process::start(command, &folder.path().join("log"));
-            if answers(client) {
-                return Self { _process: process, _folder: folder, url };
+            let ports = Ports { client: free_port(), peer: free_port() };
+            let process = launch(&folder, ports);
+            if answers(ports.client) {
+                return Self { process, folder, ports, url: ports.url() };
             }
         }
         panic!(
@@ -46,6 +54,64 @@ impl Etcd {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// Kills it; what it acknowledged is kept.
+    pub fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait(START_TIMEOUT);
+    }
+
+    /// Starts it again where it was.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.process = launch(&self.folder, self.ports);
+        assert!(answers(self.ports.client), "etcd does not listen again");
+    }
+
+    /// Puts a value as another program would.
+    #[track_caller]
+    pub fn put(&self, key: &str, value: &[u8]) {
+        self.post("/v3/kv/put", &json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)}));
+    }
+
+    /// How many keys there are.
+    #[track_caller]
+    pub fn count(&self) -> u64 {
+        let everything = json!({"key": STANDARD.encode([0]), "range_end": STANDARD.encode([0]), "count_only": true});
+        let answer = self.post("/v3/kv/range", &everything);
+        answer["count"].as_str().and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    /// Asks by etcd's own JSON interface, which needs no more than a socket.
+    #[track_caller]
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let head = format!("POST {path} HTTP/1.0\r\nhost: etcd\r\ncontent-length: {}\r\n\r\n", body.len());
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.client)).expect("etcd listens");
+        stream.set_read_timeout(Some(START_TIMEOUT)).expect("a limit can be set");
+        stream.write_all((head + &body).as_bytes()).expect("etcd reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("etcd answers");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        assert!(head.contains(" 200 "), "{answer}");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+}
+
+impl Ports {
+    fn url(self) -> String {
+        format!("http://127.0.0.1:{}", self.client)
+    }
+}
+
+fn launch(folder: &tempfile::TempDir, ports: Ports) -> Process {
+    let url = ports.url();
+    let mut command = Command::new(tools::required("UNSKEW_ETCD_NEW"));
+    command.arg("--data-dir").arg(folder.path().join("data"));
+    command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+    command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{}", ports.peer), "--unsafe-no-fsync"]);
+    let (process, _lines) = Process::start(command, &folder.path().join("log"));
+    process
 }
 
 fn free_port() -> u16 {
@@ -56,7 +122,7 @@ fn free_port() -> u16 {
 fn answers(port: u16) -> bool {
     let deadline = Instant::now() + START_TIMEOUT;
     while Instant::now() < deadline {
-        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return true;
         }
         std::thread::park_timeout(Duration::from_millis(10));

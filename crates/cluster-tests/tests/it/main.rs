@@ -18,7 +18,9 @@ mod peers_upgrade;
 mod process;
 mod protobuf;
 mod python;
+mod reload;
 mod scale;
+mod storage;
 mod watches;
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Watches: from a revision, from now, with initial events and bookmarks, and resumed.
 
-use cluster_tests::Lines;
+use cluster_tests::{Lines, wait};
 use http::Method;
 
 use super::*;
@@ -75,10 +75,47 @@ fn objects_that_begin_or_cease_to_match_appear_and_disappear() {
 }
 
 #[test]
+fn a_watch_is_resumed_at_a_server_that_was_started_since() {
+    let etcd = Etcd::start();
+    for store in [Store::Sqlite, Store::Etcd(&etcd)] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Server::start(folder.path(), store, &[]);
+        let seen = block_on(async {
+            let client = first.admin();
+            let seen = client.create(CONFIG_MAPS, &config_map("a")).await.json();
+            client.create(CONFIG_MAPS, &config_map("b")).await;
+            client.delete(&format!("{CONFIG_MAPS}/a")).await;
+            version(&seen)
+        });
+        first.stop();
+        let second = Server::start(folder.path(), store, &[]);
+        block_on(async {
+            let client = second.admin();
+            let mut lines = open(&client, &format!("resourceVersion={seen}")).await;
+            client.create(CONFIG_MAPS, &config_map("c")).await;
+            assert_eq!(lines.brief().await, "ADDED b", "{store:?}");
+            let deleted = lines.next().await;
+            assert_eq!((&deleted["type"], &deleted["object"]["data"]["a"]), (&"DELETED".into(), &"1".into()));
+            assert_eq!(lines.brief().await, "ADDED c", "{store:?}");
+        });
+    }
+}
+
+#[test]
 fn a_watch_from_a_forgotten_revision_is_gone() {
     let folder = tempfile::tempdir().unwrap();
-    on_sqlite(folder.path(), &[]).stop();
-    // Its memory begins where the first server's ended.
+    let first = on_sqlite(folder.path(), &["--etcd-compaction-interval=200ms"]);
+    block_on(async {
+        let client = first.admin();
+        let forgotten = format!("{CONFIG_MAPS}?resourceVersion=1&resourceVersionMatch=Exact");
+        wait::eventually("compaction has come past the first revision", async || match client.get(&forgotten).await {
+            gone if gone.status == 410 => Ok(()),
+            answer => Err(format!("{answer:?}")),
+        })
+        .await;
+    });
+    first.stop();
+    // Its memory begins where the store's does.
     let server = on_sqlite(folder.path(), &[]);
     block_on(async {
         let answer = server.admin().get(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=1&timeoutSeconds=5")).await;

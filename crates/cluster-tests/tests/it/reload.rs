@@ -1,0 +1,83 @@
+//! Certificates and authorities that are replaced under a running server.
+
+use cluster_tests::client::Identity;
+use cluster_tests::{Lines, wait};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use transport::pki::{Authority, Pair, Purpose};
+
+use super::*;
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// Puts a file where another is, at once, as careful programs do.
+fn replace(old: &Path, new: &Path) {
+    let beside = old.with_extension("new");
+    std::fs::copy(new, &beside).unwrap();
+    std::fs::rename(beside, old).unwrap();
+}
+
+async fn shown_certificate(client: &Client) -> Vec<u8> {
+    let stream = client.stream(None).await.unwrap();
+    stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+/// The status of a get on a connection that stays open.
+async fn ask_on(stream: &mut TlsStream<TcpStream>) -> String {
+    let request = format!("HEAD {NAMESPACES} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap().split_whitespace().nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_serving_certificate_that_is_replaced_is_shown_to_new_connections_and_old_ones_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let (client, pki) = (server.admin(), server.pki());
+    block_on(async {
+        let before = shown_certificate(&client).await;
+        let mut old = client.stream(None).await.unwrap();
+        assert_eq!(ask_on(&mut old).await, "200");
+        let mut watch = Lines::open(&client, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=0")).await;
+        let purpose = Purpose::Serving { addresses: vec![], names: vec![] };
+        let next = Authority::open(&pki, "ca").unwrap().issue("next", "kube-apiserver", None, &purpose).unwrap();
+        // A certificate without its key is no use, and the old one stays until the key has come as well.
+        replace(&pki.join("apiserver.crt"), &next.certificate);
+        replace(&pki.join("apiserver.key"), &next.key);
+        wait::eventually("the new certificate is shown", async || match shown_certificate(&client).await {
+            shown if shown != before => Ok(()),
+            _ => Err("the old one is".to_owned()),
+        })
+        .await;
+        assert_eq!(ask_on(&mut old).await, "200");
+        client.create(CONFIG_MAPS, &config_map("a")).await;
+        assert_eq!(watch.brief().await, "ADDED a");
+    });
+}
+
+#[test]
+fn clients_are_judged_by_the_authority_that_is_there_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let other = Authority::open(&folder.path().join("other"), "ca").unwrap();
+    let Pair { certificate, key } = other.issue("admin", "other", Some("system:masters"), &Purpose::Client).unwrap();
+    let (ours, theirs) = (server.admin(), server.client(Identity::Certificate { certificate, key }));
+    block_on(async {
+        let mut old = ours.stream(None).await.unwrap();
+        assert_eq!(ask_on(&mut old).await, "200");
+        assert_eq!(theirs.get(NAMESPACES).await.status, 401, "nobody knows them yet");
+        replace(&server.pki().join("ca.crt"), other.certificate());
+        wait::eventually("the new authority's clients are let in", async || match theirs.get(NAMESPACES).await {
+            answer if answer.status == 200 => Ok(()),
+            answer => Err(answer.brief()),
+        })
+        .await;
+        assert_eq!(ours.get(NAMESPACES).await.status, 401);
+        assert_eq!(ask_on(&mut old).await, "401", "a connection that was let in before is judged anew");
+    });
+}
