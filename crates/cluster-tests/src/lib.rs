@@ -6,6 +6,7 @@
 pub mod client;
 pub mod control_plane;
 pub mod etcd;
+pub mod kube_apiserver;
 pub mod lines;
 pub mod process;
 pub mod scripted;

@@ -13,6 +13,7 @@ mod objects;
 mod overload;
 mod peers;
 mod peers_faults;
+mod peers_interop;
 mod peers_security;
 mod peers_upgrade;
 mod process;

@@ -1,0 +1,204 @@
+//! Beside a real kube-apiserver on one etcd: each side forwards to the other, and reads what the other wrote.
+//!
+//! Run if `KUBEBUILDER_ASSETS` names a folder with a `kube-apiserver`, 1.35 or newer.
+
+use std::collections::BTreeSet;
+
+use cluster_tests::kube_apiserver::KubeApiserver;
+use cluster_tests::wait::{eventually, figure};
+use cluster_tests::{Client, ControlPlane, Lines};
+use http::Method;
+
+use super::*;
+
+/// `storage.k8s.io/v1` has it from 1.34 on.
+const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+/// Ours is older, and the real one lacks something that ours has.
+const OURS: [&str; 2] = ["--emulated-version=1.33", "--peer-response-headers"];
+const REAL: [&str; 1] = ["--runtime-config=batch/v1=false"];
+
+fn class(name: &str) -> Value {
+    json!({
+        "kind": "VolumeAttributesClass", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": name},
+        "driverName": "disks.example.com", "parameters": {"iops": "100"},
+    })
+}
+
+fn job(name: &str) -> Value {
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    json!({
+        "kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name}, "spec": {"template": {"spec": spec}},
+    })
+}
+
+async fn is_ok(client: &Client, path: &str) -> Result<(), String> {
+    let found = client.get(path).await;
+    if found.status == 200 { Ok(()) } else { Err(found.brief()) }
+}
+
+/// How many requests for a resource a server has forwarded with success.
+async fn forwarded(client: &Client, group: &str, resource: &str) -> u64 {
+    let series = |code: &str| {
+        format!(
+            "apiserver_rerouted_request_total{{code=\"{code}\",group=\"{group}\",resource=\"{resource}\",version=\"v1\"}}"
+        )
+    };
+    figure(client, &series("200")).await + figure(client, &series("201")).await
+}
+
+/// Everything that can be done with an object of a kind, through one server; the other sees it. Returns the number of requests.
+async fn live_through(client: &Client, other: &Client, collection: &str, object: &Value) -> u64 {
+    let mut watch = Lines::open(client, &format!("{collection}?watch=true&resourceVersion=0")).await;
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let one = format!("{collection}/{name}");
+    let created = client.create(collection, object).await;
+    assert_eq!(created.status, 201, "{}", created.brief());
+    let [got, seen] = [client.get(&one).await.json(), other.get(&one).await.json()];
+    assert_eq!(got["metadata"]["uid"], seen["metadata"]["uid"]);
+    assert_eq!(got["metadata"]["resourceVersion"], seen["metadata"]["resourceVersion"]);
+    let patch = json!({"metadata": {"labels": {"step": "patched"}, "finalizers": null}}).to_string();
+    let patched = client.write(Method::PATCH, &one, "application/merge-patch+json", patch.into()).await;
+    assert_eq!(patched.status, 200, "{}", patched.brief());
+    let mut wanted = other.get(&one).await.json();
+    wanted["metadata"]["labels"]["step"] = "updated".into();
+    // Whoever has the resource itself writes, and the other one's watch tells of it.
+    let updated = other.update(&one, &wanted).await;
+    assert_eq!(updated.status, 200, "{}", updated.brief());
+    assert_eq!(client.get(collection).await.json()["items"][0]["metadata"]["labels"]["step"], "updated");
+    let deleted =
+        client.write(Method::DELETE, &one, "application/json", r#"{"propagationPolicy":"Background"}"#.into()).await;
+    assert_eq!(deleted.status, 200, "{}", deleted.brief());
+    let gone = client.get(&one).await;
+    assert_eq!((gone.status.as_u16(), gone.json()["details"]["name"].as_str()), (404, Some(name)));
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        events.push(watch.brief().await);
+    }
+    let expected = ["ADDED", "MODIFIED", "MODIFIED", "DELETED"].map(|kind| format!("{kind} {name}"));
+    assert_eq!(events, expected);
+    5
+}
+
+#[test]
+fn a_real_server_and_ours_answer_as_one() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("ours", &OURS);
+    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &REAL) else { return };
+    let (ours, real) = (plane.admin("ours"), server.admin());
+    block_on(async {
+        eventually("ours knows the real one", async || is_ok(&ours, CLASSES).await).await;
+        eventually("the real one knows ours", async || is_ok(&real, JOBS).await).await;
+        let sent = live_through(&ours, &real, CLASSES, &class("one")).await;
+        let count = forwarded(&ours, "storage.k8s.io", "volumeattributesclasses").await;
+        assert!(count >= sent, "ours has forwarded {count} of {sent}");
+        let sent = live_through(&real, &ours, JOBS, &job("one")).await;
+        let count = forwarded(&real, "batch", "jobs").await;
+        assert!(count >= sent, "the real one has forwarded {count} of {sent}");
+        let [of_ours, of_real] = [listed(&ours).await, listed(&real).await];
+        assert_eq!(of_ours.symmetric_difference(&of_real).collect::<Vec<_>>(), Vec::<&String>::new());
+        let has = |name: &str| of_ours.iter().any(|listed| listed.contains(name));
+        assert!(has("\"volumeattributesclasses\"") && has("\"jobs\"") && of_ours.len() > 50, "{of_ours:?}");
+        both_read_what_the_other_wrote(&ours, &real).await;
+        // A shell reaches the real one with its user: it looks for the pod, and does not ask who that is.
+        let shell = ours.get("/api/v1/namespaces/default/pods/none/exec?command=sh").await;
+        assert_eq!(shell.brief(), "404 pods \"none\" not found");
+    });
+}
+
+/// What a server lists for the whole cluster: resources and subresources with their verbs.
+async fn listed(client: &Client) -> BTreeSet<String> {
+    let merged = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = client.request(Method::GET, "/apis").header("accept", merged);
+    let document = client.send(request, bytes::Bytes::new()).await.json();
+    let mut listed = BTreeSet::new();
+    for group in items(&document, "items") {
+        for version in items(group, "versions") {
+            for resource in items(version, "resources") {
+                let [group, version] = [&group["metadata"]["name"], &version["version"]];
+                let name = format!("{group}/{version}/{}", resource["resource"]);
+                listed.insert(format!("{name} {} {} {}", resource["scope"], resource["responseKind"], verbs(resource)));
+                for part in items(resource, "subresources") {
+                    listed.insert(format!("{name}/{} {}", part["subresource"], verbs(part)));
+                }
+            }
+        }
+    }
+    listed
+}
+
+fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn verbs(value: &Value) -> String {
+    let verbs: BTreeSet<&str> = items(value, "verbs").iter().filter_map(Value::as_str).collect();
+    verbs.into_iter().collect::<Vec<_>>().join(",")
+}
+
+/// Objects of many kinds, written by each and read by both.
+async fn both_read_what_the_other_wrote(ours: &Client, real: &Client) {
+    let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+    let labels = json!({"a": "b"});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
+    let workload = json!({"selector": {"matchLabels": labels}, "template": template});
+    let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    let scaler = json!({"maxReplicas": 3, "scaleTargetRef": target});
+    let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+    let namespaced = |group: &str, resource: &str| format!("{group}/namespaces/default/{resource}");
+    for (collection, content) in [
+        (namespaced("/api/v1", "configmaps"), json!({"data": {"a": "1"}})),
+        (namespaced("/api/v1", "secrets"), json!({"data": {"a": "MQ=="}, "type": "Opaque"})),
+        (namespaced("/api/v1", "pods"), json!({"spec": pod})),
+        (namespaced("/api/v1", "services"), json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}]}})),
+        (namespaced("/apis/apps/v1", "deployments"), json!({"spec": workload})),
+        (namespaced("/apis/apps/v1", "daemonsets"), json!({"spec": workload})),
+        (namespaced("/apis/autoscaling/v1", "horizontalpodautoscalers"), json!({"spec": scaler})),
+        (namespaced("/apis/autoscaling/v2", "horizontalpodautoscalers"), json!({"spec": scaler})),
+        (namespaced("/apis/policy/v1", "poddisruptionbudgets"), json!({"spec": {"minAvailable": "50%"}})),
+        (namespaced("/apis/rbac.authorization.k8s.io/v1", "roles"), json!({"rules": rules})),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(), json!({"value": 7})),
+        ("/apis/storage.k8s.io/v1/storageclasses".to_owned(), json!({"provisioner": "p.example.com"})),
+    ] {
+        let version = collection.split('/').nth(3).unwrap_or_default();
+        for (writer, name) in [(ours, format!("ours-{version}")), (real, format!("real-{version}"))] {
+            let mut object = content.clone();
+            object["metadata"]["name"] = name.clone().into();
+            let created = writer.create(&collection, &object).await;
+            assert_eq!(created.status, 201, "{collection} {name}: {}", created.brief());
+            let path = format!("{collection}/{name}");
+            let [by_ours, by_real] = [ours.get(&path).await.json(), real.get(&path).await.json()];
+            for field in ["uid", "resourceVersion", "creationTimestamp"] {
+                assert_eq!(by_ours["metadata"][field], by_real["metadata"][field], "{path}");
+            }
+            for field in ["data", "rules", "value", "provisioner"] {
+                assert_eq!(by_ours[field], by_real[field], "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_real_server_that_dies_is_answered_for_with_503_and_served_from_when_it_returns() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("ours", &OURS);
+    let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let ours = plane.admin("ours");
+    block_on(eventually("ours knows the real one", async || is_ok(&ours, CLASSES).await));
+    real.kill();
+    let is_unavailable = async |client: &Client| {
+        let refused = client.get(CLASSES).await;
+        assert_eq!(refused.status, 503, "{}", refused.brief());
+        assert_eq!(client.get("/apis/example.com/v1/widgets").await.status, 404);
+    };
+    block_on(is_unavailable(&ours));
+    // One that starts meanwhile knows what the dead one served.
+    plane.stop("ours");
+    plane.start("ours", &OURS);
+    let ours = plane.admin("ours");
+    block_on(is_unavailable(&ours));
+    let _real = KubeApiserver::start(plane.folder(), &etcd, &[]);
+    block_on(eventually("it is served from again", async || is_ok(&ours, CLASSES).await));
+}
