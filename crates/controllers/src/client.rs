@@ -23,8 +23,11 @@ use serde_json::Value;
 pub use connections::{Address, Connections};
 pub(crate) use watching::{Change, Watching};
 
-/// How long a request may take: longer than a server takes to give one up, so that its own word is heard.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+/// How long a write may take: longer than a server takes to give one up, so that its own word is heard.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(65);
+/// How long a read may take, or the begin of a watch. Shorter, because nothing is lost by asking again: one that a server hands
+/// on to a peer that has just fallen silent is answered at once when that is known.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read: a page of a list, whose objects etcd bounds to 1.5 MB each, is cut by [`PAGE`].
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How many objects are asked for at once.
@@ -120,7 +123,7 @@ impl Client {
 
     /// Gets an object or a list, in the form that `accept` names.
     pub(crate) async fn get(&self, path: &str, accept: &'static str) -> Result<Answer, CallError> {
-        self.call(self.request(Method::GET, path).header(ACCEPT, accept), Bytes::new()).await
+        self.call(self.request(Method::GET, path).header(ACCEPT, accept), Bytes::new(), READ_TIMEOUT).await
     }
 
     /// Gets a page unless it is the one that is known: then the answer's code is 304.
@@ -134,7 +137,7 @@ impl Client {
         if let Some(etag) = known {
             request = request.header(IF_NONE_MATCH, etag);
         }
-        self.call(request, Bytes::new()).await
+        self.call(request, Bytes::new(), READ_TIMEOUT).await
     }
 
     /// Creates an object.
@@ -168,12 +171,12 @@ impl Client {
                 false => Err(refusal(&read(response).await?)),
             }
         };
-        in_time(begin).await
+        in_time(READ_TIMEOUT, begin).await
     }
 
     async fn write(&self, method: Method, path: &str, form: &'static str, body: &Value) -> Result<Answer, CallError> {
         let request = self.request(method, path).header(CONTENT_TYPE, form).header(ACCEPT, "application/json");
-        self.call(request, body.to_string().into()).await
+        self.call(request, body.to_string().into(), WRITE_TIMEOUT).await
     }
 
     fn request(&self, method: Method, path: &str) -> http::request::Builder {
@@ -185,9 +188,9 @@ impl Client {
             .header(USER_AGENT, self.agent.clone())
     }
 
-    async fn call(&self, request: http::request::Builder, body: Bytes) -> Result<Answer, CallError> {
+    async fn call(&self, request: http::request::Builder, body: Bytes, limit: Duration) -> Result<Answer, CallError> {
         let request = request.body(Full::new(body)).map_err(|error| CallError::Unreadable(error.to_string()))?;
-        let answer = in_time(async { read(self.connections.send(request).await?).await }).await?;
+        let answer = in_time(limit, async { read(self.connections.send(request).await?).await }).await?;
         if answer.code.is_success() || answer.code == StatusCode::NOT_MODIFIED {
             return Ok(answer);
         }
@@ -195,8 +198,8 @@ impl Client {
     }
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
-    tokio::time::timeout(REQUEST_TIMEOUT, work)
+async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    tokio::time::timeout(limit, work)
         .await
         .unwrap_or_else(|_| Err(CallError::Unanswered("it took too long".to_owned())))
 }

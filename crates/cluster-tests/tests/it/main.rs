@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod controllers;
 mod immutable;
 mod kinds;
 mod kube_rs;

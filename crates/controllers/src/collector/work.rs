@@ -242,7 +242,8 @@ impl Tools {
         list: Vec<Value>,
     ) -> Result<(), CallError> {
         let mut metadata = json!({"uid": live["uid"], "resourceVersion": live["resourceVersion"]});
-        metadata[field] = list.into();
+        // An empty list is written as none at all, as Go writes it.
+        metadata[field] = if list.is_empty() { Value::Null } else { list.into() };
         let path = resource.object_path(&node.namespace, &node.name);
         self.client.merge(&path, &json!({"metadata": metadata})).await.map(drop)
     }
@@ -264,16 +265,16 @@ pub(super) fn misplaced_event(
         "ownerRef [{owner_version}/{kind}, namespace: {}, name: {name}, uid: {owner_uid}] does not exist in namespace {:?}",
         dependent.namespace, dependent.namespace
     );
-    let now = api::time::Time::from(now).to_string();
+    let at = api::time::Time::from(now).to_string();
     let event = json!({
         "kind": "Event", "apiVersion": "v1",
-        "metadata": {"generateName": format!("{}.", dependent.name), "namespace": namespace},
+        "metadata": {"name": format!("{}.{:x}", dependent.name, now.as_nanosecond()), "namespace": namespace},
         "involvedObject": {"kind": resource.kind, "apiVersion": api_version, "namespace": dependent.namespace,
             "name": dependent.name, "uid": uid},
         "reason": "OwnerRefInvalidNamespace", "message": message, "type": "Warning", "count": 1,
         "source": {"component": "garbage-collector-controller"},
         "reportingComponent": "garbage-collector-controller",
-        "firstTimestamp": now, "lastTimestamp": now,
+        "firstTimestamp": at, "lastTimestamp": at,
     });
     Some((format!("/api/v1/namespaces/{namespace}/events"), event))
 }

@@ -1,0 +1,179 @@
+//! The life and end of namespaces.
+
+use cluster_tests::tools;
+
+use super::*;
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+const SHOP: &str = "/api/v1/namespaces/shop";
+
+#[test]
+fn a_namespace_goes_with_everything_in_it() {
+    on_both(async |client| {
+        create_namespace(&client, "shop").await;
+        for (path, object) in [
+            ("/api/v1/namespaces/shop/configmaps", config_map("a")),
+            ("/api/v1/namespaces/shop/secrets", json!({"metadata": {"name": "a"}})),
+            ("/apis/coordination.k8s.io/v1/namespaces/shop/leases", json!({"metadata": {"name": "a"}, "spec": {}})),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles",
+                json!({"metadata": {"name": "a"}, "rules": []}),
+            ),
+        ] {
+            create(&client, path, &object).await;
+        }
+        assert_eq!(client.delete(SHOP).await.status, StatusCode::OK);
+        wait_gone(&client, SHOP).await;
+        create_namespace(&client, "shop").await;
+        for path in
+            ["/api/v1/secrets", "/apis/coordination.k8s.io/v1/leases", "/apis/rbac.authorization.k8s.io/v1/roles"]
+        {
+            let list = client.get(path).await.json();
+            let left = list["items"].as_array().unwrap().iter().any(|item| item["metadata"]["namespace"] == "shop");
+            assert!(!left, "nothing reappears: {list}");
+        }
+    });
+}
+
+#[test]
+fn kubectl_deletes_a_namespace_and_comes_back() {
+    if tools::is_left_out("kubectl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), Store::Sqlite, &[ALL]);
+    let kubectl = |args: &[&str]| tools::kubectl(&server.kubeconfig(), args).expect_success();
+    kubectl(&["create", "namespace", "shop"]);
+    kubectl(&["-n", "shop", "create", "configmap", "a", "--from-literal=a=b"]);
+    assert!(kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).contains("deleted"));
+    assert!(tools::kubectl(&server.kubeconfig(), &["get", "namespace", "shop"]).expect_failure().contains("NotFound"));
+}
+
+#[test]
+fn finalizers_in_the_contents_keep_a_namespace_and_are_told() {
+    on_both(async |client| {
+        create_namespace(&client, "shop").await;
+        let mut held = config_map("held");
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
+        client.delete(SHOP).await;
+        let text = "example.com/hold in 1 resource instances";
+        let since = wait_for_condition(&client, "shop", "NamespaceFinalizersRemaining", "True", text).await;
+        assert_eq!(since["reason"], "SomeFinalizersRemain");
+        let text = "configmaps. has 1 resource instances";
+        wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", text).await;
+        let text = "All resources successfully discovered";
+        wait_for_condition(&client, "shop", "NamespaceDeletionDiscoveryFailure", "False", text).await;
+        let late = client.create("/api/v1/namespaces/shop/configmaps", &config_map("late")).await;
+        assert_eq!(late.status, StatusCode::FORBIDDEN, "{late:?}");
+        let release = json!({"metadata": {"finalizers": null}});
+        merge(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
+        wait_gone(&client, SHOP).await;
+    });
+}
+
+#[test]
+fn pods_have_their_grace_and_go_before_the_rest() {
+    on_sqlite(async |client| {
+        create_namespace(&client, "shop").await;
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 3600,
+            "containers": [{"name": "c", "image": "i"}]}});
+        create(&client, "/api/v1/namespaces/shop/pods", &pod).await;
+        create(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "used"}})).await;
+        client.delete(SHOP).await;
+        let text = "pods. has 1 resource instances";
+        wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", text).await;
+        let pod = client.get("/api/v1/namespaces/shop/pods/p").await.json();
+        assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 3600, "{pod}");
+        assert!(is_there(&client, "/api/v1/namespaces/shop/secrets/used").await, "the pod may still use it");
+        client.delete("/api/v1/namespaces/shop/pods/p?gracePeriodSeconds=0").await;
+        wait_gone(&client, SHOP).await;
+    });
+}
+
+#[test]
+fn a_namespace_that_is_refilled_while_it_dies_goes_empty() {
+    on_sqlite(async |client| {
+        create_namespace(&client, "shop").await;
+        let mut held = config_map("held");
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
+        client.delete(SHOP).await;
+        wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", "configmaps").await;
+        // A PUT creates leases; if it is let through, what it made must go too.
+        for number in 0..20 {
+            let lease = json!({"metadata": {"name": format!("late-{number}")}, "spec": {}});
+            let path = format!("/apis/coordination.k8s.io/v1/namespaces/shop/leases/late-{number}");
+            client.update(&path, &lease).await;
+        }
+        let release = json!({"metadata": {"finalizers": null}});
+        merge(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
+        wait_gone(&client, SHOP).await;
+        let leases = client.get("/apis/coordination.k8s.io/v1/leases").await.json();
+        let left =
+            leases["items"].as_array().unwrap().iter().filter(|item| item["metadata"]["namespace"] == "shop").count();
+        assert_eq!(left, 0, "{leases}");
+    });
+}
+
+#[test]
+fn a_resource_that_cannot_be_listed_keeps_a_namespace_and_is_told() {
+    on_sqlite(async |client| {
+        create_namespace(&client, "shop").await;
+        create(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "hidden"}})).await;
+        let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:controller:namespace-controller";
+        let rules = client.get(role).await.json()["rules"].clone();
+        let blind = json!([
+            {"verbs": ["get", "list", "watch", "delete"], "apiGroups": [""], "resources": ["namespaces"]},
+            {"verbs": ["update"], "apiGroups": [""], "resources": ["namespaces/finalize", "namespaces/status"]},
+            {"verbs": ["get", "list", "watch", "delete", "deletecollection"], "apiGroups": ["apps", "batch"], "resources": ["*"]},
+        ]);
+        merge(&client, role, &json!({"rules": blind})).await;
+        eventually("the controller may not list secrets", async || {
+            let review = json!({"spec": {"user": "system:serviceaccount:kube-system:namespace-controller",
+                "resourceAttributes": {"verb": "list", "resource": "secrets", "namespace": "shop"}}});
+            let review = client.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await.json();
+            if review["status"]["allowed"] == false { Ok(()) } else { Err(review.to_string()) }
+        })
+        .await;
+        client.delete(SHOP).await;
+        let sort = "NamespaceDeletionContentFailure";
+        let condition = wait_for_condition(&client, "shop", sort, "True", "pods: ").await;
+        assert_eq!(condition["reason"], "ContentDeletionFailed", "{condition}");
+        assert!(is_there(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
+        merge(&client, role, &json!({"rules": rules})).await;
+        wait_gone(&client, SHOP).await;
+        assert!(!is_there(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
+    });
+}
+
+#[test]
+fn every_namespace_has_its_account_and_the_authority() {
+    on_both(async |client| {
+        create_namespace(&client, "shop").await;
+        for namespace in ["default", "kube-system", "shop"] {
+            let account = format!("{NAMESPACES}/{namespace}/serviceaccounts/default");
+            let authority = format!("{NAMESPACES}/{namespace}/configmaps/kube-root-ca.crt");
+            wait_there(&client, &account).await;
+            wait_there(&client, &authority).await;
+            let pem = client.get(&authority).await.json()["data"]["ca.crt"].as_str().unwrap().to_owned();
+            assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
+            merge(&client, &authority, &json!({"data": {"ca.crt": "forged"}})).await;
+            eventually("the authority is put right", async || {
+                let found = client.get(&authority).await.json()["data"]["ca.crt"].clone();
+                if found == pem { Ok(()) } else { Err(found.to_string()) }
+            })
+            .await;
+            client.delete(&account).await;
+            wait_there(&client, &account).await;
+        }
+    });
+}
+
+async fn wait_there(client: &Client, path: &str) {
+    eventually(&format!("{path} is there"), async || {
+        let answer = client.get(path).await;
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
+    })
+    .await;
+}
