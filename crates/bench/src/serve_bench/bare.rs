@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 /// A server that answers every request with the same bytes. It runs on threads of its own, as another process would.
-pub(super) struct Bare {
+pub(crate) struct Bare {
     address: SocketAddr,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl Bare {
-    pub(super) fn start(pki: &Path, body: Bytes) -> anyhow::Result<Self> {
+    pub(crate) fn start(pki: &Path, body: Bytes) -> anyhow::Result<Self> {
         let config = transport::server::serving(&pki.join("apiserver.crt"), &pki.join("apiserver.key"))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -35,7 +35,7 @@ impl Bare {
         Ok(Self { address, runtime: Some(runtime) })
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 }
