@@ -6,6 +6,7 @@
 pub mod client;
 pub mod control_plane;
 pub mod etcd;
+pub mod gateway;
 pub mod kube_apiserver;
 pub mod lines;
 pub mod process;
@@ -17,5 +18,6 @@ pub mod wait;
 pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
+pub use gateway::Gateway;
 pub use lines::Lines;
 pub use server::{Server, Store};

@@ -92,9 +92,7 @@ impl Server {
 
     /// How much of its memory is resident, in bytes.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-        line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kilobytes| kilobytes * 1024)
+        self.process.resident_bytes()
     }
 
     /// A client that is let in as administrator.
@@ -147,7 +145,8 @@ impl Server {
     }
 }
 
-fn address_of(lines: &mpsc::Receiver<String>) -> Option<String> {
+/// The address that a process says it listens on.
+pub(crate) fn address_of(lines: &mpsc::Receiver<String>) -> Option<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let left = deadline.checked_duration_since(Instant::now())?;

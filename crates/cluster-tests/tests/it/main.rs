@@ -4,6 +4,7 @@
 mod access;
 mod bad_input;
 mod controllers;
+mod gateway;
 mod immutable;
 mod kinds;
 mod kube_rs;

@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use crate::block_on;
 
 /// `storage.k8s.io/v1` has it from 1.34 on.
-const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// Every server here is 1.33, and the newer ones 1.36 without `apps/v1`.
-const OLD: [&str; 1] = ["--emulated-version=1.33"];
-const NEW: [&str; 2] = ["--emulated-version=1.36", "--runtime-config=apps/v1=false"];
-const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const LOCAL: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
+pub(crate) const OLD: [&str; 1] = ["--emulated-version=1.33"];
+pub(crate) const NEW: [&str; 2] = ["--emulated-version=1.36", "--runtime-config=apps/v1=false"];
+pub(crate) const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const LOCAL: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 
-fn class(name: &str) -> Value {
+pub(crate) fn class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name},
         "driverName": "disks.example.com", "parameters": {"iops": "100"},
     })
 }
 
-fn deployment(name: &str) -> Value {
+pub(crate) fn deployment(name: &str) -> Value {
     let labels = json!({"app": name});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -71,7 +71,7 @@ async fn patch(client: &Client, path: &str, patch: &Value) -> cluster_tests::cli
 }
 
 /// Everything that can be done with a resource, through one server. Returns the number of requests.
-async fn live_through(client: &Client, collection: &str, object: impl Fn(&str) -> Value) -> u64 {
+pub(crate) async fn live_through(client: &Client, collection: &str, object: impl Fn(&str) -> Value) -> u64 {
     let mut watch = Lines::open(client, &format!("{collection}?watch=true&resourceVersion=0")).await;
     let created = client.create(collection, &object("one")).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.brief());

@@ -1,0 +1,127 @@
+//! One `unskew gateway` as a real process, before the servers of a control plane.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::client::{Client, Identity};
+use crate::process::Process;
+use crate::server::address_of;
+use crate::{ControlPlane, tools};
+
+/// How long a gateway may take to be ready, or to stop, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What makes servers stock servers: they answer for themselves alone.
+pub const STOCK: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
+
+/// A running gateway. Killed when dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    process: Process,
+    folder: PathBuf,
+    log: PathBuf,
+    address: String,
+}
+
+impl Gateway {
+    /// Starts a gateway before these servers, which need not run, and waits until it is ready. A name after `local=` is the
+    /// local one.
+    #[track_caller]
+    pub fn start(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
+        let gateway = Self::launch(name, plane, upstreams, flags);
+        gateway.wait_ready();
+        gateway
+    }
+
+    /// Starts a gateway and waits until it listens.
+    #[track_caller]
+    pub fn launch(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
+        let folder = plane.folder().to_owned();
+        let pki = folder.join("unskew-data/pki");
+        let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
+        let mut command = Command::new(tools::unskew());
+        command.current_dir(&folder).args(["gateway", "--bind-address=127.0.0.1", "--secure-port=0"]);
+        command.args([
+            file("upstream-ca-file", "ca.crt"),
+            file("client-ca-file", "ca.crt"),
+            file("proxy-client-cert-file", "front-proxy-client.crt"),
+            file("proxy-client-key-file", "front-proxy-client.key"),
+            file("tls-cert-file", "apiserver.crt"),
+            file("tls-private-key-file", "apiserver.key"),
+            "--peer-response-headers".to_owned(),
+        ]);
+        command.args(upstreams.iter().map(|upstream| match upstream.strip_prefix("local=") {
+            Some(server) => format!("--upstream=local=https://{}", plane.address(server)),
+            None => format!("--upstream=https://{}", plane.address(upstream)),
+        }));
+        let log = folder.join(format!("{name}.log"));
+        command.args(flags);
+        let (process, lines) = Process::start(command, &log);
+        let address = address_of(&lines).unwrap_or_else(|| {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            panic!("the gateway did not say where it listens; its log: {log}")
+        });
+        Self { process, folder, log, address }
+    }
+
+    /// Where it listens: host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// A client that is let in as administrator.
+    pub fn admin(&self) -> Client {
+        let file = |name: &str| self.folder.join("unskew-data/pki").join(name);
+        self.client(Identity::Certificate { certificate: file("admin.crt"), key: file("admin.key") })
+    }
+
+    /// A client with an identity of its own.
+    pub fn client(&self, identity: Identity) -> Client {
+        Client::new(&self.address, &self.folder.join("unskew-data/pki/ca.crt"), identity)
+    }
+
+    /// A file that lets kubectl in as administrator.
+    #[track_caller]
+    pub fn kubeconfig(&self) -> PathBuf {
+        let of_server = std::fs::read_to_string(self.folder.join("unskew-data/admin.kubeconfig"));
+        let of_server = of_server.expect("the servers have written one");
+        let (start, rest) = of_server.split_once("https://").expect("it names a server");
+        let (_, end) = rest.split_once('"').expect("the name ends");
+        let file = self.log.with_extension("kubeconfig");
+        std::fs::write(&file, format!("{start}https://{}\"{end}", self.address)).expect("the folder can be written");
+        file
+    }
+
+    /// How much of its memory is resident, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.process.resident_bytes()
+    }
+
+    /// Waits until `/readyz` is green.
+    #[track_caller]
+    pub fn wait_ready(&self) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+        let nobody = self.client(Identity::Nobody);
+        let deadline = Instant::now() + PATIENCE;
+        while !runtime.block_on(nobody.is_ready()) {
+            assert!(Instant::now() < deadline, "the gateway is not ready; its log: {}", self.log());
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// Asks it to stop and waits; its exit code.
+    #[track_caller]
+    pub fn stop(mut self) -> Option<i32> {
+        self.process.signal(Signal::TERM);
+        self.process.wait(PATIENCE)
+    }
+}

@@ -1,0 +1,162 @@
+//! Everybody arrives as who they are, and nobody as somebody else.
+
+use cluster_tests::client::Identity;
+use transport::pki::{Authority, Purpose};
+
+use super::*;
+use crate::access::{CLUSTER_ROLES, certificate, issue_until, post, whoami};
+
+/// Asks often enough that every server is asked.
+async fn whoami_everywhere(client: &Client, headers: &[(&str, &str)]) -> String {
+    let mut answers = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        answers.insert(whoami(client, headers).await);
+    }
+    answers.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
+#[test]
+fn everybody_arrives_as_who_they_are_on_either_server() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    let tokens = plane.folder().join("tokens.csv");
+    std::fs::write(&tokens, "secret,alice,u1,devs\n").unwrap();
+    let tokens = format!("--token-auth-file={}", tokens.display());
+    plane.start("old", &[OLD[0], STOCK, &tokens]);
+    plane.start("new", &[NEW[0], STOCK, &tokens]);
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let pki = plane.server("old").pki();
+    let own = Authority::open(&pki, "ca").unwrap();
+    let jane = gateway.client(certificate(&own.issue("jane", "jane", Some("devs"), &Purpose::Client).unwrap()));
+    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
+    let alice = gateway.client(Identity::Token("secret".to_owned()));
+    block_on(async {
+        assert_eq!(whoami_everywhere(&jane, &[]).await, "jane [devs system:authenticated]");
+        assert_eq!(whoami_everywhere(&alice, &[]).await, "alice [devs system:authenticated]");
+        let anonymous = whoami_everywhere(&nobody, &[]).await;
+        assert!(anonymous.starts_with("403 ") && anonymous.contains("system:anonymous"), "{anonymous}");
+        assert!(!anonymous.contains(" and 4"), "{anonymous}");
+        let as_joe = [("impersonate-user", "joe"), ("impersonate-group", "cooks")];
+        assert_eq!(whoami_everywhere(&admin, &as_joe).await, "joe [cooks system:authenticated]");
+        let refused = whoami_everywhere(&jane, &as_joe).await;
+        assert!(refused.starts_with("403 ") && refused.contains("cannot impersonate"), "{refused}");
+
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        admin.create(accounts, &serde_json::json!({"metadata": {"name": "builder"}})).await;
+        let token = admin.create(&format!("{accounts}/builder/token"), &serde_json::json!({"spec": {}})).await.json();
+        let token = token["status"]["token"].as_str().unwrap().to_owned();
+        let builder = whoami_everywhere(&gateway.client(Identity::Token(token)), &[]).await;
+        assert!(builder.starts_with("system:serviceaccount:default:builder ["), "{builder}");
+
+        // A certificate beats a token.
+        assert_eq!(whoami(&jane, &[("authorization", "Bearer secret")]).await, "jane [devs system:authenticated]");
+    });
+}
+
+#[test]
+fn nobody_arrives_as_somebody_else() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    let tokens = plane.folder().join("tokens.csv");
+    std::fs::write(&tokens, "secret,alice,u1\n").unwrap();
+    plane.start("old", &[OLD[0], STOCK, &format!("--token-auth-file={}", tokens.display())]);
+    let gateway = Gateway::start("gateway", &plane, &["old"], &[]);
+    let pki = plane.server("old").pki();
+    let foreign = Authority::open(&plane.folder().join("foreign"), "ca").unwrap();
+    let mallory = foreign.issue("m", "kubernetes-admin", Some("system:masters"), &Purpose::Client).unwrap();
+    let mallory = gateway.client(certificate(&mallory));
+    let expired = gateway.client(issue_until(&pki, "jane", 2025));
+    let nobody = gateway.client(Identity::Nobody);
+    let front = Authority::open(&pki, "front-proxy-ca").unwrap();
+    let front = front.issue("front-proxy-client", "front-proxy-client", None, &Purpose::Client).unwrap();
+    let front = gateway.client(certificate(&front));
+    block_on(async {
+        let claims =
+            [("x-remote-user", "root"), ("x-remote-group", "system:masters"), ("x-kubernetes-peer-proxied", "true")];
+        let refused = whoami(&nobody, &claims).await;
+        assert!(refused.contains("system:anonymous"), "{refused}");
+        let claimed = [("authorization", "Bearer secret"), claims[0], claims[1]];
+        assert_eq!(whoami(&nobody, &claimed).await, "alice [system:authenticated]");
+        for client in [&mallory, &expired, &front] {
+            assert_eq!(whoami(client, &[]).await, "401 Unauthorized");
+            assert_eq!(whoami(client, &claims).await, "401 Unauthorized");
+            // Who shows something better is taken at that.
+            assert_eq!(whoami(client, &claimed).await, "alice [system:authenticated]");
+        }
+        let wrong = whoami(&nobody, &[("authorization", "Bearer wrong")]).await;
+        assert_eq!(wrong, "401 Unauthorized");
+    });
+}
+
+#[test]
+fn one_authority_for_users_and_front_proxies_is_enough() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("first", &[STOCK]);
+    plane.stop("first");
+    let pki = plane.folder().join("unskew-data/pki");
+    let own = Authority::open(&pki, "ca").unwrap();
+    own.issue("proxy", "gateway-proxy", None, &Purpose::Client).unwrap();
+    let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
+    let flags = [
+        file("requestheader-client-ca-file", "ca.crt"),
+        "--requestheader-allowed-names=gateway-proxy".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        STOCK.to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    plane.start("first", &flags);
+    let ours = [file("proxy-client-cert-file", "proxy.crt"), file("proxy-client-key-file", "proxy.key")];
+    let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1]]);
+    let jane = certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap());
+    block_on(async {
+        assert_eq!(whoami(&gateway.client(jane), &[]).await, "jane [system:authenticated]");
+        let admin = whoami(&gateway.admin(), &[]).await;
+        assert_eq!(admin, "kubernetes-admin [system:masters system:authenticated]");
+        let anonymous = whoami(&gateway.client(Identity::Nobody), &[]).await;
+        assert!(anonymous.contains("system:anonymous"), "{anonymous}");
+    });
+}
+
+#[test]
+fn our_own_pages_are_for_whom_the_upstream_allows() {
+    let plane = two(Store::Sqlite);
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let own = Authority::open(&plane.server("old").pki(), "ca").unwrap();
+    let [jane, joe] = ["jane", "joe"]
+        .map(|name| gateway.client(certificate(&own.issue(name, name, None, &Purpose::Client).unwrap())));
+    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
+    block_on(async {
+        for page in ["/metrics", "/debug/peers"] {
+            assert_eq!(admin.get(page).await.status, StatusCode::OK, "{page}");
+            let refused = jane.get(page).await;
+            assert_eq!(refused.brief(), format!("403 forbidden: User \"jane\" cannot get path \"{page}\""));
+            assert_eq!(nobody.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
+        }
+        let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
+        let name = format!("unskew_upstream_ready{{upstream=\"apiserver-{}\"}} 1", plane.address("old"));
+        assert!(metrics.contains(&name), "{metrics}");
+        // Discovery is for everybody who is somebody.
+        assert_eq!(accepting(&jane, "/apis", MERGED).await.body, accepting(&admin, "/apis", MERGED).await.body);
+        assert_eq!(accepting(&nobody, "/apis", MERGED).await.status, StatusCode::FORBIDDEN);
+        for page in ["/healthz", "/livez", "/readyz", "/version"] {
+            assert_eq!(nobody.get(page).await.status, StatusCode::OK, "{page}");
+        }
+        // A right that is granted is asked for anew.
+        let role = serde_json::json!({
+            "metadata": {"name": "joe"},
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        });
+        assert_eq!(admin.create(CLUSTER_ROLES, &role).await.status, StatusCode::CREATED);
+        let binding = serde_json::json!({
+            "metadata": {"name": "joe"}, "roleRef": {"kind": "ClusterRole", "name": "joe"},
+            "subjects": [{"kind": "User", "name": "joe"}],
+        });
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        assert_eq!(post(&admin, bindings, &binding, &[]).await.status, StatusCode::CREATED);
+        cluster_tests::wait::eventually("joe may see figures", async || match joe.get("/metrics").await.status {
+            StatusCode::OK => Ok(()),
+            other => Err(other.to_string()),
+        })
+        .await;
+    });
+}
