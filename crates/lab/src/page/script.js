@@ -318,6 +318,12 @@ function showServed(cell, served, all, server) {
 
 const agrees = (version) => version.agreed !== "";
 
+// A version of the resource's own group without the group's name, which is in the resource's.
+function short(version, resource) {
+  const group = resource.slice(0, resource.lastIndexOf("."));
+  return version.startsWith(`${group}/`) ? version.slice(group.length + 1) : version;
+}
+
 function showVersions(versions, servers) {
   const agreed = versions.filter(agrees).length;
   put($("agreement"), versions.length === 0
@@ -334,8 +340,11 @@ function showVersions(versions, servers) {
   columns($("versions"), ["Resource", "Agreed", ...servers.map(column), ...others]);
   keep($("versions").tBodies[0], shown, (version) => `${version.name} ${names.length}`, () => row(names.length + 2), (line, version) => {
     put(line.cells[0], version.name);
-    mark(line.cells[1], agrees(version) ? version.agreed : "no", agrees(version) ? "good" : "bad");
-    names.forEach((name, at) => put(line.cells[at + 2], version.writes.find(([who]) => who === name)?.[1] ?? "–"));
+    mark(line.cells[1], agrees(version) ? short(version.agreed, version.name) : "no", agrees(version) ? "good" : "bad");
+    names.forEach((name, at) => {
+      const written = version.writes.find(([who]) => who === name)?.[1];
+      put(line.cells[at + 2], written === undefined ? "–" : short(written, version.name));
+    });
   });
 }
 

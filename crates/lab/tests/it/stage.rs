@@ -77,7 +77,7 @@ pub(crate) fn skewed() -> Snapshot {
         forwards: vec![forward("a", "c", 5)],
         storage_versions: vec![
             agreement("apps.deployments", "apps/v1", "apps/v1 apps/v1 apps/v1"),
-            agreement("storage.k8s.io.volumeattributesclasses", "", "v1beta1 v1beta1 v1"),
+            agreement("storage.k8s.io.volumeattributesclasses", "", "storage.k8s.io/v1beta1 storage.k8s.io/v1beta1 storage.k8s.io/v1"),
         ],
         rollout: None,
     }
