@@ -10,6 +10,8 @@ mod kinds;
 mod kube_rs;
 mod kubectl;
 mod kubectl_create;
+mod lab;
+mod lab_rollout;
 mod lists;
 mod objects;
 mod overload;

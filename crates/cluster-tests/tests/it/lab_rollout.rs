@@ -1,0 +1,65 @@
+//! `unskew rollout`, and that its probe would notice.
+
+use cluster_tests::{Etcd, Lab};
+
+/// The figure of one line of the report.
+#[track_caller]
+fn figure(report: &str, line: &str) -> u64 {
+    let line = report.lines().find(|candidate| candidate.trim_start().starts_with(line));
+    let line = line.unwrap_or_else(|| panic!("{report}"));
+    let figure = line.trim_start().split("  ").last().unwrap_or_default();
+    figure.split_whitespace().next().and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+#[track_caller]
+fn check_clean(report: &str) {
+    for line in ["wrong 404", "lost events", "discovery shrunk"] {
+        assert_eq!(figure(report, line), 0, "{report}");
+    }
+    for line in ["requests", "writes"] {
+        assert!(figure(report, line) > 0, "{report}");
+    }
+}
+
+#[track_caller]
+fn there_and_back(flags: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let lab = Lab::up(home.path(), flags);
+    let releases = || -> Vec<String> {
+        let status = lab.status();
+        status["servers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|server| server["release"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let there = lab.run(&["rollout", "--to", "1.37"]).expect_success();
+    check_clean(&there);
+    assert_eq!(releases(), ["1.37"; 3]);
+    let back = lab.run(&["rollout", "--back"]).expect_success();
+    check_clean(&back);
+    assert_eq!(releases(), ["1.33", "1.34", "1.36"]);
+    let uneven = lab.run(&["rollout", "--to", "1.37,1.37"]).expect_failure();
+    assert!(uneven.contains("2 releases for 3 servers"), "{uneven}");
+}
+
+#[test]
+fn clients_notice_nothing_of_an_upgrade_and_the_way_back_on_sqlite() {
+    there_and_back(&[]);
+}
+
+#[test]
+fn clients_notice_nothing_of_an_upgrade_and_the_way_back_on_etcd() {
+    let etcd = Etcd::start();
+    there_and_back(&[&format!("--etcd-servers={}", etcd.url())]);
+}
+
+#[test]
+fn the_probe_notices_wrong_404s_when_peering_is_off() {
+    let home = tempfile::tempdir().unwrap();
+    let lab = Lab::up(home.path(), &["--feature-gates=UnknownVersionInteroperabilityProxy=false"]);
+    let rollout = lab.run(&["rollout", "--to", "1.37"]);
+    assert_eq!(rollout.code, Some(1), "{rollout:?}");
+    assert!(figure(&rollout.stdout, "wrong 404") > 0, "{}", rollout.stdout);
+}
