@@ -245,9 +245,11 @@ impl Supervisor {
             self.signal(at, Signal::CONT);
         }
         let (reports, generation) = (self.reports.clone(), self.board.borrow().servers[at].generation);
+        let stopping = self.tasks.stopping();
         self.tasks.spawn_once("overdue", async move {
-            tokio::time::sleep(STOP_GRACE).await;
-            let _ = reports.send(Event::Overdue { at, generation }).await;
+            if stopping.run_until_cancelled(tokio::time::sleep(STOP_GRACE)).await.is_some() {
+                let _ = reports.send(Event::Overdue { at, generation }).await;
+            }
         });
     }
 

@@ -71,9 +71,10 @@ async fn conduct(inside: &Inside) -> Result<(), LabError> {
         () = told_to_stop() => inside.stop.cancel(),
     }
     // Whoever asks twice does not want to wait; the servers end with this process.
-    inside.tasks.spawn_once("impatience", async {
-        told_to_stop().await;
-        std::process::exit(EXIT_INTERRUPTED);
+    inside.tasks.spawn("impatience", |stop| async move {
+        if stop.run_until_cancelled(told_to_stop()).await.is_some() {
+            std::process::exit(EXIT_INTERRUPTED);
+        }
     });
     outcome
 }
