@@ -55,8 +55,17 @@ pub struct Sight {
     pub version: Option<Arc<str>>,
     /// When it was asked the question that it answered last with what it serves.
     pub validated: Option<Instant>,
+    /// When the last inspection began that is over, whatever it found.
+    pub inspected: Option<Instant>,
     /// Since when it fails.
     pub failing_since: Option<Instant>,
+}
+
+impl Sight {
+    /// Whether it says what the upstream served after an instant, or that it was not ready then.
+    pub(crate) fn tells_since(&self, instant: Instant) -> bool {
+        self.validated >= Some(instant) || self.standing != Standing::Ready && self.inspected >= Some(instant)
+    }
 }
 
 /// Whether requests may go to an upstream.
@@ -113,6 +122,7 @@ impl Inspector {
                     if failures < FAILURES_MAX { RETRY_INTERVAL } else { INTERVAL }
                 }
             };
+            self.sight.send_modify(|sight| sight.inspected = Some(begun));
             self.rest(begun + pause).await;
         }
     }
@@ -138,9 +148,10 @@ impl Inspector {
         Ok(())
     }
 
+    /// Whether somebody wants to know what it serves who was not told yet, nor that it cannot be learnt.
     fn is_wanted(&self) -> bool {
         let wanted = *self.wanted.borrow();
-        wanted.is_some_and(|wanted| self.sight.borrow().validated.is_none_or(|validated| validated < wanted))
+        wanted.is_some_and(|wanted| !self.sight.borrow().tells_since(wanted))
     }
 
     async fn ask_ready(&self) -> Result<(), Fault> {
@@ -253,9 +264,7 @@ impl Inspector {
 
     /// Waits for the next inspection, or for somebody who wants to know.
     async fn rest(&mut self, until: Instant) {
-        // One that is not ready is asked at its own pace: nobody waits for it.
-        let is_ready = self.sight.borrow().standing == Standing::Ready;
-        while !(is_ready && self.is_wanted()) {
+        while !self.is_wanted() {
             tokio::select! {
                 changed = self.wanted.changed() => if changed.is_err() { return tokio::time::sleep_until(until).await },
                 () = tokio::time::sleep_until(until) => return,

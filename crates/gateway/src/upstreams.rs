@@ -24,6 +24,9 @@ const RECENT: Duration = Duration::from_secs(1);
 /// How often documents are let go whose time is over: the times are minutes.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the proof that nobody serves something waits for an upstream that was away: it may just have come back.
+const AWAY_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What the upstreams are told by.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -160,7 +163,7 @@ impl Known {
     }
 }
 
-/// Every upstream that is ready is asked anew what it serves. One that does not answer is not ready any more.
+/// Every upstream is asked anew what it serves. One that does not answer is not ready any more.
 impl Progress for Upstreams {
     fn catch_up(&self) -> Pending<'_, ()> {
         async move {
@@ -168,9 +171,15 @@ impl Progress for Upstreams {
             self.want(now);
             let sights: Vec<_> = self.lock().values().map(|known| known.sight.clone()).collect();
             let waiting = sights.into_iter().map(|mut sight| async move {
-                let is_told = |sight: &Sight| sight.standing != Standing::Ready || sight.validated >= Some(now);
-                // An upstream that is not one any more has nothing to tell.
-                sight.wait_for(is_told).await.is_ok_and(|sight| sight.standing == Standing::Ready)
+                let is_away = sight.borrow().standing != Standing::Ready;
+                let told = sight.wait_for(|sight| sight.tells_since(now));
+                // An upstream that is not one any more has nothing to tell, and one that is away is not waited for long.
+                match is_away {
+                    false => told.await.is_ok_and(|sight| sight.standing == Standing::Ready),
+                    true => tokio::time::timeout(AWAY_PATIENCE, told)
+                        .await
+                        .is_ok_and(|told| told.is_ok_and(|sight| sight.standing == Standing::Ready)),
+                }
             });
             if join_all(waiting).await.contains(&true) {
                 return Ok(());

@@ -1,5 +1,6 @@
 //! Rolling upgrades and downgrades under load: nothing that anybody serves is ever not found, no event and no write is lost.
 
+mod gateway;
 mod load;
 mod truth;
 
