@@ -7,6 +7,7 @@ mod rbac;
 mod service;
 mod signing_request;
 mod storage_version;
+mod volume;
 
 pub(crate) use rbac::kind_of as rbac_kind_of;
 
@@ -150,6 +151,9 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
         }
         ("", "configmaps") => fixed_data::check(None, object)?,
         ("", "services") => service::complete(object),
+        ("", "pods") => pod::complete(object),
+        ("", "persistentvolumeclaims") => volume::complete_claim(object),
+        ("", "persistentvolumes") => volume::complete_volume(object),
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
         ("internal.apiserver.k8s.io", "storageversions") => storage_version::check_name(object)?,
         (access::rbac::GROUP, _) => {

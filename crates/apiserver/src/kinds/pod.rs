@@ -1,4 +1,4 @@
-//! Pods: the parts of them that are written through subresources of their own.
+//! Pods: what a new one says of itself, and the parts that are written through subresources of their own.
 
 use api::FieldError;
 use object::Refusal;
@@ -6,6 +6,36 @@ use serde_json::{Value, json};
 
 use super::with_metadata_of;
 use crate::forms::Object;
+
+/// A new pod waits, in the class that its containers put it into.
+pub(super) fn complete(object: &mut Object) {
+    let status = json!({"phase": "Pending", "qosClass": class_of(object)});
+    object.insert("status".to_owned(), status);
+}
+
+/// How well a pod is served: those that ask for nothing last, those that ask for exactly what they may have first.
+fn class_of(pod: &Object) -> &'static str {
+    let whole = pod.get("spec").and_then(|spec| spec.get("resources"));
+    let parts: Vec<&Value> = match whole {
+        Some(resources) => vec![resources],
+        None => {
+            let containers = containers_of(pod, "containers").iter().chain(containers_of(pod, "initContainers"));
+            containers.map(|container| container.get("resources").unwrap_or(&Value::Null)).collect()
+        }
+    };
+    let amount = |resources: &Value, list: &str, name: &str| {
+        let amount = resources.get(list).and_then(|list| list.get(name)).and_then(Value::as_str);
+        amount.filter(|amount| *amount != "0").map(str::to_owned)
+    };
+    let each = |list: &str| -> Vec<Option<String>> {
+        parts.iter().flat_map(|part| ["cpu", "memory"].map(|name| amount(part, list, name))).collect()
+    };
+    let (requests, limits) = (each("requests"), each("limits"));
+    if requests.iter().chain(&limits).all(Option::is_none) {
+        return "BestEffort";
+    }
+    if limits.iter().all(Option::is_some) && requests == limits { "Guaranteed" } else { "Burstable" }
+}
 
 /// The write to `ephemeralcontainers`: it changes those containers and nothing else.
 pub(super) fn add_containers(old: &Object, new: &Object) -> Object {
@@ -104,6 +134,26 @@ mod tests {
         let containers = json!([{"name": "a", "image": "i", "resources": {"limits": {"cpu": "1"}}}]);
         assert_eq!(resized["spec"], json!({"nodeName": "n", "containers": containers}));
         assert_eq!(resized["metadata"], metadata);
+    }
+
+    #[test]
+    fn a_new_pod_waits_in_its_class() {
+        let class = |spec: Value| {
+            let mut pod = pod(spec);
+            complete(&mut pod);
+            assert_eq!(pod["status"]["phase"], "Pending");
+            pod["status"]["qosClass"].as_str().unwrap().to_owned()
+        };
+        let container = |requests: Value, limits: Value| json!({"resources": {"requests": requests, "limits": limits}});
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let full = container(both.clone(), both.clone());
+        assert_eq!(class(json!({"containers": [{}]})), "BestEffort");
+        assert_eq!(class(json!({"containers": [container(json!({"cpu": "0"}), json!({"disk": "1"}))]})), "BestEffort");
+        assert_eq!(class(json!({"containers": [full]})), "Guaranteed");
+        assert_eq!(class(json!({"containers": [full, {}]})), "Burstable");
+        assert_eq!(class(json!({"containers": [full], "initContainers": [{}]})), "Burstable");
+        assert_eq!(class(json!({"containers": [container(json!({"cpu": "1"}), both.clone())]})), "Burstable");
+        assert_eq!(class(json!({"containers": [{}], "resources": full["resources"]})), "Guaranteed");
     }
 
     #[track_caller]
