@@ -3,6 +3,7 @@
 //! Binaries and tools come from the environment that `cargo xtask test` sets; without it a test fails with one clear line.
 #![expect(clippy::missing_panics_doc, reason = "a test harness panics: that is how a test fails")]
 
+pub mod browser;
 pub mod client;
 pub mod control_plane;
 pub mod etcd;
@@ -16,6 +17,7 @@ pub mod server;
 pub mod tools;
 pub mod wait;
 
+pub use browser::Browser;
 pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;

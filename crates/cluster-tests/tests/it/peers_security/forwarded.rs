@@ -96,3 +96,45 @@ async fn judged_for_the_user(plane: &ControlPlane<'_>) {
     let of_new = event(plane, "new", "as-jane").await;
     assert_eq!((&of_new["user"]["username"], &of_new["user"]["extra"]["team"]), (&json!("jane"), &json!(["red"])));
 }
+
+/// What peers show and say of themselves.
+const AS_PEER: [(&str, &str); 3] = [
+    ("x-remote-user", "system:apiserver"),
+    ("x-remote-group", "system:masters"),
+    ("x-kubernetes-peer-proxied", "true"),
+];
+
+#[test]
+fn a_peer_gets_our_own_document_and_no_second_hop() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("old", &OLD);
+    plane.start("new", &NEW);
+    let (server, admin) = (plane.server("old"), plane.admin("old"));
+    let [certificate, key] = ["crt", "key"].map(|ending| server.pki().join(format!("front-proxy-client.{ending}")));
+    let peer = server.client(Identity::Certificate { certificate, key });
+    block_on(async {
+        eventually("the servers know each other", async || is_ok(&admin, CLASSES).await).await;
+        let [[user, group, mark], rerouted] = [AS_PEER, [("x-kubernetes-apiserver-rerouted", "true"); 3]];
+        for mark in [mark, rerouted[0]] {
+            let refused = get_with(&peer, CLASSES, &[user, group, mark]).await;
+            assert!(
+                refused.brief().starts_with("503 ") && refused.brief().ends_with("(routing rule 2)"),
+                "{}",
+                refused.brief()
+            );
+            assert_eq!(refused.json()["details"]["causes"][0]["reason"], "NotServedByPeer");
+            let served = get_with(&peer, "/api/v1/namespaces", &[user, group, mark]).await;
+            assert_eq!(served.status, 200, "what it serves itself it serves to peers");
+            // 1.33 and 1.34 ask without a profile.
+            let accept = ("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+            let [own, merged] = [
+                get_with(&peer, "/apis", &[user, group, mark, accept]).await,
+                get_with(&peer, "/apis", &[user, group, accept]).await,
+            ];
+            let has_new = |answer: &Answer| answer.json().to_string().contains("\"mutatingadmissionpolicies\"");
+            assert!(!has_new(&own) && has_new(&merged));
+        }
+        // A front proxy that is no peer speaks for its users, and they are served like anybody.
+        assert_eq!(get_with(&peer, CLASSES, &[user, group]).await.status, 200);
+    });
+}

@@ -1,0 +1,133 @@
+//! What forwarding costs the server that does it, for how long it does it, and which way requests take.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cluster_tests::wait::{eventually, figure};
+use cluster_tests::{Client, ControlPlane, Lines};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// `storage.k8s.io/v1` has it from 1.34 on, so that the old server has it only through the new one.
+const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+const OLD: &str = "--emulated-version=1.33";
+const NEW: &str = "--emulated-version=1.36";
+
+async fn is_ok(client: &Client, path: &str) -> Result<(), String> {
+    let found = client.get(path).await;
+    if found.status == 200 { Ok(()) } else { Err(found.brief()) }
+}
+
+/// What a server counts of its own requests for the classes.
+fn requests(verb: &str) -> String {
+    format!(
+        "apiserver_request_total{{code=\"200\",group=\"storage.k8s.io\",resource=\"volumeattributesclasses\",\
+         subresource=\"\",verb=\"{verb}\",version=\"v1\"}}"
+    )
+}
+
+#[test]
+fn forwarded_watches_hold_no_seat_and_forwarded_requests_write_no_log() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("new", &[NEW]);
+    plane.start("old", &[OLD, "--max-requests-inflight=2", "--max-mutating-requests-inflight=2"]);
+    let old = plane.admin("old");
+    block_on(async {
+        eventually("the servers know each other", async || is_ok(&old, CLASSES).await).await;
+        let mut watches = Vec::new();
+        for _ in 0..10 {
+            watches.push(Lines::open(&old, &format!("{CLASSES}?watch=true")).await);
+        }
+        let (before, log) = (figure(&old, &requests("LIST")).await, plane.server("old").log().lines().count());
+        for _ in 0..20 {
+            assert_eq!(old.get(CLASSES).await.status, 200, "the watches leave room for others");
+        }
+        assert_eq!(figure(&old, &requests("LIST")).await, before + 20, "forwarded requests count as requests");
+        let class = json!({"metadata": {"name": "one"}, "driverName": "disks.example.com", "parameters": {"a": "b"}});
+        assert_eq!(old.create(CLASSES, &class).await.status, 201);
+        for watch in &mut watches {
+            assert_eq!(watch.brief().await, "ADDED one");
+        }
+        assert_eq!(plane.server("old").log().lines().count(), log, "{}", plane.server("old").log());
+    });
+}
+
+#[test]
+fn a_server_that_stops_forwards_as_long_as_it_takes_requests() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("new", &[NEW]);
+    plane.start("old", &[OLD, "--shutdown-delay-duration=3s"]);
+    let old = plane.admin("old");
+    block_on(eventually("the servers know each other", async || is_ok(&old, CLASSES).await));
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| plane.stop("old"));
+        block_on(async {
+            eventually("it is not ready any more", async || match old.get("/readyz").await.status.as_u16() {
+                500 => Ok(()),
+                other => Err(other.to_string()),
+            })
+            .await;
+            for _ in 0..20 {
+                assert_eq!(old.get(CLASSES).await.status, 200, "what it takes on it still forwards");
+            }
+        });
+        stopping.join().unwrap();
+    });
+}
+
+/// Passes connections on, and counts them.
+async fn relay(listener: TcpListener, target: SocketAddr, count: Arc<AtomicUsize>) {
+    while let Ok((mut here, _)) = listener.accept().await {
+        count.fetch_add(1, Ordering::SeqCst);
+        let carrying = async move {
+            let mut there = TcpStream::connect(target).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
+        };
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(carrying);
+    }
+}
+
+/// The addresses of a server's peers.
+async fn addresses(client: &Client) -> Vec<String> {
+    let report = client.get("/debug/peers").await.json();
+    let members = report["members"].as_array().unwrap().clone();
+    members.iter().filter_map(|member| member["address"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn peers_go_to_the_address_that_a_server_advertises() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("old", &[OLD]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.2:0")).unwrap();
+    let advertised = listener.local_addr().unwrap();
+    let [ip, port] =
+        [format!("--peer-advertise-ip={}", advertised.ip()), format!("--peer-advertise-port={}", advertised.port())];
+    plane.start("new", &[NEW, &ip, &port]);
+    let old = plane.admin("old");
+    let target = plane.server("new").address().parse().unwrap();
+    runtime.block_on(async {
+        let count = Arc::new(AtomicUsize::new(0));
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(relay(listener, target, count.clone()));
+        eventually("the servers know each other", async || is_ok(&old, CLASSES).await).await;
+        assert_eq!(addresses(&old).await, [advertised.to_string()]);
+        assert!(count.load(Ordering::SeqCst) > 0, "requests go there");
+    });
+    // Without the flags it is where the server listens; if that is everywhere, an address of the host.
+    plane.stop("new");
+    plane.start("new", &[NEW]);
+    let listens = plane.server("new").address().to_owned();
+    let old = plane.admin("old");
+    let is_there = async || {
+        let found = addresses(&old).await;
+        if found == [listens.clone()] { Ok(()) } else { Err(format!("{found:?}")) }
+    };
+    block_on(eventually("it is known where it listens", is_there));
+    plane.stop("new");
+    plane.start("new", &[NEW, "--bind-address=0.0.0.0", "--advertise-address=127.0.0.1"]);
+    block_on(eventually("it is known where it says that it is", is_there));
+}
