@@ -155,7 +155,7 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
         ("", "persistentvolumeclaims") => volume::complete_claim(object),
         ("", "persistentvolumes") => volume::complete_volume(object),
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
-        ("internal.apiserver.k8s.io", "storageversions") => storage_version::check_name(object)?,
+        ("internal.apiserver.k8s.io", "storageversions") => storage_version::complete(object)?,
         (access::rbac::GROUP, _) => {
             if let Some(kind) = rbac::kind_of(served) {
                 rbac::complete(kind, object)?;

@@ -7,8 +7,12 @@ use storageversion::validation;
 
 use crate::forms::Object;
 
-/// Refuses a name that is not `<group>.<resource>`. That there is a name at all is checked with the rest of the metadata.
-pub(super) fn check_name(object: &Object) -> Result<(), Refusal> {
+/// What a new one has, and the refusal of a name that is not `<group>.<resource>`. That there is a name at all is checked with
+/// the rest of the metadata.
+pub(super) fn complete(object: &mut Object) -> Result<(), Refusal> {
+    for part in ["spec", "status"] {
+        object.entry(part).or_insert_with(|| Object::new().into());
+    }
     let name = object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     let errors = name.filter(|name| !name.is_empty()).map(validation::name).unwrap_or_default();
     Refusal::invalid_unless_empty(errors)

@@ -28,6 +28,7 @@ mod reload;
 mod rollout;
 mod scale;
 mod storage;
+mod storage_versions;
 mod watches;
 
 use std::path::Path;

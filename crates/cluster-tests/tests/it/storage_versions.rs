@@ -1,0 +1,204 @@
+//! Storage versions: published before anything is written, agreed on across releases, collected when servers go.
+
+mod api;
+mod fence;
+mod gates;
+mod held;
+mod history;
+mod storm;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use cluster_tests::scripted::IDENTITY_LEASES;
+use cluster_tests::{Client, ControlPlane, Etcd, Store};
+use serde_json::{Value, json};
+
+use crate::block_on;
+
+const STORAGE_VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+/// 1.33 and 1.34 keep it in `v1beta1`, 1.36 in `v1`; from 1.34 on it is served in `v1`.
+const CLASSES: &str = "storage.k8s.io.volumeattributesclasses";
+const CLASSES_V1: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+/// 1.33 does not serve the version it keeps, unless it is told to.
+const R33: [&str; 2] = ["--emulated-version=1.33", "--runtime-config=storage.k8s.io/v1beta1=true"];
+const R34: [&str; 1] = ["--emulated-version=1.34"];
+const R36: [&str; 1] = ["--emulated-version=1.36"];
+/// Leases that end while a test waits.
+const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identity-lease-renew-interval-seconds=1"];
+/// Longer than anything takes on a loaded machine, the election of a new collector (15 s) included.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test with servers on SQLite and with servers on etcd.
+#[track_caller]
+fn on_both(test: impl Fn(ControlPlane<'_>)) {
+    let etcd = Etcd::start();
+    test(ControlPlane::new(Store::Sqlite));
+    test(ControlPlane::new(Store::Etcd(&etcd)));
+}
+
+/// Asks again until the answer is as wanted; how long it took.
+#[track_caller]
+fn within(limit: Duration, what: &str, is_so: impl AsyncFn() -> Result<(), String>) -> Duration {
+    let begun = Instant::now();
+    loop {
+        match block_on(is_so()) {
+            Ok(()) => return begun.elapsed(),
+            Err(found) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}: {found}"),
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// The names by which servers are told apart, by their identities.
+async fn hostnames(client: &Client) -> BTreeMap<String, String> {
+    let leases = client.get(IDENTITY_LEASES).await.json();
+    let named = leases["items"].as_array().into_iter().flatten().filter_map(|lease| {
+        let hostname = lease["metadata"]["labels"]["kubernetes.io/hostname"].as_str()?;
+        Some((lease["metadata"]["name"].as_str()?.to_owned(), hostname.to_owned()))
+    });
+    named.collect()
+}
+
+/// An object as `a=v1 b=v1beta1 | common | AllEncodingVersionsEqual AllServersReporting`, servers by their names; those without
+/// a lease as `?`.
+async fn shown(client: &Client, name: &str) -> String {
+    let answer = client.get(&format!("{STORAGE_VERSIONS}/{name}")).await;
+    if answer.status != 200 {
+        return answer.status.as_u16().to_string();
+    }
+    let (object, names) = (answer.json(), hostnames(client).await);
+    let status = &object["status"];
+    let entries = status["storageVersions"].as_array().into_iter().flatten().map(|entry| {
+        let server = names.get(entry["apiServerID"].as_str().unwrap()).map_or("?", String::as_str);
+        let version = entry["encodingVersion"].as_str().unwrap();
+        format!("{server}={}", version.rsplit('/').next().unwrap())
+    });
+    let mut entries: Vec<String> = entries.collect();
+    entries.sort();
+    let common = status["commonEncodingVersion"].as_str().unwrap_or("none");
+    let conditions: Vec<&str> = ["AllEncodingVersionsEqual", "AllServersReporting"]
+        .map(|wanted| condition(&object, wanted)["status"].as_str().unwrap_or("-"))
+        .into();
+    format!("{} | {common} | {}", entries.join(" "), conditions.join(" "))
+}
+
+fn condition<'a>(object: &'a Value, wanted: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find(|condition| condition["type"] == wanted).unwrap_or(&Value::Null)
+}
+
+#[track_caller]
+fn becomes(limit: Duration, client: &Client, name: &str, expected: &str) -> Duration {
+    within(limit, name, async || {
+        let found = shown(client, name).await;
+        if found == expected { Ok(()) } else { Err(found) }
+    })
+}
+
+fn class(name: &str, writer: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+        "metadata": {"name": name, "labels": {"writer": writer}},
+        "driverName": "disks.example.com", "parameters": {"iops": "100"},
+    })
+}
+
+#[test]
+fn servers_of_three_releases_disagree_and_agree_once_the_last_is_upgraded() {
+    on_both(|mut plane| {
+        plane.start("a", &R33);
+        plane.start("b", &R34);
+        plane.start("c", &R36);
+        let c = plane.admin("c");
+        assert_eq!(block_on(shown(&c, CLASSES)), "a=v1beta1 b=v1beta1 c=v1 | none | False True");
+        assert_eq!(block_on(shown(&c, "core.pods")), "a=v1 b=v1 c=v1 | v1 | True True");
+        let object = block_on(c.get(&format!("{STORAGE_VERSIONS}/{CLASSES}"))).json();
+        let names = block_on(hostnames(&c));
+        let entry = object["status"]["storageVersions"].as_array().unwrap().iter();
+        let mut entry = entry.filter(|entry| names[entry["apiServerID"].as_str().unwrap()] == "b");
+        let entry = entry.next().unwrap();
+        assert_eq!(entry["servedVersions"], json!(["storage.k8s.io/v1"]), "exact: older servers route by it");
+        for version in ["storage.k8s.io/v1", "storage.k8s.io/v1beta1"] {
+            assert!(entry["decodableVersions"].as_array().unwrap().contains(&json!(version)), "{entry}");
+        }
+        let equal = condition(&object, "AllEncodingVersionsEqual");
+        assert_eq!(equal["reason"], "CommonEncodingVersionUnset");
+        assert_eq!(equal["message"], "Common encoding version unset");
+        plane.stop("a");
+        plane.start("a", &R36);
+        assert_eq!(block_on(shown(&c, CLASSES)), "a=v1 b=v1beta1 c=v1 | none | False True");
+        plane.stop("b");
+        plane.start("b", &R36);
+        let took = becomes(Duration::from_secs(1), &c, CLASSES, "a=v1 b=v1 c=v1 | storage.k8s.io/v1 | True True");
+        println!("{:?}: agreed {took:?} after the last server was ready", plane.store());
+        plane.stop("c");
+        plane.start("c", &R34);
+        let a = plane.admin("a");
+        becomes(Duration::from_secs(1), &a, CLASSES, "a=v1 b=v1 c=v1beta1 | none | False True");
+    });
+}
+
+#[test]
+fn the_entries_of_a_killed_server_go_with_its_lease() {
+    on_both(|mut plane| {
+        plane.start("a", &SHORT_LEASE);
+        plane.start("b", &SHORT_LEASE);
+        let a = plane.admin("a");
+        becomes(PATIENCE, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
+        plane.kill("b");
+        let killed = Instant::now();
+        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True True");
+        // It was renewed at most a second before, and lasts three.
+        assert!(killed.elapsed() > Duration::from_millis(1900), "{:?}", killed.elapsed());
+        println!("{:?}: gone {:?} after the kill", plane.store(), killed.elapsed());
+        plane.start("b", &SHORT_LEASE);
+        becomes(PATIENCE, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
+        plane.stop("b");
+        becomes(Duration::from_secs(5), &a, "core.pods", "a=v1 | v1 | True True");
+    });
+}
+
+#[test]
+fn when_the_collector_is_killed_another_one_collects_it() {
+    on_both(|mut plane| {
+        for name in ["a", "b", "c"] {
+            plane.start(name, &SHORT_LEASE);
+        }
+        let c = plane.admin("c");
+        let leader = || {
+            let lease = block_on(c.get(&format!("{IDENTITY_LEASES}/unskew-storage-version-collector"))).json();
+            let holder = lease["spec"]["holderIdentity"].as_str().unwrap().split('_').next().unwrap().to_owned();
+            block_on(hostnames(&c)).remove(&holder).unwrap()
+        };
+        assert_eq!(leader(), "a", "the first one");
+        plane.kill("a");
+        becomes(PATIENCE, &c, "core.pods", "b=v1 c=v1 | v1 | True True");
+        assert_ne!(leader(), "a");
+    });
+}
+
+#[test]
+fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten() {
+    on_both(|mut plane| {
+        plane.start("a", &SHORT_LEASE);
+        let a = plane.admin("a");
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {
+                "name": "apiserver-ghost",
+                "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": "ghost"},
+            },
+            "spec": {
+                "holderIdentity": "apiserver-ghost_1", "leaseDurationSeconds": 6,
+                "renewTime": "2026-11-15T10:00:00.000000Z",
+            },
+        });
+        let created = block_on(a.create(IDENTITY_LEASES, &lease));
+        assert_eq!(created.status, 201, "{}", created.brief());
+        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True False");
+        let object = block_on(a.get(&format!("{STORAGE_VERSIONS}/core.pods"))).json();
+        assert_eq!(condition(&object, "AllServersReporting")["message"], "No entry of apiserver-ghost");
+        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True True");
+    });
+}

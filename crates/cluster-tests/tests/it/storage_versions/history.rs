@@ -1,0 +1,165 @@
+//! What storage holds below the REST API, write by write: was every write in a version that was published at that moment?
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster_tests::{Client, ControlPlane, Store};
+use serde_json::Value;
+use store::etcd::Etcd;
+use store::sqlite::SqliteStore;
+use store::{Event, Key, Revision};
+use tasks::Tasks;
+
+/// The storage of a control plane, of which at least one server was started.
+pub(super) async fn open(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
+    let tasks = Tasks::new();
+    let store: Arc<dyn store::Store> = match plane.store() {
+        Store::Sqlite => {
+            let config = store::sqlite::Config::new(plane.folder().join("unskew-data/store.db"));
+            Arc::new(SqliteStore::open(config, &tasks).await.unwrap())
+        }
+        Store::Etcd(etcd) => {
+            let config = store::etcd::Config::new(vec![etcd.url().to_owned()]);
+            Arc::new(Etcd::open(&config, tasks.clone()).await.unwrap())
+        }
+    };
+    (store, tasks)
+}
+
+/// Every change from the very first on.
+pub(super) async fn history(plane: &ControlPlane<'_>) -> Vec<Event> {
+    let (store, tasks) = open(plane).await;
+    let newest = store.revision().await.unwrap();
+    let mut watch = store.watch(Key::from_static(b"/registry/"), Revision(1)).await.unwrap();
+    let mut events = Vec::new();
+    let mut through = Revision(0);
+    while through < newest {
+        watch.progress().send();
+        let batch = watch.next().await.unwrap().unwrap();
+        events.extend(batch.events);
+        through = batch.through;
+    }
+    drop((watch, store));
+    tasks.stop(super::PATIENCE).await.unwrap();
+    events
+}
+
+/// What of a history was looked at, and what was wrong.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Writes that had to be published.
+    pub(super) checked: usize,
+    /// Those of them by a known server, by server and version.
+    pub(super) by_writer: BTreeMap<(String, String), usize>,
+    /// Writes that need not be published, by why.
+    pub(super) exempt: BTreeMap<&'static str, usize>,
+    pub(super) wrong: Vec<String>,
+}
+
+/// What is known at one moment of a history.
+struct Moment<'a> {
+    /// The plural of a kind, by group and kind.
+    plurals: &'a BTreeMap<(String, String), String>,
+    /// Identities by hostname.
+    identities: BTreeMap<String, String>,
+    /// Encoding versions by the name of the object and by identity.
+    published: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// Goes through a history and compares every stored `apiVersion` with what the StorageVersion objects said at that moment. What
+/// has a label `writer` was written by the server of that name; the rest by any.
+pub(super) async fn check(client: &Client, events: &[Event]) -> Findings {
+    let plurals = plurals(client).await;
+    let mut moment = Moment { plurals: &plurals, identities: BTreeMap::new(), published: BTreeMap::new() };
+    let mut findings = Findings::default();
+    for event in events {
+        let key = String::from_utf8_lossy(event.key()).into_owned();
+        match event {
+            Event::Delete { .. } => {
+                if let Some(name) = key.strip_prefix("/registry/storageversions/") {
+                    moment.published.remove(name);
+                }
+            }
+            Event::Put(entry) => moment.look(&key, &entry.value, entry.revision, &mut findings),
+        }
+    }
+    findings
+}
+
+impl Moment<'_> {
+    fn look(&mut self, key: &str, value: &[u8], revision: Revision, findings: &mut Findings) {
+        let object: Value = serde_json::from_slice(value).unwrap_or_default();
+        match exemption(key) {
+            Some(why) => *findings.exempt.entry(why).or_default() += 1,
+            None => self.judge(key, &object, revision, findings),
+        }
+        if let Some(name) = key.strip_prefix("/registry/storageversions/") {
+            let entries = object["status"]["storageVersions"].as_array().into_iter().flatten();
+            let entries = entries.map(|entry| (text(&entry["apiServerID"]), text(&entry["encodingVersion"])));
+            self.published.insert(name.to_owned(), entries.collect());
+        }
+        let hostname = text(&object["metadata"]["labels"]["kubernetes.io/hostname"]);
+        if key.starts_with("/registry/leases/kube-system/apiserver-") {
+            self.identities.insert(hostname, text(&object["metadata"]["name"]));
+        }
+    }
+
+    fn judge(&self, key: &str, object: &Value, revision: Revision, findings: &mut Findings) {
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        let Some(plural) = self.plurals.get(&(group.clone(), kind)) else {
+            findings.wrong.push(format!("{key} at {revision}: not known what it is"));
+            return;
+        };
+        findings.checked += 1;
+        let name = format!("{}.{plural}", if group.is_empty() { "core" } else { &group });
+        let published = self.published.get(&name).cloned().unwrap_or_default();
+        let writer = text(&object["metadata"]["labels"]["writer"]);
+        let is_published = match &*writer {
+            "" => published.values().any(|published| *published == version),
+            writer => {
+                *findings.by_writer.entry((writer.to_owned(), version.clone())).or_default() += 1;
+                self.identities.get(writer).and_then(|identity| published.get(identity)) == Some(&version)
+            }
+        };
+        if !is_published {
+            findings.wrong.push(format!("{key} at {revision}: {version} by {writer:?} while there was {published:?}"));
+        }
+    }
+}
+
+/// Why a write need not be published.
+fn exemption(key: &str) -> Option<&'static str> {
+    let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
+    let path = key.strip_prefix("/registry/")?;
+    match path.split_once('/')? {
+        ("storageversions", _) => Some("storage versions"),
+        ("leases", name) if name.starts_with("kube-system/") => Some("leases in kube-system"),
+        ("namespaces", name) if namespaces.contains(&name) => Some("namespaces of the server"),
+        ("_unskew" | "peerserverleases" | "masterleases", _) => Some("no objects"),
+        _ => None,
+    }
+}
+
+/// The plurals of all kinds, as discovery says.
+async fn plurals(client: &Client) -> BTreeMap<(String, String), String> {
+    let mut plurals = BTreeMap::new();
+    for path in ["/api", "/apis"] {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let request = client.request(http::Method::GET, path).header("accept", accept);
+        let document = client.send(request, "".into()).await.json();
+        for group in document["items"].as_array().into_iter().flatten() {
+            let resources = group["versions"].as_array().into_iter().flatten();
+            let resources = resources.flat_map(|version| version["resources"].as_array().into_iter().flatten());
+            for resource in resources {
+                let kind = text(&resource["responseKind"]["kind"]);
+                plurals.insert((text(&group["metadata"]["name"]), kind), text(&resource["resource"]));
+            }
+        }
+    }
+    plurals
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
