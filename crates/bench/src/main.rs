@@ -4,8 +4,11 @@
 //! bar is printed as missed. `--quick` runs every benchmark once, at the smallest size, to show that it runs at all.
 #![expect(clippy::print_stdout, reason = "the table is this program's product")]
 
+mod access_bench;
 mod api_bench;
+mod catalogue_bench;
 mod discovery_bench;
+mod peers_bench;
 mod serve_bench;
 mod store_bench;
 mod table;
@@ -57,9 +60,12 @@ type Group = fn(Effort, &mut Table) -> anyhow::Result<()>;
 /// Every group of benchmarks, in the order of the table.
 const GROUPS: &[(&str, Group)] = &[
     ("api", api_bench::run),
+    ("catalogue", catalogue_bench::run),
+    ("access", access_bench::run),
     ("discovery", discovery_bench::run),
     ("store", store_bench::run),
     ("serve", serve_bench::run),
+    ("peers", peers_bench::run),
 ];
 
 fn names() -> String {
@@ -68,8 +74,10 @@ fn names() -> String {
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(store_bench::CHILD_FLAG) {
-        return store_bench::run_child(&words.collect::<Vec<_>>());
+    match words.next().as_deref() {
+        Some(store_bench::CHILD_FLAG) => return store_bench::run_child(&words.collect::<Vec<_>>()),
+        Some(catalogue_bench::CHILD_FLAG) => return catalogue_bench::run_child(),
+        _ => {}
     }
     let selection = Selection::from_args(std::env::args().skip(1))?;
     let is_quick = selection.effort == Effort::Quick;

@@ -1,0 +1,90 @@
+//! What the catalogue costs a server: when it starts, and when the types behind the kinds are read.
+//!
+//! Memory is that of a process of its own which does nothing else, since pages that another benchmark has touched are not
+//! paid for again.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use api::GroupVersionKind;
+use catalogue::schema::Struct;
+use catalogue::{Gates, Release, RuntimeConfig, Surface};
+
+use crate::Effort;
+use crate::table::{Figure, Row, Table};
+use crate::timing::{median, monotonic_time};
+
+/// Makes this program the child that pays for a catalogue and tells what it paid.
+pub(crate) const CHILD_FLAG: &str = "--catalogue";
+
+/// What a server may pay for the catalogue.
+const START_MAX: Duration = Duration::from_millis(10);
+const MEMORY_MAX: u64 = 3 << 20;
+/// Processes; an odd number, so that the median is one of them.
+const CHILDREN: usize = 9;
+
+/// What one process paid.
+#[derive(Clone, Copy)]
+struct Paid {
+    start: Duration,
+    start_bytes: u64,
+    types: Duration,
+    /// Of both together.
+    bytes: u64,
+}
+
+pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+    let children = if effort == Effort::Quick { 1 } else { CHILDREN };
+    let paid = (0..children).map(|_| ask_child()).collect::<anyhow::Result<Vec<_>>>()?;
+    let time = |of: fn(&Paid) -> Duration| median(&mut paid.iter().map(of).collect::<Vec<_>>());
+    let bytes = |of: fn(&Paid) -> u64| {
+        let mut all: Vec<u64> = paid.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let start = time(|paid| paid.start);
+    table.push(Row::time("start: gates, flags, what is served", start).bar(Figure::Time(START_MAX)));
+    let resident = Row::new("memory after the start", Figure::Bytes(bytes(|paid| paid.start_bytes)));
+    table.push(resident.bar(Figure::Bytes(MEMORY_MAX)));
+    table.push(Row::time("first look at a type: all are read", time(|paid| paid.types)).bar(Figure::Time(START_MAX)));
+    let resident = Row::new("memory after both", Figure::Bytes(bytes(|paid| paid.bytes)));
+    table.push(resident.bar(Figure::Bytes(MEMORY_MAX)));
+    Ok(())
+}
+
+fn ask_child() -> anyhow::Result<Paid> {
+    let output = Command::new(std::env::current_exe()?).arg(CHILD_FLAG).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let [start, start_bytes, types, bytes] = numbers[..] else {
+        anyhow::bail!("the child said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr));
+    };
+    Ok(Paid { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
+}
+
+/// Pays, and prints nanoseconds and bytes.
+pub(crate) fn run_child() -> anyhow::Result<()> {
+    // The first read pays for the reading itself.
+    resident_bytes()?;
+    let (empty, begin) = (resident_bytes()?, monotonic_time());
+    let gates = Gates::parse(Release::NEWEST, "AllAlpha=true,AllBeta=true")?;
+    let surface = Surface::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "api/all=true")?);
+    let (start, started) = (monotonic_time() - begin, resident_bytes()?);
+    let begin = monotonic_time();
+    let pod = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
+    let pod = Struct::of_kind(Release::NEWEST, pod).context("there are pods")?;
+    let (types, read) = (monotonic_time() - begin, resident_bytes()?);
+    std::hint::black_box((surface, pod));
+    let grown = |now: u64| now.saturating_sub(empty);
+    println!("{} {} {} {}", start.as_nanos(), grown(started), types.as_nanos(), grown(read));
+    Ok(())
+}
+
+fn resident_bytes() -> anyhow::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the kernel tells what is resident")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+}
