@@ -131,3 +131,62 @@ fn peers_go_to_the_address_that_a_server_advertises() {
     plane.start("new", &[NEW, "--bind-address=0.0.0.0", "--advertise-address=127.0.0.1"]);
     block_on(eventually("it is known where it says that it is", is_there));
 }
+
+#[test]
+fn turning_the_gate_off_and_on_again_turns_forwarding_off_and_on_again() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("new", &[NEW]);
+    for gate in ["true", "false", "true"] {
+        plane.start("old", &[OLD, &format!("--feature-gates=UnknownVersionInteroperabilityProxy={gate}")]);
+        let old = plane.admin("old");
+        let wanted = if gate == "true" { 200 } else { 404 };
+        let answers = async || match old.get(CLASSES).await.status.as_u16() {
+            found if found == wanted => Ok(()),
+            other => Err(other.to_string()),
+        };
+        block_on(eventually("the gate decides", answers));
+        plane.stop("old");
+    }
+}
+
+#[test]
+fn everything_that_is_listed_can_be_asked_for() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("old", &["--emulated-version=1.33", "--runtime-config=apps/v1=false"]);
+    plane.start("new", &["--emulated-version=1.37", "--runtime-config=api/all=true"]);
+    let clients = ["old", "new"].map(|name| plane.admin(name));
+    block_on(async {
+        eventually("the servers know each other", async || is_ok(&clients[0], CLASSES).await).await;
+        for client in &clients {
+            let mut asked = 0;
+            for path in listable(client).await {
+                let answer = client.get(&path).await;
+                // What is listed and not built says so.
+                assert!([200, 501].contains(&answer.status.as_u16()), "{path}: {}", answer.brief());
+                asked += u32::from(answer.status == 200);
+            }
+            assert!(asked > 50, "{asked} collections were seen");
+        }
+    });
+}
+
+/// The paths of all collections that a server lists for the whole cluster.
+async fn listable(client: &Client) -> Vec<String> {
+    let merged = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = client.request(http::Method::GET, "/apis").header("accept", merged);
+    let document = client.send(request, bytes::Bytes::new()).await.json();
+    let items = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
+    let mut paths = Vec::new();
+    for group in items(&document, "items") {
+        for version in items(&group, "versions") {
+            for resource in items(&version, "resources") {
+                let [group, version] =
+                    [&group["metadata"]["name"], &version["version"]].map(|name| name.as_str().unwrap());
+                if resource["verbs"].to_string().contains("\"list\"") {
+                    paths.push(format!("/apis/{group}/{version}/{}", resource["resource"].as_str().unwrap()));
+                }
+            }
+        }
+    }
+    paths
+}

@@ -284,6 +284,9 @@ fn a_member_that_fails_requests_is_passed_over_and_is_never_a_404() {
             assert_eq!(refused.headers["retry-after"], "1", "{fault:?}");
             assert!(!refused.headers.contains_key("location"), "{fault:?}");
             assert!(figure(&old, &failures(&fault.identity(), reason)).await > 0, "{fault:?}: {reason}");
+            let labels = format!("group=\"{}\",resource=\"things\",type=\"proxy_transport\"", fault.group());
+            let series = format!("apiserver_peer_proxy_errors_total{{{labels},version=\"v1\"}}");
+            assert!(figure(&old, &series).await > 0, "{series}");
         }
         let silent = old.get(&format!("{}?timeout=1s", Fault::Silent.path())).await;
         assert_eq!(silent.brief(), "503 Error while proxying request to destination apiserver");

@@ -134,6 +134,9 @@ fn a_peer_gets_our_own_document_and_no_second_hop() {
             let has_new = |answer: &Answer| answer.json().to_string().contains("\"mutatingadmissionpolicies\"");
             assert!(!has_new(&own) && has_new(&merged));
         }
+        let local = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=local";
+        let own = get_with(&admin, "/apis", &[("accept", local)]).await;
+        assert!(!own.json().to_string().contains("\"mutatingadmissionpolicies\""), "the older name of the profile");
         // A front proxy that is no peer speaks for its users, and they are served like anybody.
         assert_eq!(get_with(&peer, CLASSES, &[user, group]).await.status, 200);
     });
