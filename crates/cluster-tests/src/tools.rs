@@ -8,6 +8,8 @@ use crate::process::{Finished, run};
 
 /// Longer than any client command needs on a loaded machine; a hanging one must not hang the run.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for programs that use hundreds of classes of the Python client, which takes long to load them.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The path in an environment variable that `cargo xtask test` sets.
 #[track_caller]
@@ -58,7 +60,18 @@ pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str]) -> Finished {
 /// Runs a Python program that has the official client; arguments follow the program.
 #[track_caller]
 pub fn python(program: &str, args: &[&str]) -> Finished {
+    run_python(program, args, COMMAND_TIMEOUT)
+}
+
+/// The same for a program that asks of the client all that it has.
+#[track_caller]
+pub fn large_python(program: &str, args: &[&str]) -> Finished {
+    run_python(program, args, PROGRAM_TIMEOUT)
+}
+
+#[track_caller]
+fn run_python(program: &str, args: &[&str], timeout: Duration) -> Finished {
     let mut command = Command::new(required("UNSKEW_PYTHON"));
     command.arg("-c").arg(program).args(args);
-    run(command, COMMAND_TIMEOUT)
+    run(command, timeout)
 }
