@@ -80,6 +80,7 @@ impl Config {
         let peers = PeerFlags::from_flags(flags, &gates)?;
         let notices = authorizer.notice().into_iter().chain(Audit::notice(flags));
         let mut notices: Vec<String> = notices.map(str::to_owned).collect();
+        notices.extend(gates.notices().iter().map(ToString::to_string));
         Ok(Self {
             bind: flags.parsed("bind-address", str::parse)?,
             port: flags.parsed("secure-port", str::parse)?,
