@@ -1,8 +1,7 @@
 //! What a request says in its query: list, watch and write options, and the token of a next page.
 
-use api::Status;
-use api::query;
 use api::selector::{FieldSelector, LabelSelector};
+use api::{FieldError, GroupKind, Status, query};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use object::managed_fields;
@@ -24,6 +23,15 @@ pub(crate) struct ListOptions {
     pub(crate) timeout_seconds: Option<u64>,
 }
 
+/// What options are for: not all of them go with everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A get knows a resourceVersion and no way to match it.
+    Get,
+    List,
+    Watch,
+}
+
 /// Which state a read asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -41,7 +49,7 @@ pub(crate) enum Version {
 }
 
 impl ListOptions {
-    pub(crate) fn parse(query: &str) -> Result<Self, Status> {
+    pub(crate) fn parse(query: &str, purpose: Purpose) -> Result<Self, Status> {
         let text = |name| query::first(query, name).filter(|value| !value.is_empty());
         let flag = |name| query::first(query, name).map(|value| query::is_true(&value));
         let number = |name| -> Result<Option<u64>, Status> {
@@ -60,19 +68,72 @@ impl ListOptions {
             fields: FieldSelector::parse(&fields).map_err(|error| Status::bad_request(error.to_string()))?,
             limit: number("limit")?.filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok()),
             token: text("continue").map(Into::into),
-            version: match (text("resourceVersion").as_deref(), text("resourceVersionMatch").as_deref()) {
-                // A watch with initial events names the match and may leave the version open: the newest.
-                (None, Some("NotOlderThan")) if flag("sendInitialEvents").is_some() => Version::Unset,
-                (version, how) => Version::parse(version, how)?,
+            version: match purpose {
+                Purpose::Get => Version::parse(text("resourceVersion").as_deref(), None)?,
+                Purpose::List | Purpose::Watch => {
+                    Version::parse(text("resourceVersion").as_deref(), text(MATCH).as_deref())?
+                }
             },
             allow_bookmarks: flag("allowWatchBookmarks").unwrap_or(false),
             send_initial_events: flag("sendInitialEvents"),
             timeout_seconds: number("timeoutSeconds")?,
         };
+        let errors = match purpose {
+            Purpose::Get => Vec::new(),
+            Purpose::List => options.faults_of_list(text("resourceVersion").as_deref(), text(MATCH).as_deref()),
+            Purpose::Watch => options.faults_of_watch(text(MATCH).as_deref()),
+        };
+        if !errors.is_empty() {
+            return Err(Status::invalid(GroupKind { group: "meta.k8s.io", kind: "ListOptions" }, "", &errors));
+        }
         if options.token.is_some() && options.version != Version::Unset && options.version != Version::Any {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
         Ok(options)
+    }
+
+    /// What of a list's options contradicts the rest, in kube-apiserver's words and order.
+    fn faults_of_list(&self, version: Option<&str>, how: Option<&str>) -> Vec<FieldError> {
+        let forbidden = |detail: &str| FieldError::forbidden(MATCH, detail);
+        let mut errors = Vec::new();
+        if how.is_some() && version.is_none() {
+            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+        }
+        if how.is_some() && self.token.is_some() {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        match how {
+            None | Some("NotOlderThan") => {}
+            Some("Exact") if version == Some("0") => {
+                errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            }
+            Some("Exact") => {}
+            Some(other) => errors.push(FieldError::not_supported(MATCH, other, &["Exact", "NotOlderThan", ""])),
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
+
+    /// The same of a watch's options.
+    fn faults_of_watch(&self, how: Option<&str>) -> Vec<FieldError> {
+        let forbidden = |detail: &str| FieldError::forbidden(MATCH, detail);
+        let mut errors = Vec::new();
+        if self.send_initial_events.is_some() && how != Some("NotOlderThan") {
+            errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        }
+        let Some(how) = how else { return errors };
+        if self.send_initial_events.is_none() {
+            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        }
+        if how != "NotOlderThan" {
+            errors.push(FieldError::not_supported(MATCH, how, &["NotOlderThan"]));
+        }
+        if self.token.is_some() {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        errors
     }
 
     /// How recent a list must be.
@@ -90,32 +151,23 @@ impl ListOptions {
 }
 
 impl Version {
+    /// A match that makes no sense is told of elsewhere, together with everything else that does not.
     fn parse(version: Option<&str>, how: Option<&str>) -> Result<Self, Status> {
-        let forbidden = |message: &str| Err(Status::bad_request(message));
-        let revision = match version {
-            None if how.is_some() => {
-                return forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided");
-            }
-            None => return Ok(Self::Unset),
-            Some(text) => text.parse::<u64>().map(Revision).map_err(|_| {
-                Status::bad_request(format!("invalid resource version \"{text}\": strconv.ParseUint: invalid syntax"))
-            })?,
-        };
-        match how {
-            None if revision == Revision(0) => Ok(Self::Any),
-            None => Ok(Self::At(revision)),
-            Some("NotOlderThan") if revision == Revision(0) => Ok(Self::Any),
-            Some("NotOlderThan") => Ok(Self::NotOlderThan(revision)),
-            Some("Exact") if revision == Revision(0) => {
-                forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-            }
-            Some("Exact") => Ok(Self::Exact(revision)),
-            Some(other) => forbidden(&format!(
-                "resourceVersionMatch: Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\""
-            )),
-        }
+        let Some(text) = version else { return Ok(Self::Unset) };
+        let revision = text.parse::<u64>().map(Revision).map_err(|_| {
+            Status::bad_request(format!("invalid resource version \"{text}\": strconv.ParseUint: invalid syntax"))
+        })?;
+        Ok(match how {
+            Some("Exact") => Self::Exact(revision),
+            _ if revision == Revision(0) => Self::Any,
+            Some("NotOlderThan") => Self::NotOlderThan(revision),
+            _ => Self::At(revision),
+        })
     }
 }
+
+/// How a resourceVersion is to be matched.
+const MATCH: &str = "resourceVersionMatch";
 
 /// Where a list goes on: Kubernetes' token, so that one server's pages can be fetched from another, a real one too.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,25 +237,26 @@ impl WriteOptions {
     pub(crate) fn of(request: &edge::Request) -> Result<Self, Status> {
         let agent = request.headers().get(http::header::USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let kind = match *request.method() {
+            http::Method::POST => "CreateOptions",
+            http::Method::PATCH => "PatchOptions",
+            _ => "UpdateOptions",
+        };
         Self::parse(request.uri().query().unwrap_or_default(), agent)
+            .map_err(|errors| Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", &errors))
     }
 
-    fn parse(query: &str, user_agent: &str) -> Result<Self, Status> {
-        let mut dry_run = false;
-        for (_, value) in query::pairs(query).filter(|(key, _)| key == "dryRun") {
-            match &*value {
-                "All" => dry_run = true,
-                other => {
-                    let message = format!("dryRun: Unsupported value: \"{other}\": supported values: \"All\"");
-                    return Err(Status::bad_request(message));
-                }
-            }
-        }
+    fn parse(query: &str, user_agent: &str) -> Result<Self, Vec<FieldError>> {
+        let dry_runs = || query::pairs(query).filter(|(key, value)| key == "dryRun" && !value.is_empty());
+        let unknown = dry_runs().filter(|(_, value)| value != "All");
+        let mut errors: Vec<_> =
+            unknown.map(|(_, value)| FieldError::not_supported("dryRun", value.into_owned(), &["All"])).collect();
         let field_manager = query::first(query, "fieldManager").unwrap_or_default();
-        let errors = object::validate::manager(&field_manager, "fieldManager");
+        errors.extend(object::validate::manager(&field_manager, "fieldManager"));
         if !errors.is_empty() {
-            return Err(Status::invalid(api::GroupKind { group: "meta.k8s.io", kind: "UpdateOptions" }, "", &errors));
+            return Err(errors);
         }
+        let dry_run = dry_runs().next().is_some();
         Ok(Self { dry_run, manager: managed_fields::manager_name(&field_manager, user_agent) })
     }
 }

@@ -69,7 +69,14 @@ impl<'a> Context<'a> {
     fn refuse_what_is_not_offered(&self) -> Result<(), Status> {
         let verb = self.asked.verb.as_str();
         let kind = self.resource.served.kind;
+        let is_out_of_place = match self.asked.verb {
+            Verb::Create => !self.asked.name.is_empty() && self.asked.subresource.is_empty(),
+            Verb::Update | Verb::Patch => self.asked.name.is_empty(),
+            Verb::Get | Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection => false,
+            Verb::Proxy | Verb::Unknown => false,
+        };
         match &*self.asked.subresource {
+            _ if is_out_of_place => Err(self.method_not_allowed()),
             "" if !kind.built => Err(not_built(self.asked.group_resource(), verb)),
             "" if !kind.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
             "" => Ok(()),

@@ -55,7 +55,7 @@ pub enum Undecodable {
 }
 
 impl Stored {
-    /// Reads what storage holds under a revision.
+    /// Reads what storage holds under a revision. Under revision 0 nothing is stored, and the object says none: a dry run.
     pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, Undecodable> {
         let value = value.trim_ascii_end();
         refuse_other_encodings(value)?;
@@ -64,6 +64,7 @@ impl Stored {
         let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
         let metadata: Metadata<'_> = parse_object(metadata_text.as_bytes())?;
         let body = match envelope.metadata {
+            _ if revision == 0 && !metadata.has_resource_version => Bytes::copy_from_slice(value),
             Some(raw) if !metadata.has_resource_version => splice(value, raw.get(), revision),
             _ => rewrite(value, revision)?,
         };
@@ -196,6 +197,12 @@ mod tests {
             &expect![[r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"},"spec":{}}"#]],
         );
         check(r#"{"metadata": { } }"#, &expect![[r#"{"metadata": {"resourceVersion":"7" } }"#]]);
+    }
+
+    #[test]
+    fn what_is_not_stored_has_no_revision() {
+        let value = r#"{"metadata":{"name":"a"}}"#;
+        assert_eq!(Stored::from_storage(value.as_bytes(), 0).unwrap().body, value);
     }
 
     #[test]

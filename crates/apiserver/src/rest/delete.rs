@@ -12,7 +12,7 @@ use store::Key;
 
 use super::selection::Selection;
 use super::{Context, now};
-use crate::options::ListOptions;
+use crate::options::{ListOptions, Purpose};
 use crate::{bodies, faults, forms, json, kinds};
 
 pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Response, Status> {
@@ -33,9 +33,9 @@ pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Res
 
 pub(super) async fn delete_collection(context: Context<'_>, request: Request) -> Result<Response, Status> {
     context.refuse_odd_names()?;
-    let list = ListOptions::parse(request.uri().query().unwrap_or_default())?;
+    let list = ListOptions::parse(request.uri().query().unwrap_or_default(), Purpose::List)?;
     let options = delete_options(context, request).await?;
-    let selection = Selection::new(list.labels, list.fields, context.resource.served)?;
+    let selection = Selection::new(list.labels, list.fields, context.resource.served)?.named(&context.asked.name);
     let span =
         Span { within: context.within(), start: Key::new(), limit: None, wants: &|stored| selection.selects(stored) };
     let listing = context.server.registry.list(context.resource.shelf, &span, Freshness::Latest).await;

@@ -8,7 +8,7 @@ use registry::Item;
 use registry::read::Freshness;
 
 use super::{Context, accept};
-use crate::options::ListOptions;
+use crate::options::{ListOptions, Purpose};
 use crate::shape::Shape;
 use crate::{faults, json};
 
@@ -26,7 +26,7 @@ pub(super) async fn show(
     context.refuse_odd_names()?;
     let freshness = match request.uri().query() {
         None => Freshness::Latest,
-        Some(query) => match ListOptions::parse(query)?.list_freshness() {
+        Some(query) => match ListOptions::parse(query, Purpose::Get)?.list_freshness() {
             // A get has no exact match: the object as it is, and at least that new.
             Freshness::Exactly(revision) => Freshness::AtLeast(revision),
             other @ (Freshness::Latest | Freshness::AtLeast(_) | Freshness::Any) => other,

@@ -11,7 +11,7 @@ use store::Key;
 
 use super::selection::Selection;
 use super::{Context, accept};
-use crate::options::{ContinueToken, ListOptions};
+use crate::options::{ContinueToken, ListOptions, Purpose};
 use crate::shape::Shape;
 use crate::{faults, forms, json};
 
@@ -19,14 +19,14 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Result<Resp
     let query = request.uri().query().unwrap_or_default();
     let shape = Shape::negotiate(accept(request), query)?;
     context.refuse_odd_names()?;
-    let options = ListOptions::parse(query)?;
+    let options = ListOptions::parse(query, Purpose::List)?;
     let token = options.token.as_deref().map(ContinueToken::decode).transpose()?;
     let freshness = match &token {
         Some(token) => token.revision().map_or(Freshness::Latest, Freshness::Exactly),
         None => options.list_freshness(),
     };
     let limit = options.limit;
-    let selection = Selection::new(options.labels, options.fields, context.resource.served)?;
+    let selection = Selection::new(options.labels, options.fields, context.resource.served)?.named(&context.asked.name);
     let within = context.within();
     let span = Span {
         within: within.clone(),

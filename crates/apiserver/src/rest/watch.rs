@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::selection::Selection;
 use super::{Context, accept};
-use crate::options::{ListOptions, Version};
+use crate::options::{ListOptions, Purpose, Version};
 use crate::shape::Shape;
 use crate::{faults, forms};
 
@@ -30,12 +30,15 @@ pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Res
     let query = request.uri().query().unwrap_or_default();
     let shape = Shape::negotiate_stream(accept(request), query)?;
     context.refuse_odd_names()?;
-    let options = ListOptions::parse(query)?;
+    let options = ListOptions::parse(query, Purpose::Watch)?;
     let ends = Instant::now() + context.watch_duration(options.timeout_seconds);
-    let selection = Selection::new(options.labels, options.fields, context.resource.served)?;
-    let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events)?;
+    let selection = Selection::new(options.labels, options.fields, context.resource.served)?.named(&context.asked.name);
+    let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events);
     context.await_history().await?;
-    let start = start_of(context, &selection, options.version, bookmarks, shape).await?;
+    let start = match options.send_initial_events.unwrap_or(is_without_revision(options.version)) {
+        true => Start::with_objects(context, &selection, options.version, bookmarks, shape).await?,
+        false => Start::after(context, options.version).await?,
+    };
     let watcher = context.server.registry.watch(context.resource.shelf, start.revision).map_err(expired)?;
     let (lines, body) = mpsc::channel(LINES_WAITING_MAX);
     let stream = Stream {
@@ -70,14 +73,11 @@ enum Bookmarks {
 }
 
 impl Bookmarks {
-    fn of(allowed: bool, initial_events: Option<bool>) -> Result<Self, Status> {
+    fn of(allowed: bool, initial_events: Option<bool>) -> Self {
         match (allowed, initial_events) {
-            (true, Some(true)) => Ok(Self::AfterInitialEvents),
-            (true, _) => Ok(Self::Periodic),
-            (false, Some(true)) => Err(Status::bad_request(
-                "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set to true",
-            )),
-            (false, _) => Ok(Self::None),
+            (true, Some(true)) => Self::AfterInitialEvents,
+            (true, _) => Self::Periodic,
+            (false, _) => Self::None,
         }
     }
 }
@@ -89,41 +89,59 @@ fn served_of(context: Context<'_>) -> ServedRef {
     (context.server.surface.clone(), context.resource.served_position)
 }
 
-async fn start_of(
-    context: Context<'_>,
-    selection: &Selection,
-    version: Version,
-    bookmarks: Bookmarks,
-    shape: Shape,
-) -> Result<Start, Status> {
-    let (wants_initial, freshness) = match (version, bookmarks) {
-        (Version::Unset, _) => (true, Freshness::Latest),
-        (Version::Any, _) => (true, Freshness::Any),
-        (
-            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision),
-            Bookmarks::AfterInitialEvents,
-        ) => (true, Freshness::AtLeast(revision)),
-        (Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision), _) => {
-            return Ok(Start { initial: Vec::new(), revision });
+/// Without a revision to go on from, a watch begins with what is there unless it says otherwise.
+fn is_without_revision(version: Version) -> bool {
+    matches!(version, Version::Unset | Version::Any)
+}
+
+impl Start {
+    /// Begins with the objects as they are.
+    async fn with_objects(
+        context: Context<'_>,
+        selection: &Selection,
+        version: Version,
+        bookmarks: Bookmarks,
+        shape: Shape,
+    ) -> Result<Self, Status> {
+        let freshness = match version {
+            Version::Unset => Freshness::Latest,
+            Version::Any => Freshness::Any,
+            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => {
+                Freshness::AtLeast(revision)
+            }
+        };
+        let wants = |stored: &Stored| selection.selects(stored);
+        let span = Span { within: context.within(), start: Key::new(), limit: None, wants: &wants };
+        let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
+        let listing = listing.map_err(faults::unread)?;
+        let served = context.resource.served;
+        let stored = listing.items.iter().filter_map(|cached| stored_of(&cached.item));
+        let mut initial: Vec<Bytes> = stored
+            .enumerate()
+            .map(|(at, stored)| forms::frame("ADDED", &shape.body_of(stored, served, headings_of(at == 0))))
+            .collect();
+        if bookmarks == Bookmarks::AfterInitialEvents {
+            initial.push(bookmark(served, listing.revision, r#","annotations":{"k8s.io/initial-events-end":"true"}"#));
         }
-    };
-    if !wants_initial {
-        return Ok(Start { initial: Vec::new(), revision: context.server.registry.cache().through() });
+        Ok(Self { initial, revision: listing.revision })
     }
-    let span =
-        Span { within: context.within(), start: Key::new(), limit: None, wants: &|stored| selection.selects(stored) };
-    let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
-    let listing = listing.map_err(faults::unread)?;
-    let served = context.resource.served;
-    let stored = listing.items.iter().filter_map(|cached| stored_of(&cached.item));
-    let mut initial: Vec<Bytes> = stored
-        .enumerate()
-        .map(|(at, stored)| forms::frame("ADDED", &shape.body_of(stored, served, headings_of(at == 0))))
-        .collect();
-    if bookmarks == Bookmarks::AfterInitialEvents {
-        initial.push(bookmark(served, listing.revision, r#","annotations":{"k8s.io/initial-events-end":"true"}"#));
+
+    /// Begins with the first change after a revision: the one that was given, or that of now.
+    async fn after(context: Context<'_>, version: Version) -> Result<Self, Status> {
+        let registry = &context.server.registry;
+        let revision = match version {
+            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => revision,
+            Version::Any => registry.cache().through(),
+            Version::Unset => {
+                if !registry.catch_up_with_store().await.map_err(faults::unread)? {
+                    let behind = "the watch cache has not caught up with storage";
+                    return Err(Status::service_unavailable(behind).with_retry_after(1));
+                }
+                registry.cache().through()
+            }
+        };
+        Ok(Self { initial: Vec::new(), revision })
     }
-    Ok(Start { initial, revision: listing.revision })
 }
 
 fn expired(expired: Expired) -> Status {
