@@ -44,6 +44,18 @@ fn every_kind_of_nonsense_is_refused_by_name_and_the_server_goes_on() {
         assert_eq!(get(&format!("{CONFIG_MAPS}?continue=x")).await.status, 400);
         let options = client.send(client.request(Method::OPTIONS, CONFIG_MAPS), bytes::Bytes::new()).await;
         assert_eq!(options.status, 405);
+        // Methods that do not go with one object, or with all of them.
+        let to = async |method, path: &str, media_type| client.write(method, path, media_type, "{}".into()).await;
+        assert_eq!(to(Method::POST, &format!("{CONFIG_MAPS}/a"), json).await.status, 405);
+        assert_eq!(to(Method::PATCH, CONFIG_MAPS, "application/merge-patch+json").await.status, 405);
+        assert_eq!(to(Method::PUT, CONFIG_MAPS, json).await.status, 405);
+        let dry = client.create(&format!("{CONFIG_MAPS}?dryRun=Some"), &config_map("dry")).await;
+        assert_eq!(
+            dry.brief(),
+            r#"422 CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All""#
+        );
+        let dry = client.create(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("dry")).await.json();
+        assert!(dry["metadata"]["resourceVersion"].is_null(), "what is not stored has none: {dry}");
         let picky = client.request(Method::GET, CONFIG_MAPS).header("accept", "image/png");
         assert_eq!(client.send(picky, bytes::Bytes::new()).await.status, 406);
 

@@ -75,6 +75,35 @@ fn objects_that_begin_or_cease_to_match_appear_and_disappear() {
 }
 
 #[test]
+fn a_watch_says_whether_it_begins_with_what_is_there() {
+    on_both_async(async |client| {
+        client.create(CONFIG_MAPS, &config_map("a")).await;
+        let only_news = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+        for version in ["", "&resourceVersion=0"] {
+            let mut lines = open(&client, &format!("{only_news}{version}")).await;
+            let name = format!("b{}", version.len());
+            client.create(CONFIG_MAPS, &config_map(&name)).await;
+            assert_eq!(lines.brief().await, format!("ADDED {name}"));
+        }
+        let refused = client.get(&format!("{CONFIG_MAPS}?watch=1&sendInitialEvents=true")).await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+    });
+}
+
+#[test]
+fn a_watch_of_one_name_shows_that_object_alone() {
+    on_both_async(async |client| {
+        client.create(CONFIG_MAPS, &config_map("a")).await;
+        client.create(CONFIG_MAPS, &config_map("b")).await;
+        let mut lines = Lines::open(&client, "/api/v1/watch/namespaces/default/configmaps/b").await;
+        assert_eq!(lines.brief().await, "ADDED b");
+        client.delete(&format!("{CONFIG_MAPS}/a")).await;
+        client.delete(&format!("{CONFIG_MAPS}/b")).await;
+        assert_eq!(lines.brief().await, "DELETED b");
+    });
+}
+
+#[test]
 fn a_watch_is_resumed_at_a_server_that_was_started_since() {
     let etcd = Etcd::start();
     for store in [Store::Sqlite, Store::Etcd(&etcd)] {
