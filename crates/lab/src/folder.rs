@@ -52,6 +52,11 @@ impl Layout {
         self.0.join("kubeconfig")
     }
 
+    /// The same, for one server and not for the front door.
+    pub fn server_kubeconfig(&self, server: &str) -> PathBuf {
+        self.0.join(format!("kubeconfig-{server}"))
+    }
+
     /// Where a running lab is asked and told.
     pub fn socket(&self) -> PathBuf {
         self.0.join("lab.sock")

@@ -1,7 +1,7 @@
 //! A whole lab: opened, run, ended in order.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,10 +146,7 @@ impl Lab {
         let keys = Keys::open(&layout.pki()).map_err(|error| LabError::Keys(error.to_string()))?;
         keys.check().map_err(LabError::Keys)?;
         let address = format!("https://127.0.0.1:{}", state.door_port);
-        for file in config.kubeconfig.iter().chain([&layout.kubeconfig()]) {
-            let fault = |source| LabError::Io { what: format!("cannot write {}", file.display()), source };
-            keys.write_kubeconfig(file, &address).map_err(fault)?;
-        }
+        write_kubeconfigs(&layout, &keys, &state, config.kubeconfig.as_deref())?;
         let tasks = Tasks::new();
         let stop = CancellationToken::new();
         let etcd = match &state.store {
@@ -245,6 +242,18 @@ async fn bind(state: &State) -> Result<(TcpListener, TcpListener), LabError> {
     }
     let page = listeners.pop().expect("two were bound");
     Ok((listeners.pop().expect("two were bound"), page))
+}
+
+/// One for the front door, in the folder and where else it was asked for, and one for each server.
+fn write_kubeconfigs(layout: &Layout, keys: &Keys, state: &State, copy: Option<&Path>) -> Result<(), LabError> {
+    let mut files = vec![(layout.kubeconfig(), state.door_port)];
+    files.extend(copy.map(|copy| (copy.to_owned(), state.door_port)));
+    files.extend(state.servers.iter().map(|server| (layout.server_kubeconfig(&server.name), server.port)));
+    for (file, port) in files {
+        let written = keys.write_kubeconfig(&file, &format!("https://127.0.0.1:{port}"));
+        written.map_err(|source| LabError::Io { what: format!("cannot write {}", file.display()), source })?;
+    }
+    Ok(())
 }
 
 fn facts(layout: &Layout, state: &State, address: &str) -> Facts {

@@ -121,7 +121,7 @@ enum Job {
     /// Stop the lab that `unskew up` runs
     Down(lab::args::Down),
     /// Print the path of the lab's kubeconfig
-    Kubeconfig(lab::args::Where),
+    Kubeconfig(lab::args::Kubeconfig),
     /// Show a lab, or any cluster
     #[command(after_help = STATUS_EXAMPLES)]
     Status(lab::args::Status),

@@ -30,7 +30,7 @@ const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 pub(crate) enum Task {
     Up(args::Up),
     Down(args::Down),
-    Kubeconfig(args::Where),
+    Kubeconfig(args::Kubeconfig),
     Status(args::Status),
     Order(&'static str, args::Order),
     Rollout(args::Rollout),
@@ -56,21 +56,23 @@ async fn perform(task: Task) -> anyhow::Result<ExitCode> {
         Task::Up(up) if up.detach && !up.detached => detach::up(up).await,
         Task::Up(up) => up::run(up).await,
         Task::Down(down) => stop(&down).await,
-        Task::Kubeconfig(place) => {
-            let layout = place::layout(&place)?;
-            anyhow::ensure!(
-                layout.kubeconfig().exists(),
-                "there is no lab in {}: `unskew up` makes one",
-                layout.folder().display()
-            );
-            say(&mut std::io::stdout(), &layout.kubeconfig().display().to_string());
-            Ok(ExitCode::SUCCESS)
-        }
+        Task::Kubeconfig(asked) => kubeconfig(&asked),
         Task::Status(status) => look::run(status).await,
         Task::Order(verb, order) => tell(verb, &order).await,
         Task::Rollout(rollout) => roll_out(&rollout).await,
         Task::Demo => demo::run().await,
     }
+}
+
+fn kubeconfig(asked: &args::Kubeconfig) -> anyhow::Result<ExitCode> {
+    let layout = place::layout(&asked.place)?;
+    let folder = layout.folder().display();
+    anyhow::ensure!(layout.kubeconfig().exists(), "there is no lab in {folder}: `unskew up` makes one");
+    let file = asked.server.as_ref().map_or_else(|| layout.kubeconfig(), |server| layout.server_kubeconfig(server));
+    let server = asked.server.as_deref().unwrap_or_default();
+    anyhow::ensure!(file.exists(), "the lab in {folder} has no server {server}: `unskew status` lists them");
+    say(&mut std::io::stdout(), &file.display().to_string());
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn stop(down: &args::Down) -> anyhow::Result<ExitCode> {

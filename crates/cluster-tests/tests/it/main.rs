@@ -24,6 +24,7 @@ mod peers_upgrade;
 mod process;
 mod protobuf;
 mod python;
+mod readme;
 mod reload;
 mod rollout;
 mod scale;

@@ -76,15 +76,16 @@ pub fn compose(
         servers,
         groups,
         forwards: forwards(board, learned, &name_of),
-        storage_versions: storage_versions
-            .iter()
-            .map(|version| StorageVersion {
-                writes: version.writes.iter().map(|(id, writes)| (name_of(id), writes.clone())).collect(),
-                ..version.clone()
-            })
-            .collect(),
+        storage_versions: storage_versions.iter().map(|version| named(version, &name_of)).collect(),
         rollout,
     }
+}
+
+/// With the names of the lab's servers, in their order.
+fn named(version: &StorageVersion, name_of: &dyn Fn(&str) -> String) -> StorageVersion {
+    let mut writes: Vec<_> = version.writes.iter().map(|(id, writes)| (name_of(id), writes.clone())).collect();
+    writes.sort();
+    StorageVersion { writes, ..version.clone() }
 }
 
 fn server(standing: &Standing, at: usize, learned: &[Learned], only: Vec<String>, now: Instant) -> Server {

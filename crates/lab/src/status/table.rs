@@ -30,8 +30,9 @@ pub fn table(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What `unskew up` prints when the lab is ready: where it is, what each server alone serves, and what to try.
-pub fn summary(snapshot: &Snapshot) -> String {
+/// What `unskew up` prints when the lab is ready: where it is, what each server alone serves, and what to try. `program` is how
+/// this program is called, `flags` are those that name the lab.
+pub fn summary(snapshot: &Snapshot, program: &str, flags: &str) -> String {
     let lab = &snapshot.lab;
     let mut text = format!("A control plane of {} servers is ready at {}\n\n", snapshot.servers.len(), lab.address);
     let mut rows = vec![["SERVER", "RELEASE", "ADDRESS", "RESOURCES", "ONLY IT SERVES"].map(str::to_owned)];
@@ -51,14 +52,16 @@ pub fn summary(snapshot: &Snapshot) -> String {
     text += &columns(&rows);
     let _ = write!(text, "\nkubeconfig  {}\nfolder      {}\npage        {}\n", lab.kubeconfig, lab.folder, lab.page);
     let oldest = snapshot.servers.iter().min_by_key(|server| crate::plan::minor(&server.release));
-    let oldest = oldest.map(|server| &*server.address).unwrap_or_default();
-    let _ = write!(
-        text,
-        "\nTry:\n  kubectl --kubeconfig {file} get namespaces\n  \
-         kubectl --kubeconfig {file} --server {oldest} api-resources   # the oldest server, and it knows everything\n  \
-         unskew rollout --to 1.37   # in another terminal",
-        file = lab.kubeconfig,
-    );
+    let oldest = oldest.map(|server| &*server.name).unwrap_or_default();
+    let commands = [
+        format!("export KUBECONFIG=$({program} kubeconfig{flags})"),
+        "kubectl get namespaces".to_owned(),
+        format!(
+            "kubectl --kubeconfig $({program} kubeconfig --server {oldest}{flags}) api-resources   # the oldest server knows all"
+        ),
+        format!("{program} rollout --to 1.37{flags}   # while a probe watches"),
+    ];
+    let _ = write!(text, "\nTry, in another terminal:\n  {}", commands.join("\n  "));
     text
 }
 
@@ -154,15 +157,25 @@ fn agreement(snapshot: &Snapshot) -> String {
         .iter()
         .filter(|version| version.agreed.is_empty())
         .map(|version| {
-            let writes: Vec<_> = version.writes.iter().map(|(server, writes)| format!("{server} {writes}")).collect();
-            format!("{} ({})", version.name, writes.join(", "))
+            // The name has the group already.
+            let short = |writes: &str| writes.rsplit('/').next().unwrap_or_default().to_owned();
+            let writes = version.writes.iter().map(|(server, writes)| format!("{server} writes {}", short(writes)));
+            format!("{}: {}", version.name, writes.collect::<Vec<_>>().join(", "))
         })
         .collect();
     let agreed = snapshot.storage_versions.len() - apart.len();
     match (agreed, apart.len()) {
         (0, 0) => "not known".to_owned(),
         (_, 0) => format!("all {agreed} agree"),
-        _ => format!("{agreed} agree; not: {}", names(&apart)),
+        (_, number) => format!("{agreed} agree, {number} do not\n  {}", lines(&apart)),
+    }
+}
+
+/// Lines, as many as fit, and how many more there are.
+fn lines(all: &[String]) -> String {
+    match all.len().checked_sub(NAMES_MAX) {
+        None | Some(0) => all.join("\n  "),
+        Some(more) => format!("{}\n  and {more} more", all[..NAMES_MAX].join("\n  ")),
     }
 }
 
@@ -192,7 +205,8 @@ mod tests {
             c       1.32     stopped  -       0s   -    https://127.0.0.1:7001  apiserver-c
             only b serves v1/nodes, batch/v1/jobs
             forwarded: a → b 3
-            storage versions: 1 agree; not: x.ys (a v1, b v2)
+            storage versions: 1 agree, 1 do not
+              x.ys: a writes v1, b writes v2
             c: killed
         "#]]
         .assert_eq(&table(&snapshot));
@@ -203,11 +217,12 @@ mod tests {
         let mut snapshot = snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs");
         snapshot.lab.address = "https://127.0.0.1:7100".to_owned();
         snapshot.lab.kubeconfig = "/lab/kubeconfig".to_owned();
-        let text = summary(&snapshot);
+        let text = summary(&snapshot, "target/release/unskew", " --data-dir /lab");
         for part in [
             "2 servers is ready at https://127.0.0.1:7100",
             "v1/nodes and 1 more",
-            "kubectl --kubeconfig /lab/kubeconfig get namespaces",
+            "$(target/release/unskew kubeconfig --server a --data-dir /lab)",
+            "target/release/unskew rollout --to 1.37 --data-dir /lab",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }

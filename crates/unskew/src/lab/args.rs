@@ -60,6 +60,15 @@ pub(crate) struct Down {
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kubeconfig {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// The one for this server alone, such as a, and not for the front door
+    #[arg(long)]
+    pub(crate) server: Option<String>,
+}
+
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) place: Where,

@@ -34,7 +34,8 @@ pub(super) async fn up(up: args::Up) -> anyhow::Result<ExitCode> {
             ));
         }
         if let Some(snapshot) = ready(&layout).await {
-            say(&mut std::io::stdout(), &table::summary(&snapshot));
+            let summary = table::summary(&snapshot, &place::program(), &place::flags(&layout));
+            say(&mut std::io::stdout(), &summary);
             return Ok(ExitCode::SUCCESS);
         }
         anyhow::ensure!(Instant::now() < deadline, "the lab is not ready; {} says why", log.display());

@@ -24,6 +24,19 @@ fn default_folder(data_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<P
     Some(base.join("unskew/lab"))
 }
 
+/// How this program was called, for commands that people may copy.
+pub(super) fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "unskew".to_owned())
+}
+
+/// The flags that name this lab, if it is not the default one.
+pub(super) fn flags(layout: &Layout) -> String {
+    match self::layout(&Where { data_dir: None }) {
+        Ok(usual) if usual == *layout => String::new(),
+        Ok(_) | Err(_) => format!(" --data-dir {}", layout.folder().display()),
+    }
+}
+
 /// A folder for a lab that leaves nothing behind.
 pub(super) fn throw_away() -> Layout {
     Layout::new(&std::env::temp_dir().join(format!("unskew-{}-{:08x}", std::process::id(), fastrand::u32(..))))

@@ -55,7 +55,8 @@ pub(super) fn wish(up: &args::Up) -> Wish {
 async fn conduct(inside: &Inside) -> Result<(), LabError> {
     let ready = async {
         inside.ready().await?;
-        say(&mut std::io::stdout(), &table::summary(&*known(inside).await));
+        let (snapshot, flags) = (known(inside).await, place::flags(&inside.layout));
+        say(&mut std::io::stdout(), &table::summary(&snapshot, &place::program(), &flags));
         Ok(())
     };
     let outcome = tokio::select! {
