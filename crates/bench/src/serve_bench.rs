@@ -1,13 +1,16 @@
 //! A whole server under load, beside a bare hyper+rustls server that sends the same bytes in the same run.
 
-mod bare;
-mod load;
+pub(crate) mod bare;
+mod fan_out;
+pub(crate) mod load;
+mod start;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster_tests::{Etcd, Server, Store};
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use self::bare::Bare;
 use self::load::{Load, Tls};
@@ -16,58 +19,97 @@ use crate::table::{Figure, Row, Table};
 
 /// What the issue measures at.
 const CONNECTIONS: usize = 32;
-const LISTED: usize = 1_000;
-const PATH: &str = "/api/v1/namespaces/default/configmaps";
+/// What consistent gets are to reach, over TLS, of what a bare server does with the same bytes.
+const GETS_RATIO: f64 = 0.5;
+const CREATED: &str = "/api/v1/namespaces/default/configmaps";
+const LISTED: &str = "/api/v1/namespaces/kube-public/configmaps";
+const ONE: &str = "/api/v1/namespaces/kube-public/configmaps/m0";
+
+/// How much work each benchmark does.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// How long one load lasts.
+    lasting: Duration,
+    /// Objects of a list.
+    listed: usize,
+    /// Watches of one resource, and changes that each of them sees.
+    watchers: usize,
+    events: usize,
+    /// How often a server is started.
+    starts: usize,
+    /// Objects whose memory is weighed.
+    weighed: usize,
+}
+
+impl Sizes {
+    fn of(effort: Effort) -> Self {
+        match effort {
+            Effort::Quick => Self {
+                lasting: Duration::from_millis(50),
+                listed: 10,
+                watchers: 10,
+                events: 20,
+                starts: 1,
+                weighed: 100,
+            },
+            Effort::Full => Self {
+                lasting: Duration::from_secs(3),
+                listed: 1_000,
+                watchers: 1_000,
+                events: 1_000,
+                starts: 10,
+                weighed: 10_000,
+            },
+        }
+    }
+}
 
 pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     if !has_server() {
         table.note("serve: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    measure(effort, table, "SQLite", &Server::start(folder.path(), Store::Sqlite, &[]))?;
+    let sizes = Sizes::of(effort);
+    start::measure(sizes, table)?;
     let etcd = Etcd::start();
-    let folder = tempfile::tempdir()?;
-    measure(effort, table, "etcd", &Server::start(folder.path(), Store::Etcd(&etcd), &[]))
+    for (name, store) in [("SQLite", Store::Sqlite), ("etcd", Store::Etcd(&etcd))] {
+        let folder = tempfile::tempdir()?;
+        measure(sizes, table, name, &Server::start(folder.path(), store, &[]))?;
+    }
+    Ok(())
 }
 
-fn has_server() -> bool {
+pub(crate) fn has_server() -> bool {
     #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` says where the server's binary is")]
     let binary = std::env::var("UNSKEW_BIN").unwrap_or_default();
     !binary.is_empty() && PathBuf::from(binary).exists()
 }
 
-fn measure(effort: Effort, table: &mut Table, store: &str, server: &Server) -> anyhow::Result<()> {
-    let (lasting, listed) = match effort {
-        Effort::Quick => (Duration::from_millis(50), 10),
-        Effort::Full => (Duration::from_secs(3), LISTED),
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+fn measure(sizes: Sizes, table: &mut Table, store: &str, server: &Server) -> anyhow::Result<()> {
     let tls = Tls::of(server)?;
-    runtime.block_on(async {
-        let load = Load { tls: tls.clone(), address: server.address().to_owned(), lasting };
-        let created = load.run(CONNECTIONS, "POST", PATH, Some(new_object)).await?;
-        table.push(Row::new(format!("create, {CONNECTIONS} connections, {store}"), Figure::Rate(created.rate)));
-
+    let load = Load { tls: tls.clone(), address: server.address().to_owned(), lasting: sizes.lasting };
+    Runtime::new()?.block_on(async {
+        let created = load.run(CONNECTIONS, "POST", CREATED, Some(new_object)).await?;
+        table.push(Row::new(format!("{store}: create, {CONNECTIONS} connections"), Figure::Rate(created.rate)));
         let admin = server.admin();
-        for at in 0..listed {
-            admin.create("/api/v1/namespaces/kube-public/configmaps", &object(&format!("m{at}"))).await;
+        for at in 0..sizes.listed {
+            admin.create(LISTED, &object(&format!("m{at}"))).await;
         }
-        let one = "/api/v1/namespaces/kube-public/configmaps/m0";
-        let body = admin.get(one).await.body;
-        let bare = Bare::start(&server.pki(), body)?;
-        let bare_load = Load { tls: tls.clone(), address: bare.address(), lasting };
+        let bare = Bare::start(&server.pki(), admin.get(ONE).await.body)?;
+        let bare_load = Load { tls, address: bare.address(), lasting: sizes.lasting };
         for connections in [1, CONNECTIONS] {
-            let peer = bare_load.run(connections, "GET", one, None).await?;
-            let ours = load.run(connections, "GET", one, None).await?;
-            let name = format!("consistent get, {connections} connections, {store}");
-            let row = Row::new(name, Figure::Rate(ours.rate)).against("bare hyper+rustls", Figure::Rate(peer.rate));
-            table.push(if connections == CONNECTIONS { row.ratio_bar(0.5) } else { row });
+            let peer = bare_load.run(connections, "GET", ONE, None).await?;
+            let ours = load.run(connections, "GET", ONE, None).await?;
+            let row = Row::new(format!("{store}: consistent get, {connections} connections"), Figure::Rate(ours.rate))
+                .against("bare hyper+rustls", Figure::Rate(peer.rate));
+            table.push(if connections == CONNECTIONS { row.ratio_bar(GETS_RATIO) } else { row });
         }
-        let whole = "/api/v1/namespaces/kube-public/configmaps";
-        let listing = load.run(CONNECTIONS, "GET", whole, None).await?;
-        let name = format!("list of {listed}, {CONNECTIONS} connections, {store}");
+        let listing = load.run(CONNECTIONS, "GET", LISTED, None).await?;
+        let name = format!("{store}: list of {}, {CONNECTIONS} connections", sizes.listed);
         table.push(Row::new(name, Figure::Rate(listing.rate)));
+        let delivered = fan_out::measure(&load, sizes).await?;
+        let name = format!("{store}: events delivered, {} watchers × {}", sizes.watchers, sizes.events);
+        table.push(Row::new(name, Figure::Rate(delivered)));
         anyhow::Ok(())
     })
 }

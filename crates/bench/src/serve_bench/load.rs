@@ -18,23 +18,23 @@ use tokio_rustls::TlsConnector;
 
 /// An administrator's TLS.
 #[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(crate) struct Tls(Arc<ClientConfig>);
 
 /// A server, and how long to ask it.
-pub(super) struct Load {
-    pub(super) tls: Tls,
-    pub(super) address: String,
-    pub(super) lasting: Duration,
+pub(crate) struct Load {
+    pub(crate) tls: Tls,
+    pub(crate) address: String,
+    pub(crate) lasting: Duration,
 }
 
 /// What a load achieved.
-pub(super) struct Achieved {
+pub(crate) struct Achieved {
     /// Requests answered with success, a second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
 }
 
 impl Tls {
-    pub(super) fn of(server: &Server) -> anyhow::Result<Self> {
+    pub(crate) fn of(server: &Server) -> anyhow::Result<Self> {
         let pki = server.pki();
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(pki.join("ca.crt"))? {
@@ -50,7 +50,7 @@ impl Tls {
 
 impl Load {
     /// Sends the same request on so many connections at once; `body` makes each its own body.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         connections: usize,
         method: &'static str,
@@ -68,7 +68,34 @@ impl Load {
         Ok(Achieved { rate: counts.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64() })
     }
 
-    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    /// Sends so many requests on each of so many connections.
+    pub(crate) async fn repeat(
+        &self,
+        connections: usize,
+        each: usize,
+        method: &'static str,
+        path: &'static str,
+        body: fn() -> Vec<u8>,
+    ) -> anyhow::Result<()> {
+        let sending = (0..connections).map(async |_| {
+            let mut sender = self.connect().await?;
+            for _ in 0..each {
+                ask_once(&mut sender, method, path, body()).await?;
+            }
+            anyhow::Ok(())
+        });
+        futures_util::future::try_join_all(sending).await?;
+        Ok(())
+    }
+
+    /// The revision that a list of a path shows.
+    pub(crate) async fn newest(&self, path: &str) -> anyhow::Result<String> {
+        let list = ask_once(&mut self.connect().await?, "GET", &format!("{path}?limit=1"), Vec::new()).await?;
+        let list: serde_json::Value = serde_json::from_slice(&list)?;
+        Ok(list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?.to_owned())
+    }
+
+    pub(crate) async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("kubernetes.default.svc")?;
@@ -90,14 +117,23 @@ async fn ask(
 ) -> anyhow::Result<u64> {
     let mut answered = 0;
     while Instant::now() < ends {
-        sender.ready().await?;
-        let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
-        let request = request.header("content-type", "application/json");
-        let request = request.body(Full::from(body.map(|make| make()).unwrap_or_default()))?;
-        let response = sender.send_request(request).await.context("the server answers")?;
-        anyhow::ensure!(response.status().is_success(), "{method} {path}: {}", response.status());
-        response.into_body().collect().await?;
+        ask_once(&mut sender, method, path, body.map(|make| make()).unwrap_or_default()).await?;
         answered += 1;
     }
     Ok(answered)
+}
+
+/// One request, which must succeed; the body of its answer.
+async fn ask_once(
+    sender: &mut SendRequest<Full<Bytes>>,
+    method: &str,
+    path: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<Bytes> {
+    sender.ready().await?;
+    let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
+    let request = request.header("content-type", "application/json").body(Full::from(body))?;
+    let response = sender.send_request(request).await.context("the server answers")?;
+    anyhow::ensure!(response.status().is_success(), "{method} {path}: {}", response.status());
+    Ok(response.into_body().collect().await?.to_bytes())
 }

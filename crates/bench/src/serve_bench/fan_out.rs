@@ -1,0 +1,58 @@
+//! How fast changes reach many watchers at once.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout};
+
+use super::load::Load;
+use super::{Sizes, new_object};
+
+const WATCHED: &str = "/api/v1/namespaces/kube-system/configmaps";
+/// Writers that feed the watchers.
+const WRITERS: usize = 16;
+/// A guard against hanging.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Events a second, counted at every watcher, from the first write until the last watcher has the last event.
+pub(super) async fn measure(load: &Load, sizes: Sizes) -> anyhow::Result<f64> {
+    // Not from 0, which would begin with what is there already.
+    let newest = load.newest(WATCHED).await?;
+    let mut watchers = Vec::new();
+    for _ in 0..sizes.watchers {
+        watchers.push(open(load, &newest).await?);
+    }
+    let started = Instant::now();
+    let writing = load.repeat(WRITERS, sizes.events.div_ceil(WRITERS), "POST", WATCHED, new_object);
+    let events = sizes.events.div_ceil(WRITERS) * WRITERS;
+    let reading = futures_util::future::try_join_all(watchers.into_iter().map(|body| count(body, events)));
+    let (_, _) = timeout(WAIT_MAX, futures_util::future::try_join(writing, reading))
+        .await
+        .context("watchers see nothing for too long")??;
+    Ok((events * sizes.watchers) as f64 / started.elapsed().as_secs_f64())
+}
+
+async fn open(load: &Load, newest: &str) -> anyhow::Result<Incoming> {
+    let mut sender = load.connect().await?;
+    let path = format!("{WATCHED}?watch=1&resourceVersion={newest}");
+    let request = http::Request::get(path).header("host", "kubernetes.default.svc").body(Full::<Bytes>::default())?;
+    sender.ready().await?;
+    let response = sender.send_request(request).await?;
+    ensure!(response.status().is_success(), "watch: {}", response.status());
+    Ok(response.into_body())
+}
+
+/// Reads so many lines.
+async fn count(mut body: Incoming, events: usize) -> anyhow::Result<()> {
+    let mut left = events;
+    while left > 0 {
+        let frame = body.frame().await.context("the watch ended")??;
+        let lines = frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
+        ensure!(lines <= left, "a watcher saw more than was written");
+        left -= lines;
+    }
+    Ok(())
+}
