@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: what people install, as an archive and as a Debian package.
 //!
-//! Invariants: the same commit, built in the same place, gives the same bytes; whatever is packed came from this build, the
+//! Invariants: the same program of the same commit is packed into the same bytes; whatever is packed came from this build, the
 //! completions and the manual too; what was packed has been unpacked again and started before it is called done.
 
 mod archives;

@@ -119,6 +119,12 @@ function some(names, most) {
   return `${names.slice(0, most).join(", ")} and ${number.format(names.length - most)} more`;
 }
 
+// The first clause, and no more than fits a line.
+function brief(text) {
+  const clause = text.split(/[;\n]/)[0];
+  return clause.length <= 90 ? clause : `${clause.slice(0, 90)}…`;
+}
+
 const isReady = (server) => server.phase === "ready";
 const column = (server) => `${server.name} (${server.release})`;
 
@@ -143,17 +149,32 @@ function showServers(servers) {
     put(head, server.name);
     put(release, server.release);
     mark(process, phase(server)[0], phase(server)[1]);
-    process.title = server.trouble;
     put(since, duration(server.phaseSeconds));
     put(member, server.memberState === "" ? "–" : `${server.memberState} for ${duration(server.memberSeconds)}`);
     put(address, server.address);
     setClass(address, "code");
     put(resources, server.resources === 0 ? "–" : number.format(server.resources));
     setClass(resources, "number");
-    put(only, server.trouble !== "" ? server.trouble : some(server.only, 3) || "–");
-    only.title = server.only.join("\n");
+    showOnly(only, server);
     line.dataset.phase = server.phase;
   });
+}
+
+// What a server lacks comes before what it has; the end of its log opens below.
+function showOnly(cell, server) {
+  const [title, rest] = server.trouble !== "" ? [brief(server.trouble), server.trouble] : [some(server.only, 2), server.only.join("\n")];
+  if (title === rest) {
+    put(cell, title || "–");
+    return;
+  }
+  let details = cell.querySelector("details");
+  if (!details) {
+    details = make("details");
+    details.append(make("summary"), make("pre"));
+    cell.replaceChildren(details);
+  }
+  put(details.firstElementChild, title);
+  put(details.lastElementChild, rest);
 }
 
 const center = (at) => BOX.gap / 2 + at * (BOX.width + BOX.gap) + BOX.width / 2;
@@ -395,7 +416,7 @@ function news(before, next) {
     if (!known) lines.push(`Server ${server.name} (${server.release}) is there`);
     else if (known.release !== server.release) lines.push(`Server ${server.name} is ${server.release} now, was ${known.release}`);
     if (known && known.phase !== server.phase) {
-      lines.push(`Server ${server.name}: ${phase(server)[0]}${server.trouble === "" ? "" : ` – ${server.trouble}`}`);
+      lines.push(`Server ${server.name}: ${phase(server)[0]}${server.trouble === "" ? "" : ` – ${brief(server.trouble)}`}`);
     }
     if (known && known.memberState !== server.memberState && server.memberState !== "") {
       lines.push(`The others take ${server.name} for ${server.memberState}`);

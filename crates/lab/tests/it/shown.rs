@@ -62,8 +62,10 @@ fn what_happens_is_shown_and_told() {
     browser.wait_for("document.querySelector('#servers tr[data-phase=failed]')");
     check_text(&mut browser, "#summary", "2 of 3 servers ready");
     check_cells(&mut browser, "#map tbody tr:nth-child(2)", "batch/v2 | none | none | all 1 not running now | 503");
-    let log = browser.evaluate("document.getElementById('log').innerText");
-    assert!(log.as_str().unwrap().contains("Server c: failed – killed by signal 9"), "{log}");
+    let told =
+        browser.evaluate("[...document.querySelectorAll('#log li')].map((line) => line.lastChild.data).join(' | ')");
+    assert_eq!(told, "The others take c for suspect | Server c: failed – killed by signal 9 | The page is open");
+    check_text(&mut browser, "#servers tr[data-phase=failed] summary", "killed by signal 9");
     browser.picture(&stage::picture("page-killed.png"));
 
     let mut busy = stage::rolling();

@@ -77,7 +77,11 @@ pub(crate) fn skewed() -> Snapshot {
         forwards: vec![forward("a", "c", 5)],
         storage_versions: vec![
             agreement("apps.deployments", "apps/v1", "apps/v1 apps/v1 apps/v1"),
-            agreement("storage.k8s.io.volumeattributesclasses", "", "storage.k8s.io/v1beta1 storage.k8s.io/v1beta1 storage.k8s.io/v1"),
+            agreement(
+                "storage.k8s.io.volumeattributesclasses",
+                "",
+                "storage.k8s.io/v1beta1 storage.k8s.io/v1beta1 storage.k8s.io/v1",
+            ),
         ],
         rollout: None,
     }
@@ -124,7 +128,7 @@ pub(crate) fn killed() -> Snapshot {
     let server = &mut snapshot.servers[2];
     server.phase = Phase::Failed;
     server.phase_seconds = 0;
-    server.trouble = "killed by signal 9".to_owned();
+    server.trouble = "killed by signal 9; the end of c.log: one\ntwo".to_owned();
     server.member_state = "suspect".to_owned();
     snapshot
 }
