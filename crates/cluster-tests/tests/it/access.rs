@@ -2,6 +2,7 @@
 
 mod audit;
 mod bootstrap;
+mod certificates;
 mod front_proxy;
 mod impersonation;
 mod kubectl;

@@ -254,3 +254,16 @@ fn the_python_client_has_a_typed_class_for_every_kind_of_every_release() {
         assert!(words.all(|kind| demanding.contains(&kind)), "{release} has kinds that cannot be read: {line}");
     }
 }
+
+#[test]
+fn gates_that_are_about_to_go_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--emulated-version=1.33", "--feature-gates=MultiCIDRServiceAllocator=true,AllowDNSOnlyNodeCSR=false"];
+    let server = on_sqlite(folder.path(), &flags);
+    for warning in [
+        "Setting GA feature gate MultiCIDRServiceAllocator=true. It will be removed in a future release.",
+        "Setting deprecated feature gate AllowDNSOnlyNodeCSR=false. It will be removed in a future release.",
+    ] {
+        assert!(server.log().contains(warning), "{}", server.log());
+    }
+}
