@@ -4,6 +4,7 @@
 mod access;
 mod bad_input;
 mod controllers;
+mod deploy;
 mod gateway;
 mod immutable;
 mod kinds;
@@ -15,6 +16,7 @@ mod lab_rollout;
 mod lists;
 mod objects;
 mod overload;
+mod page;
 mod peers;
 mod peers_bounds;
 mod peers_faults;
