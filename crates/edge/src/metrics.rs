@@ -1,5 +1,15 @@
 //! What the pipeline counts, under kube-apiserver's names.
+//!
+//! Paths are whatever clients make them, and every new set of labels costs memory for good. So a resource has labels of its own
+//! once a request for it succeeded; until then, and for ever if there is no such thing, it is counted without a name.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use api::target::Resource;
+use http::StatusCode;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// kube-apiserver's buckets for request durations, in seconds.
@@ -12,12 +22,20 @@ const DURATION_BUCKETS: [f64; 22] = [
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Requests by what they asked for and how they ended.
-    pub requests: IntCounterVec,
+    requests: IntCounterVec,
     /// How long they took; long-running ones are not in it.
-    pub durations: HistogramVec,
+    durations: HistogramVec,
     /// Requests under way, by kind.
-    pub inflight: IntGaugeVec,
+    inflight: IntGaugeVec,
+    named: Arc<Named>,
     registry: Registry,
+}
+
+/// The resources that have labels of their own, by hash.
+#[derive(Debug, Default)]
+struct Named {
+    hasher: RandomState,
+    hashes: RwLock<HashSet<u64>>,
 }
 
 impl Metrics {
@@ -53,6 +71,7 @@ impl Metrics {
             requests: requests.expect("the name and labels are valid"),
             durations: durations.expect("the name and labels are valid"),
             inflight: inflight.expect("the name and labels are valid"),
+            named: Arc::default(),
             registry: registry.clone(),
         };
         for collector in [
@@ -65,8 +84,71 @@ impl Metrics {
         metrics
     }
 
-    /// The page that Prometheus reads.
-    pub fn page(&self) -> String {
+    /// Counts a request that was answered; how long that took, unless it is one that lasts.
+    pub(crate) fn count(&self, verb: &str, asked: &Resource<'_>, code: StatusCode, took: Option<Duration>) {
+        let names = [&*asked.group, &*asked.version, &*asked.resource, &*asked.subresource];
+        let [group, version, resource, subresource] = if self.named.has(names, code) { names } else { [""; 4] };
+        let labels = [verb, group, version, resource, subresource, code.as_str()];
+        self.requests.with_label_values(&labels).inc();
+        if let Some(took) = took {
+            self.durations.with_label_values(&labels[..5]).observe(took.as_secs_f64());
+        }
+    }
+
+    /// The page that Prometheus reads, with so many requests under way.
+    pub(crate) fn page(&self, reads: usize, writes: usize) -> String {
+        for (kind, count) in [("readOnly", reads), ("mutating", writes)] {
+            self.inflight.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather()).expect("writing to memory cannot fail")
+    }
+}
+
+impl Named {
+    /// Whether a resource has labels of its own, which it gets by success.
+    fn has(&self, names: [&str; 4], code: StatusCode) -> bool {
+        let hash = self.hasher.hash_one(names);
+        if self.hashes.read().unwrap_or_else(PoisonError::into_inner).contains(&hash) {
+            return true;
+        }
+        if code.is_success() {
+            self.hashes.write().unwrap_or_else(PoisonError::into_inner).insert(hash);
+        }
+        code.is_success()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Target;
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn what_never_succeeded_is_counted_without_a_name() {
+        let metrics = Metrics::new(&Registry::new());
+        let count = |path: &str, code: u16| {
+            let target = Target::parse("GET", path).unwrap();
+            let Target::Resource(asked) = &target else { panic!("{path} is a resource") };
+            metrics.count("GET", asked, StatusCode::from_u16(code).unwrap(), None);
+        };
+        for number in 0..1_000 {
+            count(&format!("/api/v1/namespaces/default/invented{number}/x"), 404);
+            count(&format!("/apis/group{number}/v1/namespaces/default/things/x"), 401);
+        }
+        count("/api/v1/namespaces/default/pods/x", 404);
+        count("/api/v1/namespaces/default/pods/x", 200);
+        count("/api/v1/namespaces/default/pods/x", 404);
+        let page = metrics.page(3, 1);
+        let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        expect![[r#"
+            apiserver_current_inflight_requests{request_kind="mutating"} 1
+            apiserver_current_inflight_requests{request_kind="readOnly"} 3
+            apiserver_request_total{code="200",group="",resource="pods",subresource="",verb="GET",version="v1"} 1
+            apiserver_request_total{code="401",group="",resource="",subresource="",verb="GET",version=""} 1000
+            apiserver_request_total{code="404",group="",resource="",subresource="",verb="GET",version=""} 1001
+            apiserver_request_total{code="404",group="",resource="pods",subresource="",verb="GET",version="v1"} 1"#]]
+        .assert_eq(&lines.join("\n"));
     }
 }

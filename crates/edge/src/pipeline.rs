@@ -179,7 +179,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             return None;
         }
         if is_metrics {
-            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page())));
+            let (reads, writes) = self.seats.taken();
+            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page(reads, writes))));
         }
         self.peers.as_ref()?.page(request).await
     }
@@ -193,19 +194,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
 
     fn count(&self, target: &Target<'_>, response: &Response, started: Instant) {
         let Target::Resource(resource) = target else { return };
-        let code = response.status();
-        let labels = [
-            verb_label(resource.verb),
-            &resource.group,
-            &resource.version,
-            &resource.resource,
-            &resource.subresource,
-            code.as_str(),
-        ];
-        self.metrics.requests.with_label_values(&labels).inc();
-        if !target.is_long_running() {
-            self.metrics.durations.with_label_values(&labels[..5]).observe(started.elapsed().as_secs_f64());
-        }
+        let took = (!target.is_long_running()).then(|| started.elapsed());
+        self.metrics.count(verb_label(resource.verb), resource, response.status(), took);
     }
 }
 
@@ -279,12 +269,20 @@ fn is_mutating(target: &Target<'_>) -> bool {
 struct Seats {
     reads: Semaphore,
     writes: Semaphore,
+    reads_max: usize,
+    writes_max: usize,
 }
 
 impl Seats {
     fn new(limits: Limits) -> Self {
-        let seats = |limit: usize| Semaphore::new(if limit == 0 { Semaphore::MAX_PERMITS } else { limit });
-        Self { reads: seats(limits.reads), writes: seats(limits.writes) }
+        let most = |limit: usize| if limit == 0 { Semaphore::MAX_PERMITS } else { limit };
+        let (reads_max, writes_max) = (most(limits.reads), most(limits.writes));
+        Self { reads: Semaphore::new(reads_max), writes: Semaphore::new(writes_max), reads_max, writes_max }
+    }
+
+    /// How many reads and writes are under way.
+    fn taken(&self) -> (usize, usize) {
+        (self.reads_max - self.reads.available_permits(), self.writes_max - self.writes.available_permits())
     }
 
     fn take(&self, target: &Target<'_>) -> Result<Option<SemaphorePermit<'_>>, Error> {
