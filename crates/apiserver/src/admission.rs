@@ -8,7 +8,7 @@ use object::Stored;
 use registry::Item;
 use registry::read::Freshness;
 use serde_json::Value;
-use store::Key;
+use store::{Compare, Key};
 
 use crate::faults::{self, About};
 use crate::forms::Object;
@@ -19,6 +19,15 @@ const NAMESPACES: GroupVersionResource<&str> =
 
 /// The group of requests for certificates.
 const SIGNING: &str = "certificates.k8s.io";
+
+/// How new the sight of a namespace must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen {
+    /// As the cache has it: most are as they were for weeks.
+    InCache,
+    /// As it is.
+    Now,
+}
 
 /// A role or binding that somebody is about to write, or anything else, which grants nothing.
 pub(crate) struct Grant<'a> {
@@ -90,16 +99,28 @@ impl ApiServer {
         Err(Status::forbidden(resource, text("metadata", "name"), why))
     }
 
-    /// Nothing is created in a namespace that is not there, or that is about to go.
-    pub(crate) async fn admit_into(&self, namespace: &str, about: About<'_>) -> Result<(), Status> {
-        let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(()) };
+    /// Nothing is created in a namespace that is not there, or that is about to go. Gives what must still hold when it is
+    /// created: that the namespace is as it was seen. Otherwise it could end in between, and leave the object behind.
+    pub(crate) async fn admit_into(
+        &self,
+        namespace: &str,
+        seen: Seen,
+        about: About<'_>,
+    ) -> Result<Option<Compare>, Status> {
+        let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(None) };
         let key = Key::from([namespaces.shelf.prefix().as_ref(), namespace.as_bytes()].concat());
         let missing = || Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
         // What the cache does not know may have been created a moment ago, elsewhere.
-        for freshness in [Freshness::Any, Freshness::Latest] {
-            let found = self.registry.get(namespaces.shelf, &key, freshness).await.map_err(faults::unread)?;
-            if let Some(Item::Object(stored)) = found.as_deref().map(|cached| &cached.item) {
-                return refuse_terminating(stored, namespaces, namespace, about);
+        let looks: &[Freshness] = match seen {
+            Seen::InCache => &[Freshness::Any, Freshness::Latest],
+            Seen::Now => &[Freshness::Latest],
+        };
+        for freshness in looks {
+            let found = self.registry.get(namespaces.shelf, &key, *freshness).await.map_err(faults::unread)?;
+            let Some(cached) = found.as_deref() else { continue };
+            if let Item::Object(stored) = &cached.item {
+                refuse_terminating(stored, namespaces, namespace, about)?;
+                return Ok(Some(Compare { key, revision: Some(cached.revision) }));
             }
         }
         missing()

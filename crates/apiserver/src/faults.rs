@@ -74,6 +74,6 @@ pub(crate) fn unwritten(error: WriteError<Status>) -> Status {
             tracing::warn!(%error, "storage did not take a write");
             Status::service_unavailable("storage cannot be written at the moment").with_retry_after(1)
         }
-        WriteError::Busy => Status::service_unavailable(error.to_string()).with_retry_after(1),
+        WriteError::Moved | WriteError::Busy => Status::service_unavailable(error.to_string()).with_retry_after(1),
     }
 }

@@ -67,6 +67,9 @@ pub enum WriteError<E> {
     /// The store did not take it; whether it may have happened is in the error.
     #[error(transparent)]
     Store(store::Error),
+    /// The key beside which the write was to happen is not as it was seen. Nothing was executed.
+    #[error("what the write depends on was changed meanwhile")]
+    Moved,
     /// Others wrote this key again and again. Nothing was executed.
     #[error("too many concurrent writes to this object")]
     Busy,
@@ -81,6 +84,19 @@ impl Registry {
         resource: GroupResource<&str>,
         shelf: &Shelf,
         key: &Key,
+        decide: impl FnMut(Option<&Stored>) -> Result<Decision, E>,
+    ) -> Result<Written, WriteError<E>> {
+        self.write_beside(resource, shelf, key, None, decide).await
+    }
+
+    /// The same, but only while another key is as it was seen: nothing can come between what was concluded from that and the
+    /// write. [`WriteError::Moved`] if it is not.
+    pub async fn write_beside<E>(
+        &self,
+        resource: GroupResource<&str>,
+        shelf: &Shelf,
+        key: &Key,
+        beside: Option<&Compare>,
         mut decide: impl FnMut(Option<&Stored>) -> Result<Decision, E>,
     ) -> Result<Written, WriteError<E>> {
         let mut current = shelf.get(key);
@@ -104,7 +120,8 @@ impl Registry {
                 return Ok(Written::Kept);
             }
             let seen_revision = seen.map(|cached| cached.revision);
-            match self.try_once(resource, shelf, key, seen_revision, &decision).await? {
+            let target = Target { resource, shelf, key, seen: seen_revision, beside };
+            match self.try_once(target, &decision).await? {
                 Tried::Committed(revision) => return Ok(written(decision, revision)),
                 Tried::Conflict(found) => {
                     current = found.map(|entry| std::sync::Arc::new(read_through(entry)));
@@ -125,7 +142,8 @@ impl Registry {
         decision: Decision,
     ) -> Result<Attempt, WriteError<std::convert::Infallible>> {
         for _ in 0..ROUNDS_MAX {
-            match self.try_once(resource, shelf, key, seen, &decision).await? {
+            let target = Target { resource, shelf, key, seen, beside: None };
+            match self.try_once(target, &decision).await? {
                 Tried::Committed(revision) => return Ok(Attempt::Written(written(decision, revision))),
                 // It was the permit that did not hold.
                 Tried::Conflict(found) if found.as_ref().map(|entry| entry.revision) == seen => {}
@@ -142,23 +160,22 @@ impl Registry {
     }
 
     /// Asks for a permit and persists with it.
-    async fn try_once<E>(
-        &self,
-        resource: GroupResource<&str>,
-        shelf: &Shelf,
-        key: &Key,
-        seen: Option<Revision>,
-        decision: &Decision,
-    ) -> Result<Tried, WriteError<E>> {
+    async fn try_once<E>(&self, target: Target<'_>, decision: &Decision) -> Result<Tried, WriteError<E>> {
+        let Target { resource, shelf, key, seen, beside } = target;
         let path = key.strip_prefix(shelf.prefix().as_ref()).unwrap_or_default();
         let subject = Subject { resource, path, author: self.author, seen };
         let permit = self.barrier.permit(&subject)?;
         let depended_on = permit.while_unchanged.as_ref().map(|compare| compare.revision);
-        match self.persist(permit, key, seen, decision).await.map_err(WriteError::Store)? {
+        match self.persist(permit, target, decision).await.map_err(WriteError::Store)? {
             Outcome::Committed(revision) => Ok(Tried::Committed(revision)),
             Outcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
+                if let Some(beside) = beside
+                    && current.next().flatten().map(|entry| entry.revision) != beside.revision
+                {
+                    return Err(WriteError::Moved);
+                }
                 if let (Some(depended_on), Some(found)) = (depended_on, current.next())
                     && found.as_ref().map(|entry| entry.revision) != depended_on
                 {
@@ -173,8 +190,7 @@ impl Registry {
     async fn persist(
         &self,
         permit: Permit,
-        key: &Key,
-        seen: Option<Revision>,
+        Target { key, seen, beside, .. }: Target<'_>,
         decision: &Decision,
     ) -> Result<Outcome, store::Error> {
         let op = match decision {
@@ -182,7 +198,7 @@ impl Registry {
             Decision::Delete | Decision::Keep => Op::Delete { key: key.clone() },
         };
         let own = Compare { key: key.clone(), revision: seen };
-        let compares = std::iter::once(own).chain(permit.while_unchanged).collect();
+        let compares = std::iter::once(own).chain(beside.cloned()).chain(permit.while_unchanged).collect();
         self.store.commit(Transaction { compares, ops: vec![op] }).await
     }
 
@@ -190,6 +206,18 @@ impl Registry {
         let (entry, _) = self.store.get(key.clone()).await?;
         Ok(entry.map(|entry| std::sync::Arc::new(read_through(entry))))
     }
+}
+
+/// What is written, and on which conditions.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    resource: GroupResource<&'a str>,
+    shelf: &'a Shelf,
+    key: &'a Key,
+    /// The key must still be so; `None`: absent.
+    seen: Option<Revision>,
+    /// And another one, if any, so.
+    beside: Option<&'a Compare>,
 }
 
 /// How a transaction ended; a conflict tells what the key holds.

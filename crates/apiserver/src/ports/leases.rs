@@ -53,7 +53,7 @@ impl IdentityLeases {
             WriteError::Held(held) => unavailable(held),
             WriteError::Read(error) => unavailable(error),
             WriteError::Store(error) => unavailable(error),
-            WriteError::Busy => PortError::Conflict,
+            WriteError::Moved | WriteError::Busy => PortError::Conflict,
         })
     }
 

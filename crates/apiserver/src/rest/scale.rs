@@ -40,7 +40,7 @@ async fn update(context: Context<'_>, request: Request) -> Result<Response, Stat
     let matched = matched.and_then(|()| decode::match_name(&body.object, name));
     matched.map_err(|refusal| context.refused(refusal, name))?;
     let next = |current: Option<&Object>| context.scaled(current.ok_or_else(|| context.not_found())?, &body.object);
-    let (code, stored) = context.write_next(&options, next).await?;
+    let (code, stored) = context.write_next(&options, None, next).await?;
     Ok(warned(context.respond_with_scale(code, &stored), &body.warnings))
 }
 
@@ -55,7 +55,7 @@ async fn patch(context: Context<'_>, request: Request) -> Result<Response, Statu
         warnings = checked.warnings;
         context.scaled(current, &checked.object)
     };
-    let (code, stored) = context.write_next(&options, next).await?;
+    let (code, stored) = context.write_next(&options, None, next).await?;
     Ok(warned(context.respond_with_scale(code, &stored), &warnings))
 }
 

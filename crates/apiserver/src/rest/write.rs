@@ -9,34 +9,41 @@ use object::managed_fields::{self, Writer};
 use object::metadata::Stamp;
 use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::read::Freshness;
-use registry::{Decision, Written};
+use registry::{Decision, WriteError, Written};
+use store::Compare;
 
 use super::{Context, now};
-use crate::admission::{Grant, Verdict};
+use crate::admission::{Grant, Seen, Verdict};
 use crate::bodies::{self, Expected};
 use crate::forms::{self, Object};
 use crate::options::WriteOptions;
 use crate::typed::{self, Checked, Fields};
 use crate::{faults, json, kinds};
 
-/// A generated name that is taken is made anew so often, as kube-apiserver does.
-const NAME_TRIES: usize = 8;
+/// A generated name that is taken is made anew so often, as kube-apiserver does; and so often a namespace may change under us.
+const TRIES: usize = 8;
 
 pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
     let options = WriteOptions::of(&request)?;
     let Checked { mut object, warnings } = decode_body(context, request).await?;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, ""))?;
-    context.admit_into_namespace().await?;
+    let mut place = context.admit_into_namespace(Seen::InCache).await?;
     let is_generated = text(&object, "name").is_empty() && !text(&object, "generateName").is_empty();
-    for _ in 0..if is_generated { NAME_TRIES } else { 1 } {
-        match context.create_once(object.clone(), &options).await {
-            Err(Taken { name }) if is_generated => {
+    for _ in 0..TRIES {
+        match context.create_once(object.clone(), &options, place.as_ref()).await {
+            Err(NotCreated::Taken { name }) if is_generated => {
                 tracing::debug!(name, "a generated name is taken; trying another");
             }
-            Err(Taken { name }) => return Err(Status::already_exists(context.asked.group_resource(), &name)),
-            Ok(Err(status)) => return Err(status),
-            Ok(Ok(stored)) => return Ok(warned(context.respond(StatusCode::CREATED, &stored), &warnings)),
+            Err(NotCreated::Taken { name }) => {
+                return Err(Status::already_exists(context.asked.group_resource(), &name));
+            }
+            Err(NotCreated::Moved) => place = context.admit_into_namespace(Seen::Now).await?,
+            Err(NotCreated::Refused(status)) => return Err(status),
+            Ok(stored) => return Ok(warned(context.respond(StatusCode::CREATED, &stored), &warnings)),
         }
+    }
+    if !is_generated {
+        return Err(Status::service_unavailable("the namespace is changed again and again").with_retry_after(1));
     }
     Err(Status::generate_name_conflict(context.asked.group_resource(), text(&object, "generateName"), 1))
 }
@@ -48,9 +55,9 @@ pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Res
     let name = &*context.asked.name;
     decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
     decode::match_name(&object, name).map_err(|refusal| context.refused(refusal, name))?;
-    context.admit_new_into_namespace().await?;
+    let place = context.admit_new_into_namespace().await?;
     let response = context
-        .replace(&options, |current| match current {
+        .replace_beside(&options, place.as_ref(), |current| match current {
             Some(_) => Ok(object.clone()),
             None if context.resource.rules.create_on_update && context.asked.subresource.is_empty() => {
                 Ok(object.clone())
@@ -72,9 +79,15 @@ pub(crate) fn warned(mut response: Response, warnings: &[impl AsRef<str>]) -> Re
     response
 }
 
-/// The name is taken.
-struct Taken {
-    name: String,
+/// Why an object was not created.
+enum NotCreated {
+    /// The name is taken.
+    Taken {
+        name: String,
+    },
+    /// The namespace is not as it was seen.
+    Moved,
+    Refused(Status),
 }
 
 impl Context<'_> {
@@ -84,7 +97,17 @@ impl Context<'_> {
         options: &WriteOptions,
         next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
     ) -> Result<Response, Status> {
-        let (code, stored) = self.write_next(options, next).await?;
+        self.replace_beside(options, None, next).await
+    }
+
+    /// The same, if a namespace is still as it was seen.
+    async fn replace_beside(
+        self,
+        options: &WriteOptions,
+        place: Option<&Compare>,
+        next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+    ) -> Result<Response, Status> {
+        let (code, stored) = self.write_next(options, place, next).await?;
         Ok(self.respond(code, &stored))
     }
 
@@ -92,6 +115,7 @@ impl Context<'_> {
     pub(super) async fn write_next(
         self,
         options: &WriteOptions,
+        place: Option<&Compare>,
         mut next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
     ) -> Result<(StatusCode, Stored), Status> {
         let name = &*self.asked.name;
@@ -115,7 +139,7 @@ impl Context<'_> {
             Ok(decision)
         };
         let resource = self.storage_resource();
-        let written = self.server.registry.write(resource, self.resource.shelf, &key, decide).await;
+        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
         let written = written.map_err(faults::unwritten)?;
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let stored = match (written, dry) {
@@ -132,14 +156,15 @@ impl Context<'_> {
         Ok((code, stored))
     }
 
-    async fn create_once(self, object: Object, options: &WriteOptions) -> Result<Result<Stored, Status>, Taken> {
-        let mut object = object;
-        if let Err(status) = self.refuse_escalation("", None, &object) {
-            return Ok(Err(status));
-        }
+    async fn create_once(
+        self,
+        mut object: Object,
+        options: &WriteOptions,
+        place: Option<&Compare>,
+    ) -> Result<Stored, NotCreated> {
+        self.refuse_escalation("", None, &object).map_err(NotCreated::Refused)?;
         if let Err(refusal) = prepare(&mut object, self, options) {
-            let name = text(&object, "name").to_owned();
-            return Ok(Err(self.refused(refusal, &name)));
+            return Err(NotCreated::Refused(self.refused(refusal, text(&object, "name"))));
         }
         let name = text(&object, "name").to_owned();
         let key = self.key_of(&name);
@@ -156,14 +181,16 @@ impl Context<'_> {
             }
             Ok(Decision::Put { value: value.clone(), ttl: self.resource.rules.ttl })
         };
-        let written = self.server.registry.write(self.storage_resource(), self.resource.shelf, &key, decide).await;
+        let resource = self.storage_resource();
+        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
         match written {
-            Ok(Written::Put(stored)) => Ok(Ok(stored)),
+            Ok(Written::Put(stored)) => Ok(stored),
             Ok(Written::Kept | Written::Deleted(_)) => {
-                Ok(Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves")))
+                Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves"))
             }
-            Err(_) if is_taken => Err(Taken { name }),
-            Err(error) => Ok(Err(faults::unwritten(error))),
+            Err(WriteError::Moved) => Err(NotCreated::Moved),
+            Err(_) if is_taken => Err(NotCreated::Taken { name }),
+            Err(error) => Err(NotCreated::Refused(faults::unwritten(error))),
         }
     }
 
@@ -231,20 +258,21 @@ impl Context<'_> {
     }
 
     /// The same for an update that may create.
-    async fn admit_new_into_namespace(self) -> Result<(), Status> {
+    async fn admit_new_into_namespace(self) -> Result<Option<Compare>, Status> {
         if !self.resource.rules.create_on_update || !self.asked.subresource.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let key = self.key_of(&self.asked.name);
-        let found = self.server.registry.get(self.resource.shelf, &key, Freshness::Any).await.map_err(faults::unread)?;
-        if found.is_some() { Ok(()) } else { self.admit_into_namespace().await }
+        let found =
+            self.server.registry.get(self.resource.shelf, &key, Freshness::Any).await.map_err(faults::unread)?;
+        if found.is_some() { Ok(None) } else { self.admit_into_namespace(Seen::Now).await }
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go.
-    async fn admit_into_namespace(self) -> Result<(), Status> {
+    async fn admit_into_namespace(self, seen: Seen) -> Result<Option<Compare>, Status> {
         match self.namespace() {
-            "" => Ok(()),
-            namespace => self.server.admit_into(namespace, self.about("")).await,
+            "" => Ok(None),
+            namespace => self.server.admit_into(namespace, seen, self.about("")).await,
         }
     }
 

@@ -159,3 +159,22 @@ async fn a_write_that_is_tried_once_says_what_is_there_instead() {
     assert!(matches!(once(seen, put("3")).await, Attempt::Changed(None)));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_beside_another_key_happens_only_while_that_is_as_it_was_seen() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.server().await, cluster.server().await);
+    let seen = Revision(a.put("place", "1").await.revision);
+    let beside = Compare { key: key("place"), revision: Some(seen) };
+    let put = |_: Option<&Stored>| Ok::<_, ()>(Decision::Put { value: pod("web", "1"), ttl: None });
+    let write = async |beside: &Compare| a.registry.write_beside(PODS, &a.pods(), &key("web"), Some(beside), put).await;
+    assert!(matches!(write(&beside).await, Ok(Written::Put(_))));
+    let newer = Compare { key: key("place"), revision: Some(Revision(b.put("place", "2").await.revision)) };
+    assert!(matches!(write(&beside).await, Err(WriteError::Moved)));
+    assert!(matches!(write(&newer).await, Ok(Written::Put(_))));
+    b.delete("place").await;
+    assert!(matches!(write(&newer).await, Err(WriteError::Moved)));
+    assert!(matches!(write(&Compare { key: key("place"), revision: None }).await, Ok(Written::Put(_))));
+    a.stop().await;
+    b.stop().await;
+}
