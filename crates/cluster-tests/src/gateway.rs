@@ -1,5 +1,6 @@
 //! One `unskew gateway` as a real process, before the servers of a control plane.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,24 +28,26 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway before these servers, which need not run, and waits until it is ready. A name after `local=` is the
-    /// local one.
+    /// Starts a gateway before these servers and waits until it sends requests to all of them that run. A name after `local=`
+    /// is the local one.
     #[track_caller]
     pub fn start(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
         let gateway = Self::launch(name, plane, upstreams, flags);
         gateway.wait_ready();
+        let address = |upstream: &&str| plane.address(upstream.trim_start_matches("local="));
+        let running = upstreams.iter().filter(|upstream| TcpStream::connect(address(upstream)).is_ok()).count();
+        gateway.wait_for_page(&format!("{running} of {} upstreams are ready", upstreams.len()));
         gateway
     }
 
     /// Starts a gateway and waits until it listens.
     #[track_caller]
     pub fn launch(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
-        let folder = plane.folder().to_owned();
-        let pki = folder.join("unskew-data/pki");
+        let pki = plane.folder().join("unskew-data/pki");
         let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
-        let mut command = Command::new(tools::unskew());
-        command.current_dir(&folder).args(["gateway", "--bind-address=127.0.0.1", "--secure-port=0"]);
-        command.args([
+        let mut all = vec![
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
             file("upstream-ca-file", "ca.crt"),
             file("client-ca-file", "ca.crt"),
             file("proxy-client-cert-file", "front-proxy-client.crt"),
@@ -52,13 +55,22 @@ impl Gateway {
             file("tls-cert-file", "apiserver.crt"),
             file("tls-private-key-file", "apiserver.key"),
             "--peer-response-headers".to_owned(),
-        ]);
-        command.args(upstreams.iter().map(|upstream| match upstream.strip_prefix("local=") {
+        ];
+        all.extend(upstreams.iter().map(|upstream| match upstream.strip_prefix("local=") {
             Some(server) => format!("--upstream=local=https://{}", plane.address(server)),
             None => format!("--upstream=https://{}", plane.address(upstream)),
         }));
+        all.extend(flags.iter().map(ToString::to_string));
+        Self::bare(name, plane, &all.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Starts a gateway with these flags alone and waits until it listens.
+    #[track_caller]
+    pub fn bare(name: &str, plane: &ControlPlane<'_>, flags: &[&str]) -> Self {
+        let folder = plane.folder().to_owned();
+        let mut command = Command::new(tools::unskew());
+        command.current_dir(&folder).arg("gateway").args(flags);
         let log = folder.join(format!("{name}.log"));
-        command.args(flags);
         let (process, lines) = Process::start(command, &log);
         let address = address_of(&lines).unwrap_or_else(|| {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
@@ -108,12 +120,23 @@ impl Gateway {
     /// Waits until `/readyz` is green.
     #[track_caller]
     pub fn wait_ready(&self) {
+        self.wait_for_page("readyz check passed");
+    }
+
+    /// Waits until `/readyz?verbose` says something.
+    #[track_caller]
+    fn wait_for_page(&self, text: &str) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
         let nobody = self.client(Identity::Nobody);
         let deadline = Instant::now() + PATIENCE;
-        while !runtime.block_on(nobody.is_ready()) {
-            assert!(Instant::now() < deadline, "the gateway is not ready; its log: {}", self.log());
+        loop {
+            let page = runtime.block_on(nobody.get("/readyz?verbose"));
+            let page = String::from_utf8_lossy(&page.body);
+            if page.contains(text) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not {text}: {page}\nthe log of the gateway: {}", self.log());
             std::thread::park_timeout(Duration::from_millis(5));
         }
     }

@@ -2,7 +2,8 @@
 //! upstreams for members.
 //!
 //! [`upstream`] names the upstreams; [`inspector`] asks each of them how it is and what it serves; [`board`] shows that to
-//! peering as if it stood in storage; [`upstreams`] is all of them together. [`gate`] knows people by their certificates and
+//! peering as if it stood in storage; [`upstreams`] is all of them together, and [`slices`] finds some of
+//! them. [`gate`] knows people by their certificates and
 //! judges nothing else, [`reviews`] asks an upstream who may see our own pages, and [`local`] has any upstream answer what is
 //! about no resource, or about one that nobody has.
 //!
@@ -15,6 +16,7 @@ pub mod local;
 pub mod metrics;
 pub mod reviews;
 mod shelf;
+pub mod slices;
 pub mod state_dir;
 pub mod upstream;
 pub mod upstreams;
@@ -23,6 +25,7 @@ mod way;
 pub use gate::{Caller, GatewayGate};
 pub use local::AnyUpstream;
 pub use reviews::Reviews;
+pub use slices::{Cidr, Slices};
 pub use state_dir::StateDir;
 pub use upstream::{Upstream, UpstreamError};
 pub use upstreams::{Config, Upstreams};

@@ -34,6 +34,7 @@ use smallvec::SmallVec;
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
 pub use answer::{AnswerBody, AnsweredBy};
@@ -239,6 +240,8 @@ pub(crate) struct Shared {
     limits: ForwardLimits,
     metrics: Metrics,
     tasks: Tasks,
+    /// Ends what is open.
+    ending: CancellationToken,
     turn: AtomicUsize,
 }
 
@@ -252,7 +255,9 @@ impl Forwarder {
     /// Forwards over connections of these kinds.
     pub fn new(ways: Ways, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
         let peers = Peers::new(ways, limits, metrics.clone());
-        let shared = Arc::new(Shared { peers, limits, metrics, tasks: tasks.clone(), turn: AtomicUsize::new(0) });
+        let ending = tasks.stopping().child_token();
+        let shared =
+            Arc::new(Shared { peers, limits, metrics, tasks: tasks.clone(), ending, turn: AtomicUsize::new(0) });
         let swept = shared.clone();
         tasks.spawn("peer-connection-sweeper", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
@@ -273,6 +278,12 @@ impl Forwarder {
             // Without a view there is nothing to follow, and nothing to forget before the end.
             stop.cancelled().await;
         });
+    }
+
+    /// Ends watches and the like, and connections that were handed over, as if the peers had: their clients come back, to
+    /// another server if this one stops.
+    pub fn end_streams(&self) {
+        self.0.ending.cancel();
     }
 
     /// How the peers have fared, for `/debug/peers` and tests.

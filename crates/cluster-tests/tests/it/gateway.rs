@@ -1,6 +1,8 @@
 //! A gateway before servers that know nothing of each other: they answer as one.
 
 mod balance;
+mod crowds;
+mod found;
 mod identity;
 mod outages;
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, PeerBody};
 
 use super::Span;
@@ -24,6 +25,8 @@ pub struct AnswerBody {
     start: Bytes,
     rest: Option<PeerBody>,
     span: Span,
+    /// Ends what is open when this server stops.
+    ending: CancellationToken,
     /// Ends the wait for a peer that will not go on. Only made when there is something to wait for.
     guard: Option<Guard>,
     /// Given back at the end.
@@ -39,15 +42,25 @@ enum BrokenOff {
     Overdue,
     #[error("the peer does not answer any more")]
     Silent,
+    /// No fault of anybody: the client comes back to another server.
+    #[error("this server stops")]
+    Stopping,
 }
 
 impl AnswerBody {
-    pub(super) fn new(start: Bytes, rest: Option<PeerBody>, span: Span, seat: Seat) -> Self {
-        Self { start, rest, span, guard: None, seat: Some(seat) }
+    pub(super) fn new(
+        start: Bytes,
+        rest: Option<PeerBody>,
+        span: Span,
+        ending: &CancellationToken,
+        seat: Seat,
+    ) -> Self {
+        Self { start, rest, span, ending: ending.clone(), guard: None, seat: Some(seat) }
     }
 
     pub(super) fn empty() -> Self {
-        Self { start: Bytes::new(), rest: None, span: Span::Open, guard: None, seat: None }
+        let ending = CancellationToken::new();
+        Self { start: Bytes::new(), rest: None, span: Span::Open, ending, guard: None, seat: None }
     }
 
     fn end(&mut self) {
@@ -58,20 +71,22 @@ impl AnswerBody {
 
     fn poll_broken_off(&mut self, context: &mut Context<'_>) -> Poll<BrokenOff> {
         let Some(seat) = &self.seat else { return Poll::Pending };
-        let guard = self.guard.get_or_insert_with(|| guard(self.span, seat.peer().clone()));
+        let guard = self.guard.get_or_insert_with(|| guard(self.span, seat.peer().clone(), self.ending.clone()));
         guard.as_mut().poll(context)
     }
 }
 
-fn guard(span: Span, peer: Arc<Peer>) -> Guard {
+fn guard(span: Span, peer: Arc<Peer>, ending: CancellationToken) -> Guard {
     match span {
         Span::Until(deadline) => Box::pin(async move {
             tokio::time::sleep_until(deadline).await;
             BrokenOff::Overdue
         }),
         Span::Open => Box::pin(async move {
-            peer.falls_silent().await;
-            BrokenOff::Silent
+            match ending.run_until_cancelled(peer.falls_silent()).await {
+                Some(()) => BrokenOff::Silent,
+                None => BrokenOff::Stopping,
+            }
         }),
     }
 }
@@ -97,7 +112,10 @@ impl Body for AnswerBody {
             Poll::Pending => {
                 let broken_off = ready!(this.poll_broken_off(context));
                 this.end();
-                return Poll::Ready(Some(Err(broken_off.into())));
+                return Poll::Ready(match broken_off {
+                    BrokenOff::Stopping => None,
+                    BrokenOff::Overdue | BrokenOff::Silent => Some(Err(broken_off.into())),
+                });
             }
         };
         if !matches!(next, Some(Ok(_))) || rest.is_end_stream() {

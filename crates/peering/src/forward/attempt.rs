@@ -134,8 +134,9 @@ impl Attempt<'_> {
             judge::Judged::Switched(response) => self.switched(response),
             judge::Judged::Answer(response) => {
                 let (mut head, (start, rest)) = response.into_parts();
+                let span = self.round.call.span;
                 head::clean_answer(&mut head);
-                Response::from_parts(head, AnswerBody::new(start, rest, self.round.call.span, seat))
+                Response::from_parts(head, AnswerBody::new(start, rest, span, &self.round.shared.ending, seat))
             }
         };
         response.extensions_mut().insert(by);
@@ -148,7 +149,8 @@ impl Attempt<'_> {
         head::clean_answer(&mut head);
         let client_end = self.round.upgrade.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(client_end) = client_end {
-            upgrade::join(client_end, peer_end, self.peer.seat(SeatKind::Stream), &self.round.shared.tasks);
+            let shared = self.round.shared;
+            upgrade::join(client_end, peer_end, self.peer.seat(SeatKind::Stream), &shared.tasks, shared.ending.clone());
         }
         Response::from_parts(head, AnswerBody::empty())
     }

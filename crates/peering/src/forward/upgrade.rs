@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::request;
 use hyper::upgrade::OnUpgrade;
 use tasks::Tasks;
+use tokio_util::sync::CancellationToken;
 use transport::peer::PeerEnd;
 
 use super::head::asks_for_upgrade;
@@ -27,8 +28,7 @@ impl ClientEnd {
 }
 
 /// Carries bytes between both ends until they end or this server stops.
-pub(super) fn join(client: ClientEnd, peer: PeerEnd, seat: Option<Seat>, tasks: &Tasks) {
-    let stop = tasks.stopping();
+pub(super) fn join(client: ClientEnd, peer: PeerEnd, seat: Option<Seat>, tasks: &Tasks, stop: CancellationToken) {
     tasks.spawn_once("peer-tunnel", async move {
         let _seat = seat;
         let carrying = async move {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use access::authenticate::{Bundles, FrontProxy, HeaderNames};
 use edge::merged::Merge;
 use edge::pipeline::Limits;
-use gateway::Upstream;
+use gateway::{Cidr, Upstream};
 use rustls::pki_types::ServerName;
 use transport::peer::ClientFiles;
 use transport::pki::Pair;
@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) serving: Option<Pair>,
     pub(crate) cert_dir: PathBuf,
     pub(crate) upstreams: Vec<Upstream>,
+    /// The networks in which the service `kubernetes` may name others; `None`: it is not asked.
+    pub(crate) networks: Option<Vec<Cidr>>,
     /// The connections with our front-proxy certificate.
     pub(crate) vouching: ClientFiles,
     pub(crate) server_name: ServerName<'static>,
@@ -56,6 +58,7 @@ impl Config {
             serving: serving(flags, found)?,
             cert_dir: PathBuf::from(flags.text("cert-dir")),
             upstreams: upstreams(flags, found)?,
+            networks: networks(flags, found)?,
             vouching: ClientFiles { authorities: needed("upstream-ca-file")?, own: Some(own) },
             server_name: flags.parsed("upstream-server-name", |name| ServerName::try_from(name.to_owned()))?,
             forget_after: duration("upstream-forget-after")?,
@@ -95,6 +98,27 @@ fn upstreams(flags: &Values, found: &Found) -> Result<Vec<Upstream>, FlagError> 
         return Err(FlagError::Refused("--upstream is needed: it was not given, and kubeadm has none here".to_owned()));
     }
     Ok(upstreams)
+}
+
+fn networks(flags: &Values, found: &Found) -> Result<Option<Vec<Cidr>>, FlagError> {
+    let texts = found.list(flags, "upstream-cidr");
+    let invalid =
+        |value: &str, reason: String| FlagError::Invalid { flag: "upstream-cidr", value: value.to_owned(), reason };
+    let parse =
+        |text: &String| text.parse().map_err(|error: gateway::slices::CidrError| invalid(text, error.to_string()));
+    let networks: Vec<Cidr> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+    match found.list(flags, "upstream-discovery").first().map(String::as_str) {
+        None | Some("none") => Ok(None),
+        Some("endpointslices") if networks.is_empty() => {
+            Err(FlagError::Refused("--upstream-discovery=endpointslices needs --upstream-cidr".to_owned()))
+        }
+        Some("endpointslices") => Ok(Some(networks)),
+        Some(other) => Err(FlagError::Invalid {
+            flag: "upstream-discovery",
+            value: other.to_owned(),
+            reason: "allowed values: none, endpointslices".to_owned(),
+        }),
+    }
 }
 
 fn serving(flags: &Values, found: &Found) -> Result<Option<Pair>, FlagError> {

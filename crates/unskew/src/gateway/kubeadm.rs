@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use gateway::Cidr;
 use object::decode::{self, Encoding};
 
 use super::table::TABLE;
@@ -24,6 +25,10 @@ const FILES: [(&str, &str); 6] = [
 const MANIFEST: &str = "manifests/kube-apiserver.yaml";
 /// The port that kube-apiserver has unless it is told otherwise.
 const PORT: &str = "6443";
+
+/// Control-plane nodes are in one network, as big as networks of machines usually are.
+const NETWORK_V4: u32 = 24;
+const NETWORK_V6: u32 = 64;
 
 /// What was found, by flag.
 #[derive(Debug, Default)]
@@ -54,14 +59,20 @@ pub(crate) fn find(flags: &Values) -> Result<Found, FlagError> {
     let manifest = folder.join(MANIFEST);
     if let Ok(content) = std::fs::read(&manifest) {
         let fault = |reason: String| FlagError::Refused(format!("{}: {reason}", manifest.display()));
-        let text = format!("local=https://{}", address_in(&content).map_err(fault)?);
-        found.values.insert("upstream", Value { text, from: manifest });
+        let (host, port) = address_in(&content).map_err(fault)?;
+        let mut put = |flag, text| found.values.insert(flag, Value { text, from: manifest.clone() });
+        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        put("upstream", format!("local=https://{bracketed}:{port}"));
+        if let Ok(address) = host.parse() {
+            put("upstream-discovery", "endpointslices".to_owned());
+            put("upstream-cidr", Cidr::around(address, NETWORK_V4, NETWORK_V6).to_string());
+        }
     }
     Ok(found)
 }
 
 /// Where the kube-apiserver of a manifest listens.
-fn address_in(manifest: &[u8]) -> Result<String, String> {
+fn address_in(manifest: &[u8]) -> Result<(String, String), String> {
     let pod = decode::value(manifest, Encoding::Yaml)?.value;
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let words = containers.flat_map(|container| ["command", "args"].map(|part| container[part].clone()));
@@ -74,8 +85,7 @@ fn address_in(manifest: &[u8]) -> Result<String, String> {
     }
     let flag = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
     let host = flag("--advertise-address=").unwrap_or_else(|| "127.0.0.1".to_owned());
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
-    Ok(format!("{host}:{}", flag("--secure-port=").unwrap_or_else(|| PORT.to_owned())))
+    Ok((host, flag("--secure-port=").unwrap_or_else(|| PORT.to_owned())))
 }
 
 impl Found {
@@ -119,7 +129,7 @@ mod tests {
     #[track_caller]
     fn check(manifest: &str, expected: &Expect) {
         expected.assert_eq(&match address_in(manifest.as_bytes()) {
-            Ok(address) => address,
+            Ok((host, port)) => format!("{host} {port}"),
             Err(reason) => format!("error: {reason}"),
         });
     }
@@ -128,11 +138,11 @@ mod tests {
     fn the_manifest_says_where_the_server_listens() {
         check(
             "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --advertise-address=10.0.0.1\n    - --secure-port=6444\n",
-            &expect!["10.0.0.1:6444"],
+            &expect!["10.0.0.1 6444"],
         );
         check(
             "spec:\n  containers:\n  - command: [kube-apiserver]\n    args: [--advertise-address=fd00::1]\n",
-            &expect!["[fd00::1]:6443"],
+            &expect!["fd00::1 6443"],
         );
         check("spec:\n  containers:\n  - command: [etcd]\n", &expect!["error: it starts no kube-apiserver"]);
     }

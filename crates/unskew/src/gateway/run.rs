@@ -12,7 +12,7 @@ use edge::health::{Check, Health, Pages};
 use edge::merged::MergedPages;
 use edge::pipeline::Pipeline;
 use gateway::board::Board;
-use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, StateDir, Upstreams, Way};
+use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Way};
 use peering::forward::{ForwardLimits, Forwarder, Identity, Ways};
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
@@ -34,7 +34,7 @@ use crate::{logging, say};
 
 /// How long connections may take to finish what they have begun, and tasks to end.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// Who the gateway is to upstreams; deploy/gateway-rbac.yaml says what it needs to be allowed.
+/// Who the gateway is to upstreams; docs/deploy/gateway-rbac.yaml says what it needs to be allowed.
 const USER: &str = "unskew:gateway";
 /// The gateway's own name among the members.
 const NAME: &str = "apiserver-gateway";
@@ -73,6 +73,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     draining.cancel();
     tokio::time::sleep(config.shutdown_delay).await;
     closing.cancel();
+    way.forwarder.end_streams();
     for (what, family) in [("connections", &connections), ("tasks", &tasks)] {
         if let Err(error) = family.stop(STOP_GRACE).await {
             tracing::warn!(%error, what, "not everything ended in time");
@@ -140,7 +141,7 @@ fn start_way(
         Some(folder) => StateDir::open(folder).with_context(|| format!("--state-dir: {}", folder.display()))?,
     };
     let board = Board::new(kept);
-    let fetch = Arc::new(AsGateway { forwarder: forwarder.clone(), user });
+    let fetch = Arc::new(AsGateway { forwarder: forwarder.clone(), user: user.clone() });
     let settings = gateway::Config { forget_after: config.forget_after };
     let upstreams = Upstreams::new(settings, board.clone(), fetch, gateway::metrics::Metrics::new(registry), tasks);
     upstreams.set(&config.upstreams);
@@ -163,7 +164,13 @@ fn start_way(
     }
     forwarder.follow(cluster.views(), tasks);
     registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
-    Ok(Way { cluster, forwarder, upstreams })
+    let way = Way { cluster, forwarder, upstreams };
+    if let Some(networks) = config.networks.clone() {
+        let slices = Slices { way: way.clone(), user, configured: config.upstreams.clone(), networks };
+        let upstreams = way.upstreams.clone();
+        tasks.spawn("upstream-discovery", |stop| slices.run(upstreams, stop));
+    }
+    Ok(way)
 }
 
 fn start_forwarder(config: &Config, user: &Identity, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {

@@ -31,6 +31,13 @@ pub(crate) static TABLE: &[Flag] = &[
         "The name that every upstream's serving certificate must have.",
     ),
     flag(
+        "upstream-discovery",
+        Kind::Text,
+        "",
+        "endpointslices: also take the addresses of the service kubernetes. Default: none, on a kubeadm node these.",
+    ),
+    flag("upstream-cidr", Kind::List, "", "The networks that addresses found by --upstream-discovery may be in."),
+    flag(
         "upstream-forget-after",
         Kind::Text,
         "1h0m0s",

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::*;
 
-async fn http2(client: &Client) -> SendRequest<Empty<Bytes>> {
+pub(super) async fn http2(client: &Client) -> SendRequest<Empty<Bytes>> {
     let stream = client.stream(Some(b"h2")).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]
