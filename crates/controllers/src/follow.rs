@@ -72,6 +72,8 @@ fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D
 pub(crate) struct List {
     #[serde(default)]
     pub(crate) metadata: api::metadata::ListMeta,
+    /// A real kube-apiserver writes `null` for none; without the field it is no list.
+    #[serde(deserialize_with = "null_is_empty")]
     pub(crate) items: Vec<Seen>,
 }
 
@@ -259,5 +261,13 @@ mod tests {
         assert_eq!(seen(nulls), Seen::default());
         let marked = seen(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["f"]}}"#);
         assert!(marked.metadata.is_deleting && marked.metadata.has_finalizer("f"));
+    }
+
+    #[test]
+    fn a_list_without_objects_may_say_null_and_must_say_something() {
+        let list = |text: &str| serde_json::from_str::<List>(text).map(|list| list.items.len()).ok();
+        assert_eq!(list(r#"{"metadata":{"resourceVersion":"1"},"items":null}"#), Some(0));
+        assert_eq!(list(r#"{"items":[{"metadata":{"name":"a"}}]}"#), Some(1));
+        assert_eq!(list(r#"{"kind":"Status"}"#), None);
     }
 }

@@ -5,10 +5,15 @@ mod leading;
 mod namespaces;
 mod skew;
 
+use std::time::Duration;
+
 use cluster_tests::wait::eventually;
-use cluster_tests::{Client, Etcd, Server, Store};
+use cluster_tests::{Client, ControlPlane, Etcd, Server, Store};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use store::sqlite::SqliteStore;
+use store::{Range, Store as _};
+use tasks::Tasks;
 
 use crate::{block_on, config_map};
 
@@ -111,4 +116,29 @@ async fn wait_for_condition(client: &Client, namespace: &str, sort: &str, status
     })
     .await;
     condition().await
+}
+
+/// The keys that storage holds of a namespace, read below every server.
+#[track_caller]
+fn stored(plane: &ControlPlane<'_>, namespace: &str) -> Vec<String> {
+    block_on(async {
+        let tasks = Tasks::new();
+        let range = Range::prefix("/registry/");
+        let page = match plane.store() {
+            Store::Sqlite => {
+                let config = store::sqlite::Config::new(plane.folder().join("unskew-data/store.db"));
+                let store = SqliteStore::open(config, &tasks).await.unwrap();
+                let page = store.range(range).await.unwrap();
+                store.close().await;
+                page
+            }
+            Store::Etcd(etcd) => {
+                let config = store::etcd::Config::new(vec![etcd.url().to_owned()]);
+                store::etcd::Etcd::open(&config, tasks.clone()).await.unwrap().range(range).await.unwrap()
+            }
+        };
+        tasks.stop(Duration::from_secs(10)).await.unwrap();
+        let keys = page.entries.iter().map(|entry| String::from_utf8_lossy(&entry.key).into_owned());
+        keys.filter(|key| key.contains(&format!("/{namespace}/"))).collect()
+    })
 }

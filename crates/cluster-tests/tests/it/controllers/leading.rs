@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::ControlPlane;
 use cluster_tests::tools;
 use cluster_tests::wait::figure;
 

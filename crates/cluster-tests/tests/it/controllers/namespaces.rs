@@ -117,6 +117,44 @@ fn a_namespace_that_is_refilled_while_it_dies_goes_empty() {
 }
 
 #[test]
+fn nothing_is_left_of_a_namespace_that_others_fill_until_its_end() {
+    let rounds = if tools::is_soak() { 100 } else { 6 };
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("a", &[ALL]);
+    plane.start("b", &[]);
+    let (a, b) = (plane.admin("a"), plane.admin("b"));
+    for round in 0..rounds {
+        let name = format!("shop-{round}");
+        let path = format!("{NAMESPACES}/{name}");
+        block_on(async {
+            create_namespace(&a, &name).await;
+            // Through the other server, which hears of the end a moment later.
+            let fill = async |creator: usize| {
+                for number in 0.. {
+                    let map = config_map(&format!("m-{creator}-{number}"));
+                    let created = b.create(&format!("{path}/configmaps"), &map).await;
+                    if created.status == StatusCode::NOT_FOUND && number > 0 {
+                        return;
+                    }
+                }
+            };
+            let end = async {
+                eventually("it is being filled", async || {
+                    let maps = a.get(&format!("{path}/configmaps")).await.json();
+                    let count = maps["items"].as_array().map_or(0, Vec::len);
+                    if count > 5 { Ok(()) } else { Err(count.to_string()) }
+                })
+                .await;
+                assert_eq!(a.delete(&path).await.status, StatusCode::OK);
+                wait_gone(&a, &path).await;
+            };
+            tokio::join!(fill(0), fill(1), fill(2), fill(3), end);
+        });
+        assert_eq!(stored(&plane, &name), Vec::<String>::new(), "round {round}");
+    }
+}
+
+#[test]
 fn a_resource_that_cannot_be_listed_keeps_a_namespace_and_is_told() {
     on_sqlite(async |client| {
         create_namespace(&client, "shop").await;

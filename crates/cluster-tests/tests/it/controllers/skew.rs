@@ -3,13 +3,6 @@
 //! Jobs are served by one of three servers alone, and the controllers run at those that lack them. Whatever happens to that one
 //! server, no live object is deleted and no namespace goes while storage holds something of it, which is looked up below the servers.
 
-use std::time::Duration;
-
-use cluster_tests::ControlPlane;
-use store::sqlite::SqliteStore;
-use store::{Range, Store as _};
-use tasks::Tasks;
-
 use super::*;
 
 /// Servers that do not know of jobs, and run the controllers.
@@ -31,31 +24,6 @@ fn job(name: &str) -> Value {
 
 fn owned_by_job(name: &str, uid: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid})
-}
-
-/// The keys that storage holds of a namespace, read below every server.
-#[track_caller]
-fn stored(plane: &ControlPlane<'_>, namespace: &str) -> Vec<String> {
-    block_on(async {
-        let tasks = Tasks::new();
-        let range = Range::prefix("/registry/");
-        let page = match plane.store() {
-            Store::Sqlite => {
-                let config = store::sqlite::Config::new(plane.folder().join("unskew-data/store.db"));
-                let store = SqliteStore::open(config, &tasks).await.unwrap();
-                let page = store.range(range).await.unwrap();
-                store.close().await;
-                page
-            }
-            Store::Etcd(etcd) => {
-                let config = store::etcd::Config::new(vec![etcd.url().to_owned()]);
-                store::etcd::Etcd::open(&config, tasks.clone()).await.unwrap().range(range).await.unwrap()
-            }
-        };
-        tasks.stop(Duration::from_secs(10)).await.unwrap();
-        let keys = page.entries.iter().map(|entry| String::from_utf8_lossy(&entry.key).into_owned());
-        keys.filter(|key| key.contains(&format!("/{namespace}/"))).collect()
-    })
 }
 
 fn holds_job(keys: &[String]) -> bool {
