@@ -180,6 +180,36 @@ async fn both_read_what_the_other_wrote(ours: &Client, real: &Client) {
 }
 
 #[test]
+fn a_namespace_with_objects_that_only_the_real_server_serves_is_emptied() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("ours", &[OURS[0], "--controllers=*"]);
+    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let (ours, real) = (plane.admin("ours"), server.admin());
+    block_on(async {
+        // `resource.k8s.io/v1` comes with 1.34.
+        let claims = "/apis/resource.k8s.io/v1/namespaces/going/resourceclaims";
+        let made = real.create("/api/v1/namespaces", &json!({"metadata": {"name": "going"}})).await;
+        assert_eq!(made.status, 201, "{}", made.brief());
+        eventually("ours knows the real one", async || is_ok(&ours, claims).await).await;
+        assert_eq!(ours.create("/api/v1/namespaces/going/configmaps", &config_map("a")).await.status, 201);
+        let claim = json!({"metadata": {"name": "a"}, "spec": {}});
+        let created = ours.create(claims, &claim).await;
+        assert_eq!(created.status, 201, "{}", created.brief());
+        assert_eq!(ours.delete("/api/v1/namespaces/going").await.status, 200);
+        eventually("it is emptied and gone", async || {
+            match real.get("/api/v1/namespaces/going").await.status.as_u16() {
+                404 => Ok(()),
+                _ => Err(ours.get("/api/v1/namespaces/going").await.json()["status"].to_string()),
+            }
+        })
+        .await;
+        let left = real.get("/apis/resource.k8s.io/v1/resourceclaims").await.json();
+        assert!(items(&left, "items").is_empty(), "{left}");
+    });
+}
+
+#[test]
 fn a_real_server_that_dies_is_answered_for_with_503_and_served_from_when_it_returns() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(Store::Etcd(&etcd));
