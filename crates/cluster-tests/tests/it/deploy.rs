@@ -6,10 +6,11 @@ use std::path::Path;
 use cluster_tests::client::Identity;
 use cluster_tests::wait::eventually;
 use cluster_tests::{Client, Etcd, Server, Store};
+use http::Method;
 use serde_json::{Map, Value};
 use transport::pki::{Authority, Purpose};
 
-use crate::block_on;
+use crate::{block_on, on_sqlite};
 
 const CONFIGURATION: &str = include_str!("../../../../docs/deploy/serve.json");
 const MANIFEST: &str = include_str!("../../../../docs/deploy/static-pod.yaml");
@@ -104,4 +105,13 @@ fn servers_of_the_configuration_file_know_each_other() {
 #[test]
 fn servers_of_the_static_pod_know_each_other() {
     check(by_manifest);
+}
+
+#[test]
+fn the_static_pod_is_a_pod() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let path = "/api/v1/namespaces/kube-system/pods?dryRun=All&fieldValidation=Strict";
+    let answer = block_on(server.admin().write(Method::POST, path, "application/yaml", MANIFEST.into()));
+    assert_eq!(answer.brief(), "201 ");
 }
