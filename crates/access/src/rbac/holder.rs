@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::rule::Question;
-use super::table::{RuleSet, Table};
+use super::table::{RuleSet, Sieve, Table};
 use super::{Binding, RoleRef, Unresolved};
 
 /// Rule sets that are remembered as searched, so that the many groups of one user do not search the same role again.
@@ -29,6 +29,7 @@ pub(super) struct Grants {
     roles: Vec<Granted>,
     unresolved: Vec<Unresolved>,
     table: Option<Table>,
+    sieve: Sieve,
 }
 
 #[derive(Debug)]
@@ -59,11 +60,22 @@ impl Holder {
         holder.in_namespace.values_mut().for_each(Grants::finish);
         holder
     }
+
+    /// Of all that it holds, wherever.
+    pub(super) fn sieve(&self) -> Sieve {
+        self.in_namespace.values().fold(self.everywhere.sieve, |sieve, grants| sieve.and(grants.sieve))
+    }
 }
 
 impl Grants {
-    pub(super) fn find(&self, question: &Question<'_>, searched: &mut Searched) -> Option<&Binding> {
+    pub(super) fn find(&self, question: &Question<'_>, sieve: Sieve, searched: &mut Searched) -> Option<&Binding> {
+        if !self.sieve.passes(sieve) {
+            return None;
+        }
         let mut allows = |granted: &&Granted| {
+            if !granted.rules.sieve().passes(sieve) {
+                return false;
+            }
             let address = Arc::as_ptr(&granted.rules);
             if searched.contains(&address) {
                 return false;
@@ -101,5 +113,6 @@ impl Grants {
             self.roles.retain(|granted| seen.insert(Arc::as_ptr(&granted.rules)));
         }
         self.table = Table::of_many(self.roles.len(), |item| self.roles[item].rules.rules());
+        self.sieve = self.roles.iter().fold(Sieve::default(), |sieve, granted| sieve.and(granted.rules.sieve()));
     }
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::holder::{Grants, Holder, Searched};
 use super::rule::Question;
-use super::table::RuleSet;
+use super::table::{RuleSet, Sieve};
 use super::{Binding, GROUP, PolicyRule, RoleRef};
 use crate::attributes::{Asked, Attributes};
 use crate::user::User;
@@ -19,9 +19,16 @@ use crate::user::User;
 /// A decision looks up the user and each of its groups once and then reads only rules that were granted to them.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    pub(super) users: HashMap<Arc<str>, Arc<Holder>>,
-    pub(super) groups: HashMap<Arc<str>, Arc<Holder>>,
+    pub(super) users: HashMap<Arc<str>, Held>,
+    pub(super) groups: HashMap<Arc<str>, Held>,
     pub(super) roles: Roles,
+}
+
+/// A holder, and what can be told of it without a look: of a hundred groups most have nothing to do with a question.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    holder: Arc<Holder>,
+    sieve: Sieve,
 }
 
 /// The rules of every role, aggregation included.
@@ -81,9 +88,11 @@ impl Index {
                 Question::Resource { verb, group, combined, subresource, name }
             }
         };
+        let sieve = Sieve::of_question(&question);
         let mut searched = Searched::new();
-        let mut scopes = self.scopes(asked.user, asked.namespace());
-        let binding = scopes.find_map(|grants| grants.find(&question, &mut searched))?;
+        let held = self.held_by(asked.user).filter(|held| held.sieve.passes(sieve));
+        let mut scopes = scopes(held, asked.namespace());
+        let binding = scopes.find_map(|grants| grants.find(&question, sieve, &mut searched))?;
         Some(Grant { binding, user: asked.user })
     }
 
@@ -91,7 +100,7 @@ impl Index {
     pub fn rules_for(&self, user: &User, namespace: &str) -> Vec<&PolicyRule> {
         let mut seen: Vec<*const RuleSet> = Vec::new();
         let mut rules = Vec::new();
-        for set in self.scopes(user, namespace).flat_map(Grants::rule_sets) {
+        for set in scopes(self.held_by(user), namespace).flat_map(Grants::rule_sets) {
             if !seen.contains(&std::ptr::from_ref(set)) {
                 seen.push(set);
                 rules.extend(set.rules().iter().map(|rule| &**rule));
@@ -103,7 +112,7 @@ impl Index {
     /// The roles that bindings of the user refer to and that do not exist, each once.
     pub fn unresolved_for(&self, user: &User, namespace: &str) -> Vec<Unresolved> {
         let mut unresolved = Vec::new();
-        for missing in self.scopes(user, namespace).flat_map(Grants::unresolved) {
+        for missing in scopes(self.held_by(user), namespace).flat_map(Grants::unresolved) {
             if !unresolved.contains(missing) {
                 unresolved.push(missing.clone());
             }
@@ -121,16 +130,26 @@ impl Index {
         Ok(rules.rules().iter().map(|rule| &**rule))
     }
 
-    /// What applies to the user: first everything granted everywhere, then what is granted in the namespace.
-    fn scopes<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = &'a Grants> + use<'a> {
+    fn held_by<'a>(&'a self, user: &User) -> impl Iterator<Item = &'a Held> {
         let of_groups = user.groups.iter().filter_map(|group| self.groups.get(group.as_str()));
-        let of_user = self.users.get(user.name.as_str()).into_iter();
-        let holders: SmallVec<[&Arc<Holder>; 16]> = of_user.chain(of_groups).collect();
-        let local: SmallVec<[&Grants; 16]> = match namespace {
-            "" => SmallVec::new(),
-            namespace => holders.iter().filter_map(|holder| holder.in_namespace.get(namespace)).collect(),
-        };
-        holders.into_iter().map(|holder| &holder.everywhere).chain(local)
+        self.users.get(user.name.as_str()).into_iter().chain(of_groups)
+    }
+}
+
+/// What applies in a namespace: first everything granted everywhere, then what is granted there.
+fn scopes<'a>(held: impl Iterator<Item = &'a Held>, namespace: &str) -> impl Iterator<Item = &'a Grants> {
+    let holders: SmallVec<[&Holder; 16]> = held.map(|held| &*held.holder).collect();
+    let local: SmallVec<[&Grants; 16]> = match namespace {
+        "" => SmallVec::new(),
+        namespace => holders.iter().filter_map(|holder| holder.in_namespace.get(namespace)).collect(),
+    };
+    holders.into_iter().map(|holder| &holder.everywhere).chain(local)
+}
+
+impl From<Holder> for Held {
+    fn from(holder: Holder) -> Self {
+        let sieve = holder.sieve();
+        Self { holder: Arc::new(holder), sieve }
     }
 }
 

@@ -202,7 +202,7 @@ impl Policy {
         let roles = &self.index.roles;
         let bindings = bindings.iter().filter_map(|key| self.bindings.get(key));
         let holder = Holder::of(bindings, |role, namespace| roles.find(role, namespace).cloned());
-        of_kind.insert(name.clone(), Arc::new(holder));
+        of_kind.insert(name.clone(), holder.into());
     }
 
     /// Resolves aggregation; says whose rules are others now, or there no more.

@@ -15,7 +15,12 @@ const TABLE_ITEMS_MIN: usize = 16;
 pub(super) struct RuleSet {
     rules: Box<[Arc<PolicyRule>]>,
     table: Option<Table>,
+    sieve: Sieve,
 }
+
+/// What rules are about, as a few bits: most that cannot answer a question are passed over without a look at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sieve(u64);
 
 /// Which of many numbered items can answer a question.
 #[derive(Debug, Default)]
@@ -29,7 +34,12 @@ impl RuleSet {
     pub(super) fn new(rules: impl IntoIterator<Item = Arc<PolicyRule>>) -> Self {
         let rules: Box<[_]> = rules.into_iter().collect();
         let table = Table::of_many(rules.len(), |item| std::slice::from_ref(&rules[item]));
-        Self { rules, table }
+        let sieve = rules.iter().fold(Sieve::default(), |sieve, rule| sieve.and(Sieve::of_rule(rule)));
+        Self { rules, table, sieve }
+    }
+
+    pub(super) fn sieve(&self) -> Sieve {
+        self.sieve
     }
 
     pub(super) fn rules(&self) -> &[Arc<PolicyRule>] {
@@ -42,6 +52,48 @@ impl RuleSet {
             Some(table) => table.candidates(question).any(|item| self.rules[item].allows(question)),
         }
     }
+}
+
+impl Sieve {
+    /// Of rules about paths; resources have the other bits.
+    const PATHS: u64 = 1;
+    /// Of rules about resources that no exact name can stand for.
+    const RESOURCES: u64 = !Self::PATHS;
+
+    fn of_rule(rule: &PolicyRule) -> Self {
+        let paths = if rule.non_resource_urls.is_empty() { 0 } else { Self::PATHS };
+        let resources = match rule.is_wild() {
+            true => Self::RESOURCES,
+            false => rule.resources.iter().fold(0, |bits, resource| bits | bit_of(resource)),
+        };
+        Self(paths | resources)
+    }
+
+    /// What rules must have to answer a question.
+    pub(super) fn of_question(question: &Question<'_>) -> Self {
+        match question {
+            Question::Resource { combined, .. } => Self(bit_of(combined)),
+            Question::Path { .. } => Self(Self::PATHS),
+        }
+    }
+
+    /// Both together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether rules with this sieve may answer the question that the other is of.
+    pub(super) fn passes(self, question: Self) -> bool {
+        self.0 & question.0 != 0
+    }
+}
+
+/// One of the 63 bits of resources, by FNV-1a: the names are short, and the same name must always have the same bit.
+fn bit_of(resource: &str) -> u64 {
+    let hash = resource
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    2 << (hash % 63)
 }
 
 impl Table {
