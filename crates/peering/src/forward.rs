@@ -308,6 +308,8 @@ impl Forwarder {
         let round = Round {
             shared: &self.0,
             call: &call,
+            peers: self.0.ordered(&call),
+            trying: AtomicUsize::new(0),
             head,
             body: Replay::new(body),
             upgrade: std::sync::Mutex::new(upgrade),
@@ -315,12 +317,28 @@ impl Forwarder {
         };
         match call.span {
             Span::Open => round.run().await,
-            Span::Until(deadline) => tokio::time::timeout_at(deadline, round.run()).await.unwrap_or_else(|_| {
-                let is_sent = round.is_sent.load(Ordering::Relaxed);
-                let execution = if is_sent { Execution::Unknown } else { Execution::None };
-                Err(ForwardError::TimedOut { execution: round.softened(execution) })
-            }),
+            Span::Until(deadline) => {
+                tokio::time::timeout_at(deadline, round.run()).await.unwrap_or_else(|_| Err(round.timed_out()))
+            }
         }
+    }
+}
+
+impl Shared {
+    /// The candidates of a call, the best one first.
+    fn ordered(&self, call: &Call<'_>) -> SmallVec<[Arc<Peer>; 4]> {
+        let peers: SmallVec<[Arc<Peer>; 4]> =
+            call.candidates.iter().map(|candidate| self.peers.get(candidate)).collect();
+        let [_, _, ..] = peers[..] else { return peers };
+        let now = Instant::now();
+        let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let preferred = call.prefers.and_then(|server| peers.iter().position(|peer| peer.server() == server));
+        let order = choose(&observed, call.effect, preferred, turn);
+        if let Some(&first) = order.first() {
+            peers[first].is_chosen(now);
+        }
+        order.into_iter().map(|index| peers[index].clone()).collect()
     }
 }
 
@@ -328,6 +346,10 @@ impl Forwarder {
 struct Round<'a> {
     shared: &'a Arc<Shared>,
     call: &'a Call<'a>,
+    /// The candidates, as they are tried.
+    peers: SmallVec<[Arc<Peer>; 4]>,
+    /// Which of them is tried now.
+    trying: AtomicUsize,
     head: Head,
     body: Replay,
     upgrade: std::sync::Mutex<Option<ClientEnd>>,
@@ -339,9 +361,9 @@ impl Round<'_> {
     /// Tries one candidate after the other.
     async fn run(&self) -> Result<Response<AnswerBody>, ForwardError> {
         let mut failures = Vec::new();
-        let ordered = self.ordered();
-        for (number, peer) in ordered.iter().enumerate() {
-            let attempt = Attempt { round: self, peer, others_left: number + 1 < ordered.len() };
+        for (number, peer) in self.peers.iter().enumerate() {
+            self.trying.store(number, Ordering::Relaxed);
+            let attempt = Attempt { round: self, peer, others_left: number + 1 < self.peers.len() };
             let (fault, execution) = match attempt.run().await {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
@@ -353,26 +375,21 @@ impl Round<'_> {
             failures.push(Failure { server: peer.server().clone(), fault });
             let execution = self.softened(execution);
             let goes_on = execution != Execution::Unknown && self.body.can_be_sent();
-            if !goes_on || number + 1 == ordered.len() {
+            if !goes_on || number + 1 == self.peers.len() {
                 return Err(ForwardError::Failed { failures, execution });
             }
         }
         Err(ForwardError::NoEndpoint)
     }
 
-    fn ordered(&self) -> SmallVec<[Arc<Peer>; 4]> {
-        let peers: SmallVec<[Arc<Peer>; 4]> =
-            self.call.candidates.iter().map(|candidate| self.shared.peers.get(candidate)).collect();
-        let [_, _, ..] = peers[..] else { return peers };
-        let now = Instant::now();
-        let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();
-        let turn = self.shared.turn.fetch_add(1, Ordering::Relaxed);
-        let preferred = self.call.prefers.and_then(|server| peers.iter().position(|peer| peer.server() == server));
-        let order = choose(&observed, self.call.effect, preferred, turn);
-        if let Some(&first) = order.first() {
-            peers[first].is_chosen(now);
+    /// The time is over. Whoever has the request now is slow, which is counted and no reason to pass it over.
+    fn timed_out(&self) -> ForwardError {
+        if let Some(peer) = self.peers.get(self.trying.load(Ordering::Relaxed)) {
+            self.shared.metrics.transport_failures.with_label_values(&[peer.server().as_str(), "timeout"]).inc();
         }
-        order.into_iter().map(|index| peers[index].clone()).collect()
+        let is_sent = self.is_sent.load(Ordering::Relaxed);
+        let execution = if is_sent { Execution::Unknown } else { Execution::None };
+        ForwardError::TimedOut { execution: self.softened(execution) }
     }
 
     /// What a failure means for the next ones who want to go there.

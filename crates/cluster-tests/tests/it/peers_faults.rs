@@ -290,6 +290,7 @@ fn a_member_that_fails_requests_is_passed_over_and_is_never_a_404() {
         }
         let silent = old.get(&format!("{}?timeout=1s", Fault::Silent.path())).await;
         assert_eq!(silent.brief(), "503 Error while proxying request to destination apiserver");
+        assert!(figure(&old, &failures(&Fault::Silent.identity(), "timeout")).await > 0);
         // What it says of the request is what the client gets.
         assert_eq!(old.get(&Fault::Failing.path()).await.status, 500);
         // Nothing but answers is ever seen of what another member has, too.

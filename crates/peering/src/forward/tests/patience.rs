@@ -108,6 +108,7 @@ async fn time_that_is_over_says_what_may_have_happened() {
     let get = Request::get("/x").body(Empty::<Bytes>::new()).unwrap();
     let read = bench.forward(&[&silent], Effect::Reads, in_time(), get).await.unwrap_err();
     assert!(matches!(read, ForwardError::TimedOut { .. }), "{read:?}");
+    assert_eq!(bench.failures(), ["apiserver-a timeout 1"], "whoever is slow is counted");
     let late = Span::Until(Instant::now() - Duration::from_secs(1));
     let never_sent = Request::post("/x").body(Empty::<Bytes>::new()).unwrap();
     let error = bench.forward(&[&silent], Effect::Writes, late, never_sent).await.unwrap_err();
