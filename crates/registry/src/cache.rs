@@ -15,6 +15,7 @@ use object::{Stored, Undecodable};
 use store::{Entry, Key, Revision, Store};
 use tasks::Tasks;
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 
 pub use history::Change;
 pub use shelf::{Form, Shelf, Snapshot};
@@ -123,19 +124,24 @@ impl Cache {
     /// Waits until every change up to `revision` is in the snapshots, `patience` at most. `false`: it is not.
     pub async fn reached(&self, revision: Revision, patience: Duration) -> Result<bool, Stopped> {
         let mut progress = self.progress.clone();
-        {
-            let now = progress.borrow();
-            if now.filled && now.through >= revision {
-                return Ok(true);
+        let reached = async {
+            loop {
+                {
+                    let now = progress.borrow_and_update();
+                    if now.filled && now.through >= revision {
+                        return Ok(());
+                    }
+                    // Again each time: what answers may itself have something to catch up with.
+                    if let Some(request) = &now.request {
+                        request.send();
+                    }
+                }
+                progress.changed().await?;
             }
-            if let Some(request) = &now.request {
-                request.send();
-            }
-        }
-        let reached = progress.wait_for(|progress| progress.filled && progress.through >= revision);
+        };
         match tokio::time::timeout(patience, reached).await {
-            Ok(Ok(_)) => Ok(true),
-            Ok(Err(_)) => Err(Stopped),
+            Ok(Ok(())) => Ok(true),
+            Ok(Err::<_, RecvError>(_)) => Err(Stopped),
             Err(_) => Ok(false),
         }
     }

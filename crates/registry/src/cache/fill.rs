@@ -57,10 +57,9 @@ impl Follower {
 
     /// Ends only with the error that makes a new fill necessary.
     async fn fill_and_watch(&self, origin: Origin, backoff: &mut Duration) -> Error {
-        // An etcd that does not answer progress requests never tells that there is no more to catch up with.
         let filling = match origin {
-            Origin::Past if self.store.answers_progress() => self.replay().await,
-            Origin::Past | Origin::Present => self.fill().await,
+            Origin::Past => self.replay().await,
+            Origin::Present => self.fill().await,
         };
         let (through, mut watch) = match filling {
             Ok((through, watch)) => (through, Ok(watch)),
@@ -98,9 +97,13 @@ impl Follower {
     /// the present: nothing is published before the present is reached.
     async fn replay(&self) -> Result<(Revision, Watch), Error> {
         let present = self.store.revision().await?;
+        // Where progress is not told of, nobody would know that there is no more to catch up with. Asked only now, because
+        // a store knows what it can do once it was there.
+        if !self.store.answers_progress() {
+            return self.fill().await;
+        }
         let (mut entries, past) = self.read_past(present).await?;
         let mut watch = self.store.watch(self.prefix.clone(), past.next()).await?;
-        watch.progress().send();
         let mut pending: Vec<(&Arc<Shelf>, Snapshot)> = Vec::new();
         for shelf in &self.shelves.shelves {
             shelf.restart(past);
@@ -108,6 +111,8 @@ impl Follower {
         }
         let mut through = past;
         while through < present {
+            // Again each time: what answers may itself have something to catch up with.
+            watch.progress().send();
             let batch = next_batch(&mut watch).await?;
             through = batch.through;
             self.take(batch, &mut pending);
