@@ -101,7 +101,8 @@ pub(crate) async fn live_through(client: &Client, collection: &str, object: impl
         seen.push(watch.brief().await);
     }
     seen[4..].sort();
-    let expected = "ADDED one, MODIFIED one, MODIFIED one, DELETED one, ADDED three, ADDED two, DELETED three, DELETED two";
+    let expected =
+        "ADDED one, MODIFIED one, MODIFIED one, DELETED one, ADDED three, ADDED two, DELETED three, DELETED two";
     assert_eq!(seen.join(", "), expected);
     13
 }
@@ -165,7 +166,9 @@ fn without_the_gate_every_server_is_alone() {
         let [merged, local] = [old.send(merged, "".into()).await, old.send(local, "".into()).await];
         assert_eq!(merged.body, local.body);
         // It still has a lease.
-        let leases = old.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases").await.json();
+        let selector = "labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver";
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?{selector}");
+        let leases = old.get(&path).await.json();
         assert_eq!(leases["items"].as_array().map(Vec::len), Some(2), "{leases}");
         assert!(!String::from_utf8_lossy(&old.get("/metrics").await.body).contains("unskew_peer_members"));
     });

@@ -152,7 +152,8 @@ fn a_second_process_with_our_identity_ends_and_the_first_stays() {
     plane.start("one", &["--identity-lease-renew-interval-seconds=1", "--peer-endpoint-ttl=3s"]);
     let first = plane.admin("one");
     let lease = async || {
-        let leases = first.get(IDENTITY_LEASES).await.json();
+        let labelled = "labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver";
+        let leases = first.get(&format!("{IDENTITY_LEASES}?{labelled}")).await.json();
         leases["items"][0]["spec"]["holderIdentity"].as_str().unwrap().to_owned()
     };
     let holder = block_on(lease());
