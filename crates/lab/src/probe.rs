@@ -7,6 +7,7 @@ pub mod history;
 pub mod ledger;
 mod reader;
 mod stream;
+mod way;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Ask, Client};
 use crate::lab::Inside;
-use crate::status::Counts;
 use crate::status::collect::LOCAL;
+use crate::status::{Counts, Phase};
 use history::{History, Name, Verdict};
 use ledger::Ledger;
 
@@ -57,6 +58,13 @@ impl Shared {
         look(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// A place to keep account of one watch.
+    pub(crate) fn open_ledger(&self) -> usize {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        ledgers.push(Ledger::default());
+        ledgers.len() - 1
+    }
+
     pub(crate) fn ledger<T>(&self, at: usize, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)[at])
     }
@@ -85,30 +93,33 @@ impl Shared {
 }
 
 impl Probe {
-    /// Starts to watch a lab all of whose servers are ready.
+    /// Starts to watch a lab.
     pub async fn start(inside: &Inside) -> Self {
         let shared = Arc::new(Shared::default());
         let tasks = Tasks::new();
         let writing = CancellationToken::new();
+        let board = inside.handle.board().borrow().clone();
         for (at, client) in inside.clients.iter().enumerate() {
-            let served = listed(client).await;
-            shared.history(|history| history.ready(at, served, Instant::now()));
-        }
-        let subjects = stream::subjects(&shared);
-        for (at, subject) in subjects.iter().enumerate() {
-            shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner).push(Ledger::default());
-            let started = stream::start(&inside.door, subject, at, &shared, &tasks, &writing).await;
-            if let Err(reason) = started {
-                tracing::warn!(reason, path = subject.path(), "the probe cannot write this");
-                shared.count(|counts| counts.failed += 1);
+            // One that does not run serves nothing, which is no difference to the others.
+            if board.servers[at].phase == Phase::Ready {
+                let served = listed(client).await;
+                shared.history(|history| history.ready(at, served, Instant::now()));
             }
         }
-        let door = reader::Way { client: inside.door.clone(), watched: None };
-        let servers = inside.clients.iter().enumerate();
-        let direct = servers
-            .map(|(at, client)| reader::Way { client: client.clone(), watched: Some((at, inside.handle.board())) });
-        for way in std::iter::once(door).chain(direct) {
-            tasks.spawn("probe answers", |stop| reader::ask(way.clone(), shared.clone(), stop));
+        let ways = way::all(inside);
+        let mut subjects = Vec::new();
+        for subject in stream::subjects(&shared) {
+            match stream::start(&ways, &subject, &shared, &tasks, &writing).await {
+                Ok(()) => subjects.push(subject),
+                Err(reason) => {
+                    tracing::warn!(reason, path = subject.path(), "the probe cannot write this");
+                    shared.count(|counts| counts.failed += 1);
+                }
+            }
+        }
+        let objects: Arc<[String]> = subjects.iter().map(stream::Subject::path).collect();
+        for way in ways {
+            tasks.spawn("probe answers", |stop| reader::ask(way.clone(), objects.clone(), shared.clone(), stop));
             tasks.spawn("probe discovery", |stop| reader::discover(way, shared.clone(), stop));
         }
         Self { shared, tasks, writing, door: inside.door.clone(), subjects }

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::history::{Name, Verdict, judge};
-use crate::client::{Answer, Ask, Client, ClientError};
-use crate::status::Phase;
-use crate::supervisor::Board;
+use super::way::Way;
+use crate::client::Ask;
 
 /// How often one way is asked: often enough to meet the moments between, seldom enough for a laptop.
 const ASK_INTERVAL: Duration = Duration::from_millis(25);
@@ -24,54 +22,48 @@ const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 /// Asked for beside what differs, because every server has them.
 const COMMON: [(&str, &str); 2] = [("v1", "configmaps"), ("apps/v1", "deployments")];
 
-/// A way to ask: the front door, or a server that is asked only while it is ready.
-#[derive(Clone, Debug)]
-pub(super) struct Way {
-    pub(super) client: Client,
-    pub(super) watched: Option<(usize, watch::Receiver<Arc<Board>>)>,
-}
-
-impl Way {
-    fn generation(&self) -> Option<u64> {
-        let Some((at, board)) = &self.watched else { return Some(0) };
-        let board = board.borrow();
-        let standing = &board.servers[*at];
-        (standing.phase == Phase::Ready).then_some(standing.generation)
-    }
-
-    /// Asks; `None` if the server was not ready all the time, so that its answer says nothing.
-    async fn ask(&self, ask: Ask) -> Option<Result<Answer, ClientError>> {
-        let before = self.generation()?;
-        let answer = self.client.ask(ask).await;
-        (self.generation() == Some(before)).then_some(answer)
-    }
-
-    fn is_door(&self) -> bool {
-        self.watched.is_none()
-    }
-}
-
-/// Asks for one list after another of what differs between the servers.
-pub(super) async fn ask(way: Way, shared: Arc<Shared>, stop: CancellationToken) {
+/// Asks for one after another of the objects that the probe writes, and of the lists that differ between the servers.
+pub(super) async fn ask(way: Way, objects: Arc<[String]>, shared: Arc<Shared>, stop: CancellationToken) {
     let mut turn = 0_usize;
     while stop.run_until_cancelled(tokio::time::sleep(ASK_INTERVAL)).await.is_some() {
-        let mut names = shared.history(|history| history.skewed());
-        names.extend(COMMON.map(|(version, resource)| (version.to_owned(), resource.to_owned())));
+        let mut targets: Vec<Target> = objects.iter().map(|path| Target::Object(path.clone())).collect();
+        targets.extend(shared.history(|history| history.skewed()).into_iter().map(Target::List));
+        targets.extend(COMMON.map(|(version, resource)| Target::List((version.to_owned(), resource.to_owned()))));
         turn = turn.wrapping_add(1);
-        let name = names.swap_remove(turn % names.len());
+        let target = targets.swap_remove(turn % targets.len());
         let from = Instant::now();
-        let Some(answer) = way.ask(Ask::get(list_path(&name))).await else { continue };
+        let Some(answer) = way.ask(Ask::get(target.path())).await else { continue };
         let now = Instant::now();
         let code = answer.as_ref().ok().map(|answer| answer.status.as_u16());
-        let verdict = judge(code, shared.history(|history| history.has(&name, from, now)));
+        let had = match &target {
+            // Created before, and deleted after.
+            Target::Object(_) => true,
+            Target::List(name) => shared.history(|history| history.has(name, from, now)),
+        };
+        let verdict = judge(code, had);
         shared.judge(verdict);
         match verdict {
             Verdict::Good if way.is_door() => shared.good(now),
             Verdict::Good | Verdict::Unavailable => {}
             Verdict::WrongNotFound | Verdict::Failed => {
                 let error = answer.err().map(|error| error.to_string()).unwrap_or_default();
-                tracing::warn!(?name, ?code, error, ?verdict, "the probe noticed");
+                tracing::warn!(path = target.path(), ?code, error, ?verdict, "the probe noticed");
             }
+        }
+    }
+}
+
+/// What is asked for.
+enum Target {
+    Object(String),
+    List(Name),
+}
+
+impl Target {
+    fn path(&self) -> String {
+        match self {
+            Self::Object(path) => path.clone(),
+            Self::List(name) => list_path(name),
         }
     }
 }

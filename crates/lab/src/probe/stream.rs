@@ -1,4 +1,4 @@
-//! Writes an object again and again, and watches it, both through the front door.
+//! Writes an object again and again through the front door, and watches it there and at every server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::history::judge;
+use super::way::Way;
 use crate::client::{Answer, Ask, Client};
 
 /// How often each object is written.
@@ -78,28 +79,33 @@ impl Subject {
     }
 }
 
-/// Creates the object, and starts to write and to watch it. The writer ends with `writing`.
+/// Creates the object, and starts to write and to watch it. The writer ends with `writing`. The first way is the front door.
 pub(super) async fn start(
-    door: &Client,
+    ways: &[Way],
     subject: &Subject,
-    at: usize,
     shared: &Arc<Shared>,
     tasks: &Tasks,
     writing: &CancellationToken,
 ) -> Result<(), String> {
+    let door = &ways[0].client;
     let create = Ask::send(Method::POST, subject.collection, &subject.object);
     let created = door.ask(create).await.map_err(|error| error.to_string())?;
     let revision = revision_of(&created).ok_or_else(|| String::from_utf8_lossy(&created.body).into_owned())?;
-    let watcher = watch(door.clone(), subject.clone(), at, revision, shared.clone());
-    tasks.spawn("probe watch", |stop| async move {
-        stop.run_until_cancelled(watcher).await;
-    });
-    let writer = write(door.clone(), subject.clone(), at, shared.clone(), writing.clone());
+    let mut ledgers = Vec::new();
+    for way in ways {
+        let ledger = shared.open_ledger();
+        ledgers.push(ledger);
+        let watcher = watch(way.clone(), subject.clone(), ledger, revision, shared.clone());
+        tasks.spawn("probe watch", |stop| async move {
+            stop.run_until_cancelled(watcher).await;
+        });
+    }
+    let writer = write(door.clone(), subject.clone(), ledgers, shared.clone(), writing.clone());
     tasks.spawn_once("probe writes", writer);
     Ok(())
 }
 
-async fn write(door: Client, subject: Subject, at: usize, shared: Arc<Shared>, writing: CancellationToken) {
+async fn write(door: Client, subject: Subject, ledgers: Vec<usize>, shared: Arc<Shared>, writing: CancellationToken) {
     let mut number = 0;
     while writing.run_until_cancelled(tokio::time::sleep(WRITE_INTERVAL)).await.is_some() {
         number += 1;
@@ -112,7 +118,7 @@ async fn write(door: Client, subject: Subject, at: usize, shared: Arc<Shared>, w
                 shared.good(Instant::now());
                 shared.count(|counts| counts.writes += 1);
                 if let Some(revision) = revision_of(&answer) {
-                    shared.ledger(at, |ledger| ledger.acknowledge(revision));
+                    ledgers.iter().for_each(|at| shared.ledger(*at, |ledger| ledger.acknowledge(revision)));
                 }
             }
             Ok(answer) => tracing::debug!(code = answer.status.as_u16(), path = subject.path(), "a write was refused"),
@@ -122,11 +128,13 @@ async fn write(door: Client, subject: Subject, at: usize, shared: Arc<Shared>, w
 }
 
 /// Follows the object from a revision on, over whatever connections that takes.
-async fn watch(door: Client, subject: Subject, at: usize, mut revision: u64, shared: Arc<Shared>) {
+async fn watch(way: Way, subject: Subject, at: usize, mut revision: u64, shared: Arc<Shared>) {
     loop {
-        if follow(&door, &subject, at, &mut revision, &shared).await == Followed::TooOld {
+        if way.generation().is_some()
+            && follow(&way.client, &subject, at, &mut revision, &shared).await == Followed::TooOld
+        {
             shared.count(|counts| counts.relists += 1);
-            if let Some(newer) = relist(&door, &subject, at, &shared).await {
+            if let Some(newer) = relist(&way.client, &subject, at, &shared).await {
                 revision = newer;
             }
         }
@@ -140,8 +148,8 @@ enum Followed {
     TooOld,
 }
 
-async fn follow(door: &Client, subject: &Subject, at: usize, revision: &mut u64, shared: &Shared) -> Followed {
-    let Ok(response) = door.open(&subject.watch(*revision)).await else { return Followed::Ended };
+async fn follow(client: &Client, subject: &Subject, at: usize, revision: &mut u64, shared: &Shared) -> Followed {
+    let Ok(response) = client.open(&subject.watch(*revision)).await else { return Followed::Ended };
     match response.status().as_u16() {
         200 => {}
         410 => return Followed::TooOld,
@@ -174,8 +182,8 @@ async fn follow(door: &Client, subject: &Subject, at: usize, revision: &mut u64,
     Followed::Ended
 }
 
-async fn relist(door: &Client, subject: &Subject, at: usize, shared: &Shared) -> Option<u64> {
-    let answer = door.ask(subject.list()).await.ok().filter(|answer| answer.status.is_success())?;
+async fn relist(client: &Client, subject: &Subject, at: usize, shared: &Shared) -> Option<u64> {
+    let answer = client.ask(subject.list()).await.ok().filter(|answer| answer.status.is_success())?;
     let list = answer.json();
     for item in list["items"].as_array()? {
         if let Some(revision) = revision_in(item) {
