@@ -1,6 +1,7 @@
 //! What is special about a kind: everything that the catalogue's shape does not already say, each in one small place.
 
 mod fixed_data;
+mod job;
 mod namespace;
 mod pod;
 mod rbac;
@@ -152,6 +153,7 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
         ("", "configmaps") => fixed_data::check(None, object)?,
         ("", "services") => service::complete(object),
         ("", "pods") => pod::complete(object),
+        ("batch", "jobs") => job::complete(object),
         ("", "persistentvolumeclaims") => volume::complete_claim(object),
         ("", "persistentvolumes") => volume::complete_volume(object),
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
