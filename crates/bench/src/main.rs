@@ -7,6 +7,7 @@
 mod access_bench;
 mod api_bench;
 mod catalogue_bench;
+mod controllers_bench;
 mod discovery_bench;
 mod peers_bench;
 mod serve_bench;
@@ -66,6 +67,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("store", store_bench::run),
     ("serve", serve_bench::run),
     ("peers", peers_bench::run),
+    ("controllers", controllers_bench::run),
 ];
 
 fn names() -> String {

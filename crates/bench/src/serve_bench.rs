@@ -118,7 +118,7 @@ fn object(name: &str) -> serde_json::Value {
     json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"a": "x".repeat(1_000)}})
 }
 
-fn new_object() -> Vec<u8> {
+pub(crate) fn new_object() -> Vec<u8> {
     let mut object = object("");
     object["metadata"] = json!({"generateName": "bench-"});
     object.to_string().into_bytes()

@@ -74,7 +74,7 @@ impl Load {
         connections: usize,
         each: usize,
         method: &'static str,
-        path: &'static str,
+        path: &str,
         body: fn() -> Vec<u8>,
     ) -> anyhow::Result<()> {
         let sending = (0..connections).map(async |_| {

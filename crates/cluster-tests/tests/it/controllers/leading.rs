@@ -1,6 +1,6 @@
 //! Who runs the controllers, which of them, and what they cost.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cluster_tests::tools;
 use cluster_tests::wait::figure;
@@ -112,7 +112,7 @@ fn idle_controllers_renew_their_leases_and_ask_for_nothing() {
     });
 }
 
-/// In full: 10,000 objects in 200 namespaces in under 30 s, with a release build on an idle machine.
+/// How long it takes on an idle machine is a row of `cargo xtask bench controllers`.
 #[test]
 fn many_namespaces_full_of_objects_go_together() {
     let (namespaces, objects) = if tools::is_soak() { (200, 50) } else { (10, 10) };
@@ -151,8 +151,5 @@ fn many_namespaces_full_of_objects_go_together() {
             "{namespaces} namespaces with {objects} objects each: {took:?}, {} MB resident",
             server.resident_bytes() >> 20
         );
-        if tools::is_soak() {
-            assert!(took < Duration::from_secs(30), "{took:?}");
-        }
     });
 }
