@@ -5,6 +5,8 @@ mod crowds;
 mod found;
 mod identity;
 mod outages;
+mod real;
+mod streams;
 
 use cluster_tests::gateway::STOCK;
 use cluster_tests::tools::{is_left_out, kubectl};

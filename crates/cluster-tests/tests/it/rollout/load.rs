@@ -47,6 +47,8 @@ struct Shared {
     report: Mutex<Report>,
     /// Writes by their names: whether they were acknowledged.
     written: Mutex<BTreeMap<String, bool>>,
+    /// Whether the watcher knows where it begins: it has to see every write after that.
+    is_watching: AtomicBool,
     /// What the watcher saw, in order.
     seen: Mutex<Vec<String>>,
 }
@@ -61,6 +63,7 @@ impl Load {
             begun: Instant::now(),
             report: Mutex::default(),
             written: Mutex::default(),
+            is_watching: AtomicBool::new(false),
             seen: Mutex::default(),
         });
         let works: [fn(&Shared); 4] = [Shared::write, Shared::read, Shared::watch, Shared::discover];
@@ -73,10 +76,12 @@ impl Load {
 
     /// Ends the load and compares what was acknowledged with what is there and what was seen.
     pub(super) fn finish(self, client: &Client) -> Report {
-        // One write more, after all restarts: whatever the watcher has to see is before it.
+        // One write more, after all restarts and all others: whatever the watcher has to see is before it.
         self.shared.is_over.store(true, Ordering::Relaxed);
+        let mut threads = self.threads.into_iter();
+        threads.next().unwrap().join().unwrap();
         block_on(client.create(CONFIG_MAPS, &config_map("the-end")));
-        for thread in self.threads {
+        for thread in threads {
             thread.join().unwrap();
         }
         let mut report = self.shared.report.lock().unwrap().clone();
@@ -122,6 +127,9 @@ impl Shared {
     }
 
     fn write(&self) {
+        while !self.is_watching.load(Ordering::Relaxed) {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
         let mut number = 0;
         while self.goes_on() {
             number += 1;
@@ -187,6 +195,7 @@ impl Shared {
             }
         };
         last.clone_from(&first["metadata"]["resourceVersion"].as_str().unwrap_or("1").to_owned());
+        self.is_watching.store(true, Ordering::Relaxed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             loop {
