@@ -130,6 +130,13 @@ fn peers_go_to_the_address_that_a_server_advertises() {
     plane.stop("new");
     plane.start("new", &[NEW, "--bind-address=0.0.0.0", "--advertise-address=127.0.0.1"]);
     block_on(eventually("it is known where it says that it is", is_there));
+    plane.stop("new");
+    plane.start("new", &[NEW, "--bind-address=0.0.0.0"]);
+    block_on(async {
+        eventually("it is served from, wherever that is", async || is_ok(&old, CLASSES).await).await;
+        let found = addresses(&old).await;
+        assert!(found.len() == 1 && !found[0].starts_with("0.0.0.0"), "{found:?}");
+    });
 }
 
 #[test]
@@ -166,6 +173,8 @@ fn everything_that_is_listed_can_be_asked_for() {
                 asked += u32::from(answer.status == 200);
             }
             assert!(asked > 50, "{asked} collections were seen");
+            let made = figure(client, "aggregator_discovery_peer_aggregated_cache_misses_total").await;
+            assert!(made > 0, "the document was made, and that is counted");
         }
     });
 }
