@@ -12,6 +12,7 @@ use apiserver::{ApiServer, bootstrap};
 use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
+use peering::forward::Forwarder;
 use peering::presence::{Presence, TwinError};
 use registry::{Barrier, Cache, Registry};
 use tasks::Tasks;
@@ -85,6 +86,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let gate = AccessGate { bundles: trust.bundles, rules, accounts: core.server.accounts() };
     let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits());
     let peers = cluster.as_mut().and_then(|started| started.peers.take());
+    let forwarder = peers.as_ref().and_then(|peers| peers.forwarder.clone());
     let pipeline = Arc::new(pipeline.audited(auditor).among(peers));
     let connections = Tasks::new();
     let closing = CancellationToken::new();
@@ -100,20 +102,25 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         () = stop_signal() => Ok(()),
     };
     // Not ready first, so that balancers look elsewhere; then others may lead; then we leave, so that other servers look
-    // elsewhere too; then no new connections;
-    // then the end of those there are; the store last, because everything else writes to it.
+    // elsewhere too; then no new connections; then the end of those there are, streams from others among them; the store last,
+    // because everything else writes to it.
     draining.cancel();
     tokio::time::sleep(config.shutdown_delay).await;
-    end("controllers", &controllers).await;
-    if let Some(presence) = &presence {
-        presence.leave().await;
-    }
+    leave(&controllers, presence.as_ref()).await;
     closing.cancel();
+    forwarder.iter().for_each(Forwarder::end_streams);
     for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
         end(what, family).await;
     }
     opened.close(STOP_GRACE).await;
     outcome
+}
+
+async fn leave(controllers: &Tasks, presence: Option<&Presence>) {
+    end("controllers", controllers).await;
+    if let Some(presence) = presence {
+        presence.leave().await;
+    }
 }
 
 async fn end(what: &str, family: &Tasks) {
