@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::Client;
 
-/// Longer than anything takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything takes on a loaded machine; the longest is the minute until a member is mute.
+const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Looks again and again until what is said of the world is true.

@@ -132,8 +132,6 @@ fn a_mute_member_makes_unknown_built_ins_unavailable_and_nothing_else() {
                     let page = ready().await;
                     if page.contains("apiserver-mute is mute: it does not say") { Ok(()) } else { Err(page) }
                 };
-                let patient = std::time::Duration::from_secs(30);
-                tokio::time::sleep(patient).await;
                 eventually("it is taken for mute", is_mute).await;
                 assert_eq!(old.get(CLASSES).await.status, 503);
             }
