@@ -27,6 +27,9 @@ const REPORT_GRACE: Duration = Duration::from_secs(2);
 /// How long an object may be without entries: real servers create it first and fill it with a second request.
 const EMPTY_GRACE: Duration = Duration::from_secs(10);
 
+/// How long to let further changes come before they are looked at together.
+const LULL: Duration = Duration::from_millis(5);
+
 /// The collector. Clones do the same work.
 #[derive(Clone)]
 pub(crate) struct Collector {
@@ -54,6 +57,21 @@ struct Patience {
     since: BTreeMap<Arc<str>, (Waiting, Instant)>,
 }
 
+/// Objects that were found to be as they should be, among these members.
+#[derive(Debug, Default)]
+struct Settled {
+    members: Option<Arc<Members>>,
+    objects: BTreeMap<Arc<str>, Arc<StorageVersion>>,
+}
+
+impl Settled {
+    fn begin(&mut self, members: &Arc<Members>) {
+        if self.members.as_ref().is_none_or(|before| !Arc::ptr_eq(before, members)) {
+            *self = Self { members: Some(members.clone()), objects: BTreeMap::new() };
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     ForReports,
@@ -64,19 +82,23 @@ impl Collector {
     /// Collects for as long as this server leads.
     pub(crate) async fn lead(self, term: Term) {
         let (mut snapshots, mut members) = (self.objects.follow(), self.membership.follow());
-        let (mut failures, mut patience) = (0, Patience::default());
+        let (mut failures, mut patience, mut settled) = (0, Patience::default(), Settled::default());
         let mut rng = Rng::with_seed(self.seed);
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
             let known = members.borrow_and_update().clone();
             let next_look = match &known {
-                Some(known) if snapshot.through > 0 => self.round(&snapshot, known, &term, &mut patience).await,
+                Some(known) if snapshot.through > 0 => {
+                    settled.begin(known);
+                    self.round(&snapshot, known, &term, &mut patience, &mut settled).await
+                }
                 Some(_) | None => Ok(None),
             };
             match next_look {
                 Ok(next_look) => {
                     failures = 0;
                     something_new(&mut snapshots, &mut members, next_look).await;
+                    tokio::time::sleep(LULL).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "storage versions cannot be collected; trying again");
@@ -94,17 +116,23 @@ impl Collector {
         known: &Members,
         term: &Term,
         patience: &mut Patience,
+        settled: &mut Settled,
     ) -> Result<Option<Instant>, CollectError> {
         patience.since.retain(|name, _| snapshot.objects.contains_key(name));
+        settled.objects.retain(|name, _| snapshot.objects.contains_key(name));
         let mut next_look: Option<Instant> = None;
         for (name, object) in &snapshot.objects {
+            if settled.objects.get(name).is_some_and(|settled| Arc::ptr_eq(settled, object)) {
+                continue;
+            }
             let edit = edit::collect(object, known, self.now());
             if let Some(due) = patience.until(name, object, &edit) {
                 next_look = Some(next_look.map_or(due, |look| look.min(due)));
                 continue;
             }
-            if edit != Edit::Keep {
-                self.write(object, term).await?;
+            match edit {
+                Edit::Keep => drop(settled.objects.insert(name.clone(), object.clone())),
+                Edit::Put(_) | Edit::Delete => self.write(object, term).await?,
             }
         }
         Ok(next_look)

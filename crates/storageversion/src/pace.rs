@@ -7,14 +7,15 @@ use fastrand::Rng;
 /// The first wait after a failure, and the longest.
 const FAILED_FIRST: Duration = Duration::from_millis(100);
 const FAILED_LAST: Duration = Duration::from_secs(5);
-/// The first wait after somebody else was quicker, about as long as a commit takes, and the longest: with a hundred servers
-/// at one object, as long as it takes to let all others pass.
-const CONFLICT_FIRST: Duration = Duration::from_millis(2);
-const CONFLICT_LAST: Duration = Duration::from_millis(256);
+/// The least that a write is taken to last, and the longest wait after somebody else was quicker: long enough for a crowd of
+/// servers at one object to pass one by one.
+const WRITE_LEAST: Duration = Duration::from_millis(1);
+const CONFLICT_LAST: Duration = Duration::from_secs(1);
 
-/// Somewhere between nothing and a limit that doubles: those who met at an object do not meet again.
-pub(crate) fn after_conflict(conflicts: u32, rng: &mut Rng) -> Duration {
-    let limit = CONFLICT_FIRST.saturating_mul(1 << conflicts.min(16)).min(CONFLICT_LAST);
+/// Somewhere between nothing and a limit that doubles, measured by how long a write lasts: of all that wait for the same commit
+/// one wins, so that those who met must not meet in the next one again.
+pub(crate) fn after_conflict(conflicts: u32, write: Duration, rng: &mut Rng) -> Duration {
+    let limit = write.max(WRITE_LEAST).saturating_mul(2 << conflicts.min(16)).min(CONFLICT_LAST);
     limit.mul_f64(rng.f64())
 }
 
@@ -35,8 +36,9 @@ mod tests {
             let (wait, most) = (after_failure(count, &mut rng), Duration::from_millis(most));
             assert!(most / 2 <= wait && wait <= most, "{count}: {wait:?}");
         }
-        for (count, most) in [(0, 2), (3, 16), (7, 256), (u32::MAX, 256)] {
-            assert!(after_conflict(count, &mut rng) <= Duration::from_millis(most), "{count}");
+        for (count, write, most) in [(0, 0, 2), (0, 5, 10), (3, 5, 80), (7, 5, 1000), (u32::MAX, 5, 1000)] {
+            let wait = after_conflict(count, Duration::from_millis(write), &mut rng);
+            assert!(wait <= Duration::from_millis(most), "{count}: {wait:?}");
         }
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Slot {
 struct State {
     /// What we know of the object is of this revision.
     revision: u64,
+    /// The object's own revision when it was last judged: what did not change need not be judged again.
+    judged: Option<u64>,
     is_open: bool,
     last_error: Option<String>,
 }
@@ -221,9 +223,14 @@ impl Barrier {
         if as_of < state.revision {
             return;
         }
+        let own_revision = object.map(revision_of);
+        if own_revision.is_some() && own_revision == state.judged {
+            return;
+        }
+        state.judged = own_revision;
         let is_open = object.is_some_and(|object| has_entry(object, &slot.entry));
         let was_open = std::mem::replace(&mut state.is_open, is_open);
-        state.revision = object.filter(|_| is_open).map_or(as_of, revision_of);
+        state.revision = own_revision.filter(|_| is_open).unwrap_or(as_of);
         if is_open {
             state.last_error = None;
         }

@@ -21,10 +21,13 @@ use crate::permit::{Barrier, Slot};
 use crate::ports::{Membership, NotKnown, Snapshot, StorageVersions, WriteError, revision_of};
 
 /// So many objects are written at once: enough to share commits, few enough that servers that start together meet less often.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 /// So often an object is tried at once before the others get their turn. Every try but the last was lost to another server's
 /// success, so that a hundred servers need about a hundred.
 const TRIES_AT_ONCE: u32 = 200;
+
+/// How long to let further changes of the objects come before they are looked at for what is not kept any more.
+const LULL: Duration = Duration::from_millis(50);
 
 /// The task that publishes.
 pub(crate) struct Publisher {
@@ -78,7 +81,6 @@ impl Publisher {
         loop {
             changes.mark_unchanged();
             let snapshot = snapshots.borrow_and_update().clone();
-            self.barrier.see_all(&snapshot);
             match self.round(&snapshot, &mut withdrawn, &mut rng).await {
                 Ok(()) => failures = 0,
                 Err(error) => {
@@ -91,9 +93,16 @@ impl Publisher {
             if self.barrier.pending().is_empty() {
                 self.first.send_if_modified(|first| !std::mem::replace(first, true));
             }
+            let others = async {
+                // A sender that is gone has ended with the server.
+                if snapshots.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(LULL).await;
+            };
             tokio::select! {
                 _ = changes.changed() => {}
-                _ = snapshots.changed() => {}
+                () = others => {}
             }
         }
     }
@@ -112,8 +121,7 @@ impl Publisher {
         rng.shuffle(&mut pending);
         let publishing = pending.into_iter().map(|slot| (slot, rng.fork()));
         let results = stream::iter(publishing).map(async |(slot, mut rng)| {
-            let current = snapshot.objects.get(&slot.name).map(|object| StorageVersion::clone(object));
-            let published = self.publish(&slot, current, members.clone(), &mut rng).await;
+            let published = self.publish(&slot, members.clone(), &mut rng).await;
             published.inspect_err(|error| self.barrier.blame(&slot, &error.to_string()))
         });
         let results: Vec<_> = results.buffer_unordered(AT_ONCE).collect().await;
@@ -125,13 +133,10 @@ impl Publisher {
     }
 
     /// Puts our entry, again on newer state as long as others are quicker.
-    async fn publish(
-        &self,
-        slot: &Slot,
-        mut current: Option<StorageVersion>,
-        mut members: Arc<Members>,
-        rng: &mut Rng,
-    ) -> Result<(), PublishError> {
+    async fn publish(&self, slot: &Slot, mut members: Arc<Members>, rng: &mut Rng) -> Result<(), PublishError> {
+        let snapshots = self.objects.follow();
+        let newest = || snapshots.borrow().objects.get(&slot.name).map(|object| StorageVersion::clone(object));
+        let mut current = newest();
         for conflicts in 0..TRIES_AT_ONCE {
             if let Some(found) = current.as_ref().filter(|found| edit::has_entry(found, &slot.entry)) {
                 self.barrier.see(slot, Some(found), revision_of(found));
@@ -142,6 +147,7 @@ impl Publisher {
                 members = self.members().await?;
             }
             let next = edit::register(current.as_ref(), &slot.name, &slot.entry, &members, self.now());
+            let began = Instant::now();
             match self.write(self.objects.put(next)).await? {
                 Attempt::Done(put) => {
                     self.barrier.see(slot, Some(&put), revision_of(&put));
@@ -149,7 +155,10 @@ impl Publisher {
                 }
                 Attempt::Changed(found) => current = found.map(|found| *found),
             }
-            tokio::time::sleep(pace::after_conflict(conflicts, rng)).await;
+            tokio::time::sleep(pace::after_conflict(conflicts, began.elapsed(), rng)).await;
+            // What was found is old by now, if others went on.
+            let known = current.as_ref().map_or(0, revision_of);
+            current = newest().filter(|newest| revision_of(newest) > known).or(current);
         }
         Err(PublishError::Contended)
     }
@@ -158,8 +167,8 @@ impl Publisher {
     fn obsolete(&self, snapshot: &Snapshot, withdrawn: &Withdrawn) -> Vec<Arc<StorageVersion>> {
         let server = self.barrier.server();
         let objects = snapshot.objects.iter().filter(|(name, object)| {
-            edit::names(object, server)
-                && !self.barrier.is_registered(name)
+            !self.barrier.is_registered(name)
+                && edit::names(object, server)
                 && withdrawn.get(*name).is_none_or(|revision| *revision < revision_of(object))
         });
         objects.map(|(_, object)| object.clone()).collect()

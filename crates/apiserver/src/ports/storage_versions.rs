@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::GroupResource;
+use api::metadata::ObjectMeta;
 use api::objects::{StorageVersion, from_json, to_stored_json};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -78,9 +79,9 @@ impl StorageVersionObjects {
         Key::from([self.shelf.prefix().as_ref(), name.as_bytes()].concat())
     }
 
-    async fn write(&self, seen: &StorageVersion, decision: Decision) -> Result<Option<Stored>, WriteError> {
-        let revision = seen.metadata.resource_version.parse().ok().map(Revision);
-        let key = self.key(&seen.metadata.name);
+    async fn write(&self, seen: &ObjectMeta, decision: Decision) -> Result<Option<Stored>, WriteError> {
+        let revision = seen.resource_version.parse().ok().map(Revision);
+        let key = self.key(&seen.name);
         let written = self.registry.write_once(RESOURCE, &self.shelf, &key, revision, decision).await;
         match written.map_err(unavailable)? {
             Attempt::Written(Written::Put(stored)) => Ok(Some(stored)),
@@ -98,7 +99,7 @@ impl StorageVersions for StorageVersionObjects {
 
     fn put(&self, mut object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, WriteError>> {
         async move {
-            let seen = object.clone();
+            let seen = object.metadata.clone();
             if object.metadata.uid.is_empty() {
                 object.metadata.uid = rest::new_uid();
                 object.metadata.creation_timestamp = Some(rest::now());
@@ -106,13 +107,15 @@ impl StorageVersions for StorageVersionObjects {
             object.metadata.resource_version.clear();
             let value = to_stored_json(&object).into();
             let stored = self.write(&seen, Decision::Put { value, ttl: None }).await?;
-            parse(&stored.ok_or_else(|| unavailable("the object was not written"))?)
+            let stored = stored.ok_or_else(|| unavailable("the object was not written"))?;
+            object.metadata.resource_version = stored.revision.to_string();
+            Ok(object)
         }
         .boxed()
     }
 
     fn delete(&self, seen: &StorageVersion) -> BoxFuture<'_, Result<(), WriteError>> {
-        let seen = seen.clone();
+        let seen = seen.metadata.clone();
         async move { self.write(&seen, Decision::Delete).await.map(drop) }.boxed()
     }
 }

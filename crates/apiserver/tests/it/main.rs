@@ -1,5 +1,7 @@
 //! What must hold between the catalogue's data and the rules that work on it.
 
+mod storage_versions;
+
 use std::collections::HashSet;
 
 use api::{GroupVersion, GroupVersionKind};

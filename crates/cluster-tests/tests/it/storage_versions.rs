@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cluster_tests::scripted::IDENTITY_LEASES;
-use cluster_tests::{Client, ControlPlane, Etcd, Store};
+use cluster_tests::{Client, ControlPlane, Etcd, Lines, Store};
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -200,5 +200,27 @@ fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten
         let object = block_on(a.get(&format!("{STORAGE_VERSIONS}/core.pods"))).json();
         assert_eq!(condition(&object, "AllServersReporting")["message"], "No entry of apiserver-ghost");
         becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True True");
+    });
+}
+
+#[test]
+fn a_migrator_sees_by_watch_and_by_resource_version_that_agreement_ends() {
+    on_both(|mut plane| {
+        plane.start("a", &R34);
+        let a = plane.admin("a");
+        let path = format!("{STORAGE_VERSIONS}/{CLASSES}");
+        let agreed = block_on(a.get(&path)).json();
+        let (version, common) = (&agreed["metadata"]["resourceVersion"], &agreed["status"]["commonEncodingVersion"]);
+        assert_eq!(common, "storage.k8s.io/v1beta1");
+        plane.start("b", &R36);
+        let changed = block_on(async {
+            let selector =
+                format!("fieldSelector=metadata.name%3D{CLASSES}&resourceVersion={}", version.as_str().unwrap());
+            let mut watch = Lines::open(&a, &format!("{STORAGE_VERSIONS}?watch=true&{selector}")).await;
+            watch.next().await
+        });
+        assert_eq!(changed["type"], "MODIFIED");
+        assert_eq!(changed["object"]["status"]["commonEncodingVersion"], Value::Null, "{changed}");
+        assert_ne!(&changed["object"]["metadata"]["resourceVersion"], version);
     });
 }

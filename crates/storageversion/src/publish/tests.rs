@@ -196,7 +196,7 @@ async fn resources_come_change_and_go_at_run_time() {
     a.versions.register(custom("example.com/v2")).await;
     assert!(a.permit("example.com.widgets").unwrap().unwrap().revision > first.revision);
     a.versions.unregister(api::GroupResource { group: "example.com", resource: "widgets" });
-    wait(10).await;
+    wait(100).await;
     assert_eq!(storage.shown("example.com.widgets"), "-");
 }
 
@@ -212,7 +212,7 @@ async fn what_a_former_process_kept_and_this_one_does_not_is_withdrawn() {
     a.stop().await;
     let downgraded = Server::start("a", &storage, "core.pods=v1");
     downgraded.renew();
-    wait(10).await;
+    wait(100).await;
     assert_eq!(storage.shown("apps.deployments"), "b=apps/v1 | apps/v1 | True False");
     storage.take_log();
     wait(1_000).await;
