@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::{Status, Target, Verb};
 use futures_util::FutureExt as _;
-use http::header::{CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use peering::forward::{Span, UnsendableUser};
 use peering::{Hop, Why};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -64,6 +64,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// Answers a request, whatever happens.
     pub async fn answer(&self, connection: &Connection, mut request: Request) -> Response {
         let id = audit::identify(request.headers_mut());
+        let is_head = request.method() == http::Method::HEAD;
         let uri = request.uri().clone();
         let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let mut response = match Target::parse(request.method().as_str(), line) {
@@ -80,7 +81,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         let headers = response.headers_mut();
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         headers.insert(AUDIT_ID, id);
-        response
+        if is_head { without_body(response) } else { response }
     }
 
     /// Answers a request whose line could be read.
@@ -197,6 +198,16 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         let took = (!target.is_long_running()).then(|| started.elapsed());
         self.metrics.count(verb_label(resource.verb), resource, response.status(), took);
     }
+}
+
+/// What a HEAD is answered with: how long the body would be, and no body. HTTP/1 leaves it out by itself, HTTP/2 does not.
+fn without_body(mut response: Response) -> Response {
+    use http_body::Body as _;
+    if let Some(length) = response.body().size_hint().exact().filter(|length| *length > 0) {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::Empty;
+    response
 }
 
 fn refuse(error: Error) -> (Response, Option<Failure>) {

@@ -1,6 +1,8 @@
 //! One object over its life.
 
 use http::Method;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::*;
 
@@ -149,5 +151,35 @@ fn namespaces_terminate_and_nothing_is_created_in_them_meanwhile() {
         assert_eq!(nowhere.brief(), "404 namespaces \"shop\" not found");
         let protected = client.delete("/api/v1/namespaces/kube-system").await;
         assert_eq!(protected.status, 403);
+    });
+}
+
+#[test]
+fn a_head_is_a_get_without_its_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        let path = "/api/v1/namespaces/default";
+        let whole = client.get(path).await.body.len().to_string();
+        let answer = client.send(client.request(Method::HEAD, path), bytes::Bytes::new()).await;
+        assert_eq!((answer.status.as_u16(), &answer.headers["content-length"]), (200, &whole.parse().unwrap()));
+
+        let stream = TokioIo::new(client.stream(Some(b"h2")).await.unwrap());
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake::<_, _, Full<bytes::Bytes>>(TokioExecutor::new(), stream)
+                .await
+                .unwrap();
+        let asking = async {
+            let request = http::Request::head(format!("https://{}{path}", server.address()));
+            let response = sender.send_request(request.body(Full::default()).unwrap()).await.unwrap();
+            assert_eq!(response.headers()["content-length"], whole.as_str());
+            response.into_body().collect().await.expect("the stream ends as it should").to_bytes()
+        };
+        let body = tokio::select! {
+            body = asking => body,
+            ended = connection => panic!("the connection ended first: {ended:?}"),
+        };
+        assert!(body.is_empty(), "{body:?}");
     });
 }
