@@ -170,6 +170,19 @@ fn kubectl_is_told_in_kubernetes_words() {
         ),
         "{refused}"
     );
+    let job = |image: &str| {
+        let mut job = of("batch/v1", "Job", json!({"metadata": {"name": "pi"}, "spec": {"template": template("pi")}}));
+        job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+        job["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        job
+    };
+    apply("e.json", &job("a")).expect_success();
+    let again = apply("e.json", &job("a")).expect_success();
+    assert_eq!(again, "job.batch/pi unchanged\n", "labels and selector are the server's");
+    let refused = apply("f.json", &job("b")).expect_failure();
+    assert!(refused.contains("The Job \"pi\" is invalid: spec.template: Invalid value: {"), "{refused}");
+    let selected = kubectl(&kubeconfig, &["get", "job", "pi", "-o", "jsonpath={.spec.selector.matchLabels}"]);
+    assert!(selected.expect_success().contains("batch.kubernetes.io/controller-uid"));
     let class = |provisioner: &str| {
         of("storage.k8s.io/v1", "StorageClass", json!({"metadata": {"name": "c"}, "provisioner": provisioner}))
     };

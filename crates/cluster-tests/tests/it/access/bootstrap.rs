@@ -21,8 +21,10 @@ fn a_new_cluster_has_what_kube_apiserver_puts_into_it() {
         assert_eq!(slice["endpoints"][0]["addresses"], json!([host]), "{slice}");
         let trust = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let trust = admin.get(trust).await.json();
-        let ca = std::fs::read_to_string(server.pki().join("ca.crt")).unwrap();
-        assert_eq!(trust["data"], json!({"client-ca-file": ca}));
+        let authority = |name: &str| std::fs::read_to_string(server.pki().join(name)).unwrap();
+        assert_eq!(trust["data"]["client-ca-file"], authority("ca.crt"), "{trust}");
+        assert_eq!(trust["data"]["requestheader-client-ca-file"], authority("front-proxy-ca.crt"), "{trust}");
+        assert_eq!(trust["data"]["requestheader-username-headers"], r#"["X-Remote-User"]"#);
         let class = admin.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical").await.json();
         assert_eq!(class["value"], 2_000_001_000, "{class}");
     });
