@@ -132,7 +132,10 @@ impl Drop for Counted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
+    use crate::folder::state::tests::state;
 
     /// `r2` is a ready server with two connections; s: stopped, p: paused, n: not ready, b: starting.
     #[track_caller]
@@ -160,6 +163,44 @@ mod tests {
         check("r0 r0 r0", 1, &[1, 2, 0]);
         check("r0 r0 r0", 5, &[2, 0, 1]);
         check("r2 r0 r1", 0, &[1, 2, 0]);
+    }
+
+    /// A server that says who it is and then answers every byte with itself.
+    async fn echo(tasks: &Tasks) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tasks.spawn_once("echo", async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (mut reader, mut writer) = stream.split();
+                let _ = writer.write_all(b"!").await;
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_carried_until_its_server_pauses() {
+        let tasks = Tasks::new();
+        let port = echo(&tasks).await;
+        let mut board = Board::new(&state(&format!("a=1.33:1 b=1.36:{port}")), tokio::time::Instant::now());
+        board.servers[1].phase = Phase::Ready;
+        let (sender, reader) = watch::channel(Arc::new(board));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let door = listener.local_addr().unwrap();
+        tasks.spawn_once("front door", run(listener, reader, tasks.clone(), tasks.stopping()));
+
+        let mut client = TcpStream::connect(door).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        let mut answer = [0; 2];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"!x");
+        sender.send_modify(|board| Arc::make_mut(board).servers[1].phase = Phase::Paused);
+        assert_eq!(client.read(&mut answer).await.unwrap(), 0, "nothing would come over it any more");
+
+        let mut nobody = TcpStream::connect(door).await.unwrap();
+        assert_eq!(nobody.read(&mut answer).await.unwrap(), 0, "no server is ready");
+        tasks.stopping().cancel();
     }
 
     #[test]

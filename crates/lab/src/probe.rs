@@ -117,7 +117,7 @@ impl Probe {
                 }
             }
         }
-        let objects: Arc<[String]> = subjects.iter().map(stream::Subject::path).collect();
+        let objects: Arc<[stream::Subject]> = subjects.iter().cloned().collect();
         for way in ways {
             tasks.spawn("probe answers", |stop| reader::ask(way.clone(), objects.clone(), shared.clone(), stop));
             tasks.spawn("probe discovery", |stop| reader::discover(way, shared.clone(), stop));

@@ -124,15 +124,12 @@ async fn climb(inside: &Inside, steps: &[Step], probe: &Probe, listening: &Cance
         if listening.is_cancelled() || inside.stop.is_cancelled() {
             return format!("stopped after {done} of {} servers", steps.len());
         }
-        change(inside, |rollout| {
-            rollout.done = done;
-            rollout.doing = format!("{} becomes {}", step.name, step.to);
-        });
+        change(inside, |rollout| rollout.doing = format!("{} becomes {}", step.name, step.to));
         if let Err(reason) = take(inside, step, probe).await {
             return format!("failed at server {}: {reason}", step.name);
         }
+        change(inside, |rollout| rollout.done = done + 1);
     }
-    change(inside, |rollout| rollout.done = steps.len());
     DONE.to_owned()
 }
 

@@ -67,10 +67,19 @@ async fn perform(task: Task) -> anyhow::Result<ExitCode> {
 fn kubeconfig(asked: &args::Kubeconfig) -> anyhow::Result<ExitCode> {
     let layout = place::layout(&asked.place)?;
     let folder = layout.folder().display();
-    anyhow::ensure!(layout.kubeconfig().exists(), "there is no lab in {folder}: `unskew up` makes one");
-    let file = asked.server.as_ref().map_or_else(|| layout.kubeconfig(), |server| layout.server_kubeconfig(server));
-    let server = asked.server.as_deref().unwrap_or_default();
-    anyhow::ensure!(file.exists(), "the lab in {folder} has no server {server}: `unskew status` lists them");
+    let Some(state) = layout.read_state()? else { anyhow::bail!("there is no lab in {folder}: `unskew up` makes one") };
+    let file = match &asked.server {
+        None => layout.kubeconfig(),
+        Some(name) => {
+            let known: Vec<&str> = state.servers.iter().map(|server| &*server.name).collect();
+            anyhow::ensure!(
+                known.contains(&&**name),
+                "--server: the lab in {folder} has no server {name}: it has {}",
+                known.join(", ")
+            );
+            layout.server_kubeconfig(name)
+        }
+    };
     say(&mut std::io::stdout(), &file.display().to_string());
     Ok(ExitCode::SUCCESS)
 }

@@ -164,6 +164,19 @@ fn a_lab_in_the_background_is_stopped_and_purged() {
 }
 
 #[test]
+fn a_throw_away_lab_leaves_nothing_behind() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = cluster_tests::lab::command(home.path());
+    command.env("TMPDIR", home.path()).args(["up", "--servers=1.36", "--ephemeral", "--detach"]);
+    let summary = run(command, PATIENCE).expect_success();
+    let folder = summary.lines().find_map(|line| line.strip_prefix("folder")).unwrap().trim();
+    assert!(Path::new(folder).starts_with(home.path()), "{summary}");
+    unskew(home.path(), &["down", "--data-dir", folder]).expect_success();
+    eventually("the folder is deleted", || !Path::new(folder).exists());
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn what_stands_in_the_way_is_named_with_its_cure() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("x");

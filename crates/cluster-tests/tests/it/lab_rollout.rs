@@ -40,6 +40,12 @@ fn there_and_back(flags: &[&str]) {
     let back = lab.run(&["rollout", "--back"]).expect_success();
     check_clean(&back);
     assert_eq!(releases(), ["1.33", "1.34", "1.36"]);
+    for server in ["a", "b", "c"] {
+        // The probe's watches are open at each of them, forwarded ones too.
+        let log = lab.folder().join(format!("logs/{server}.previous.log"));
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(!log.contains("not everything ended in time"), "{server} did not stop in order: {log}");
+    }
     let uneven = lab.run(&["rollout", "--to", "1.37,1.37"]).expect_failure();
     assert!(uneven.contains("2 releases for 3 servers"), "{uneven}");
 }

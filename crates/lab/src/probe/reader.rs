@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::history::{Name, Verdict, judge};
+use super::stream::Subject;
 use super::way::Way;
 use crate::client::Ask;
 
@@ -23,10 +24,10 @@ const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 const COMMON: [(&str, &str); 2] = [("v1", "configmaps"), ("apps/v1", "deployments")];
 
 /// Asks for one after another of the objects that the probe writes, and of the lists that differ between the servers.
-pub(super) async fn ask(way: Way, objects: Arc<[String]>, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn ask(way: Way, objects: Arc<[Subject]>, shared: Arc<Shared>, stop: CancellationToken) {
     let mut turn = 0_usize;
     while stop.run_until_cancelled(tokio::time::sleep(ASK_INTERVAL)).await.is_some() {
-        let mut targets: Vec<Target> = objects.iter().map(|path| Target::Object(path.clone())).collect();
+        let mut targets: Vec<Target<'_>> = objects.iter().map(Target::Object).collect();
         targets.extend(shared.history(|history| history.skewed()).into_iter().map(Target::List));
         targets.extend(COMMON.map(|(version, resource)| Target::List((version.to_owned(), resource.to_owned()))));
         turn = turn.wrapping_add(1);
@@ -36,8 +37,7 @@ pub(super) async fn ask(way: Way, objects: Arc<[String]>, shared: Arc<Shared>, s
         let now = Instant::now();
         let code = answer.as_ref().ok().map(|answer| answer.status.as_u16());
         let had = match &target {
-            // Created before, and deleted after.
-            Target::Object(_) => true,
+            Target::Object(subject) => subject.is_had(&shared, from),
             Target::List(name) => shared.history(|history| history.has(name, from, now)),
         };
         let verdict = judge(code, had);
@@ -54,15 +54,15 @@ pub(super) async fn ask(way: Way, objects: Arc<[String]>, shared: Arc<Shared>, s
 }
 
 /// What is asked for.
-enum Target {
-    Object(String),
+enum Target<'a> {
+    Object(&'a Subject),
     List(Name),
 }
 
-impl Target {
+impl Target<'_> {
     fn path(&self) -> String {
         match self {
-            Self::Object(path) => path.clone(),
+            Self::Object(subject) => subject.path(),
             Self::List(name) => list_path(name),
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::history::judge;
+use super::history::{Name, judge};
 use super::way::Way;
 use crate::client::{Answer, Ask, Client};
 
@@ -27,6 +27,7 @@ const LINE_MAX_BYTES: usize = 1 << 20;
 /// An object that is written and watched.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
+    kind: Name,
     collection: &'static str,
     name: String,
     object: Value,
@@ -38,6 +39,7 @@ pub(super) struct Subject {
 pub(super) fn subjects(shared: &Shared) -> Vec<Subject> {
     let name = format!("unskew-probe-{:08x}", fastrand::u32(..));
     let mut subjects = vec![Subject {
+        kind: ("v1".to_owned(), "configmaps".to_owned()),
         collection: "/api/v1/namespaces/default/configmaps",
         name: name.clone(),
         object: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
@@ -46,6 +48,7 @@ pub(super) fn subjects(shared: &Shared) -> Vec<Subject> {
     let classes = ("storage.k8s.io/v1".to_owned(), "volumeattributesclasses".to_owned());
     if shared.history(|history| history.has(&classes, Instant::now(), Instant::now())) {
         subjects.push(Subject {
+            kind: classes,
             collection: "/apis/storage.k8s.io/v1/volumeattributesclasses",
             object: json!({
                 "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
@@ -61,6 +64,11 @@ pub(super) fn subjects(shared: &Shared) -> Vec<Subject> {
 impl Subject {
     pub(super) fn path(&self) -> String {
         format!("{}/{}", self.collection, self.name)
+    }
+
+    /// Whether the cluster had its kind during all of that time; the object itself is there until the probe ends.
+    pub(super) fn is_had(&self, shared: &Shared, from: Instant) -> bool {
+        shared.history(|history| history.has(&self.kind, from, Instant::now()))
     }
 
     pub(super) fn delete(&self) -> Ask {
@@ -110,9 +118,10 @@ async fn write(door: Client, subject: Subject, ledgers: Vec<usize>, shared: Arc<
     while writing.run_until_cancelled(tokio::time::sleep(WRITE_INTERVAL)).await.is_some() {
         number += 1;
         let ask = Ask::send(Method::PATCH, subject.path(), &(subject.change)(number));
+        let from = Instant::now();
         let answer = door.ask(ask).await;
-        // The object was created and nobody deletes it, so 404 is wrong whatever was served when.
-        shared.judge(judge(answer.as_ref().ok().map(|answer| answer.status.as_u16()), true));
+        let had = subject.is_had(&shared, from);
+        shared.judge(judge(answer.as_ref().ok().map(|answer| answer.status.as_u16()), had));
         match answer {
             Ok(answer) if answer.status.is_success() => {
                 shared.good(Instant::now());
@@ -149,12 +158,13 @@ enum Followed {
 }
 
 async fn follow(client: &Client, subject: &Subject, at: usize, revision: &mut u64, shared: &Shared) -> Followed {
+    let from = Instant::now();
     let Ok(response) = client.open(&subject.watch(*revision)).await else { return Followed::Ended };
     match response.status().as_u16() {
         200 => {}
         410 => return Followed::TooOld,
         code => {
-            shared.judge(judge(Some(code), true));
+            shared.judge(judge(Some(code), subject.is_had(shared, from)));
             return Followed::Ended;
         }
     }

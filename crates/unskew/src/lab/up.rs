@@ -62,7 +62,10 @@ async fn conduct(inside: &Inside) -> Result<(), LabError> {
     let outcome = tokio::select! {
         outcome = ready => outcome,
         () = inside.stop.cancelled() => Ok(()),
-        () = told_to_stop() => Ok(inside.stop.cancel()),
+        () = told_to_stop() => {
+            inside.stop.cancel();
+            Ok(())
+        }
     };
     if outcome.is_err() {
         inside.stop.cancel();
@@ -88,8 +91,7 @@ async fn known(inside: &Inside) -> Arc<Snapshot> {
     };
     let waited = tokio::time::timeout(SUMMARY_PATIENCE, snapshots.wait_for(complete)).await;
     drop(waited);
-    let snapshot = snapshots.borrow().clone();
-    snapshot
+    snapshots.borrow_and_update().clone()
 }
 
 pub(super) async fn told_to_stop() {
