@@ -73,7 +73,12 @@ impl ControllerFlags {
                 let pem = std::fs::read_to_string(file);
                 Some(Arc::from(pem.with_context(|| format!("--root-ca-file: cannot read {}", file.display()))?))
             }
-            None => None,
+            None => {
+                if self.selection.has(controllers::Controller::RootCaPublisher) {
+                    tracing::warn!("without --root-ca-file namespaces get no ConfigMap kube-root-ca.crt");
+                }
+                None
+            }
         };
         Ok(controllers::Config {
             selection: self.selection.clone(),

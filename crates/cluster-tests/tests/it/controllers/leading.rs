@@ -59,6 +59,43 @@ fn a_controller_can_be_left_to_others() {
 }
 
 #[test]
+fn certificates_of_others_lock_no_controller_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Server::start(folder.path(), Store::Sqlite, &[]);
+    let pki = made.pki();
+    assert_eq!(made.stop(), Some(0));
+    let file = |name: &str| pki.join(name).display().to_string();
+    let serving = [
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+    ];
+    let authority = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    for (root_ca, is_published) in [(None, false), (Some(format!("--root-ca-file={}", file("ca.crt"))), true)] {
+        let flags: Vec<&str> = serving.iter().chain(&root_ca).map(String::as_str).chain([ALL]).collect();
+        let server = Server::start(folder.path(), Store::Sqlite, &flags);
+        let client = server.admin();
+        block_on(async {
+            create_namespace(&client, "shop").await;
+            client.delete("/api/v1/namespaces/shop").await;
+            wait_gone(&client, "/api/v1/namespaces/shop").await;
+            eventually("the account is there", async || {
+                let account = client.get("/api/v1/namespaces/default/serviceaccounts/default").await;
+                if account.status == StatusCode::OK { Ok(()) } else { Err(account.brief()) }
+            })
+            .await;
+            if is_published {
+                eventually("the authority is there", async || {
+                    if is_there(&client, authority).await { Ok(()) } else { Err("not yet".to_owned()) }
+                })
+                .await;
+            } else {
+                assert!(!is_there(&client, authority).await, "nobody knows it");
+            }
+        });
+    }
+}
+
+#[test]
 fn idle_controllers_renew_their_leases_and_ask_for_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.yaml");
