@@ -42,20 +42,32 @@ pub(crate) async fn serve(
 ) -> Result<Response, Status> {
     let context = Context { server, resource, asked, caller };
     context.refuse_what_is_not_offered()?;
+    match asked.verb {
+        Verb::Get if asked.subresource != "scale" => get::get(context, &request).await,
+        Verb::List => list::list(context, &request).await,
+        Verb::Watch => watch::watch(context, &request).await,
+        // In a box, because these are large and every get would carry the room for them.
+        Verb::Get | Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
+            Box::pin(serve_rarer(context, request)).await
+        }
+        Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
+    }
+}
+
+/// Everything but plain reads.
+async fn serve_rarer(context: Context<'_>, request: Request) -> Result<Response, Status> {
+    let asked = context.asked;
     if asked.subresource == "scale" {
         return scale::serve(context, request).await;
     }
     match asked.verb {
-        Verb::Get => get::get(context, &request).await,
-        Verb::List => list::list(context, &request).await,
-        Verb::Watch => watch::watch(context, &request).await,
         Verb::Create if asked.subresource == "token" => token::create(context, request).await,
         Verb::Create => write::create(context, request).await,
         Verb::Update => write::update(context, request).await,
         Verb::Patch => patch::patch(context, request).await,
         Verb::Delete => delete::delete(context, request).await,
         Verb::DeleteCollection => delete::delete_collection(context, request).await,
-        Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
+        Verb::Get | Verb::List | Verb::Watch | Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
     }
 }
 

@@ -142,7 +142,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
                 let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
                 let user = self.gate.identity(&caller).map_err(unsendable)?;
                 let span = if target.is_long_running() { Span::Open } else { Span::Until(deadline) };
-                away.forward(&Errand { user, connection, span }, request).await
+                // In a box, because it is large and every request would carry the room for it.
+                Box::pin(away.forward(&Errand { user, connection, span }, request)).await
             }
         }
     }

@@ -224,7 +224,8 @@ impl Members {
         {
             return Err(reason.clone());
         }
-        let dialed = self.dialer.dial(&member.address, purpose).await;
+        // In a box, because it is large and rare, and every request would carry the room for it.
+        let dialed = Box::pin(self.dialer.dial(&member.address, purpose)).await;
         self.admit(index, &mut slot, dialed)
     }
 
