@@ -11,6 +11,7 @@ mod lab;
 mod logging;
 mod process;
 mod serve;
+mod settings;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use transport::pki::Pair;
 
 use super::kubeadm::Found;
 use crate::flags::{FlagError, Values};
+use crate::settings::{is_json, merge_of};
 
 /// Everything that `unskew gateway` needs to know before it binds a port.
 #[derive(Debug)]
@@ -143,20 +144,4 @@ fn front_proxy(flags: &Values) -> Result<Option<(PathBuf, FrontProxy)>, FlagErro
     // Whether the bundles overlap is known once they are read.
     rules.check(Bundles::Apart).map_err(|error| FlagError::Refused(error.to_string()))?;
     Ok(Some((file.into(), rules)))
-}
-
-fn merge_of(word: &str) -> Result<Merge, &'static str> {
-    match word {
-        "aggregated" => Ok(Merge::Aggregated),
-        "all" => Ok(Merge::All),
-        _ => Err("allowed values: aggregated, all"),
-    }
-}
-
-fn is_json(format: &str) -> Result<bool, &'static str> {
-    match format {
-        "text" => Ok(false),
-        "json" => Ok(true),
-        _ => Err("allowed values: text, json"),
-    }
 }

@@ -30,6 +30,7 @@ use transport::{Authorities, Watched};
 use super::config::Config;
 use crate::flags::FlagError;
 use crate::process::{raise_file_limit, stop_signal};
+use crate::settings::may_be_built_in;
 use crate::{logging, say};
 
 /// How long connections may take to finish what they have begun, and tasks to end.
@@ -215,11 +216,6 @@ fn following(address: SocketAddr) -> anyhow::Result<peering::Config> {
         },
         ask: peering::askers::AskConfig::default(),
     })
-}
-
-/// Some release has it, or a release that is newer than the catalogue may.
-fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource) || catalogue::looks_built_in(name.group)
 }
 
 fn peers(config: &Config, way: &Way, metrics: Metrics) -> edge::peers::Peers {

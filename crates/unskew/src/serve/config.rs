@@ -14,6 +14,7 @@ use super::authentication::Authentication;
 use super::controllers::ControllerFlags;
 use super::peers::PeerFlags;
 use crate::flags::{FlagError, Values};
+use crate::settings::is_json;
 
 /// Everything that `unskew serve` needs to know before it binds a port.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Config {
             reads_max: number("max-requests-inflight")?,
             writes_max: number("max-mutating-requests-inflight")?,
             logging: Logging {
-                json: flags.parsed("logging-format", logging_format)?,
+                json: flags.parsed("logging-format", is_json)?,
                 verbosity: flags.parsed("v", str::parse)?,
             },
             notices,
@@ -191,14 +192,6 @@ fn only_json(media_type: &str) -> Result<(), &'static str> {
     match media_type {
         "application/json" => Ok(()),
         _ => Err("only application/json is built"),
-    }
-}
-
-fn logging_format(format: &str) -> Result<bool, &'static str> {
-    match format {
-        "text" => Ok(false),
-        "json" => Ok(true),
-        _ => Err("allowed values: text, json"),
     }
 }
 

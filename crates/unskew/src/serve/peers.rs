@@ -27,6 +27,7 @@ use transport::pki::Pair;
 
 use super::config::Storage;
 use crate::flags::{FlagError, Values};
+use crate::settings::{may_be_built_in, merge_of};
 
 /// The gate of everything that is about other servers, but for the lease.
 const PROXY_GATE: &str = "UnknownVersionInteroperabilityProxy";
@@ -162,9 +163,17 @@ pub(super) struct Started {
     pub(super) joined: watch::Sender<bool>,
     /// What the pipeline needs; `None` with the gate off.
     pub(super) peers: Option<edge::peers::Peers>,
+    forwarder: Option<Forwarder>,
 }
 
 impl Started {
+    /// Ends watches that others serve for us: nothing else would before the grace is over.
+    pub(super) fn end_streams(&self) {
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.end_streams();
+        }
+    }
+
     /// What must have happened before this server is ready, and what should be known of the others.
     pub(super) fn checks(&self) -> Vec<Check> {
         let check = |milestone: &Milestone| {
@@ -191,8 +200,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
     let metrics = Metrics::new(registry);
     let hostname = flags.hostname.clone().unwrap_or_else(hostname);
     let server = flags.server(storage, &hostname, advertised.port());
-    let disabled = flags.disabled().filter(|_| flags.is_proxy_on);
-    if let Some(reason) = &disabled {
+    if let Some(reason) = flags.disabled().filter(|_| flags.is_proxy_on) {
         tracing::error!(reason, "peering is disabled: this server neither asks nor forwards to the others");
         metrics.disabled.with_label_values(&["certificates"]).set(1);
     }
@@ -200,11 +208,10 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
         (true, Some(files)) => Some(forwarder(flags, files, &metrics, tasks)?),
         (true, None) | (false, _) => None,
     };
-    let is_enabled = forwarder.is_some();
     let config = peering::Config {
         membership: MembershipConfig {
             server: server.clone(),
-            peering: if is_enabled { Peering::Enabled } else { Peering::Disabled },
+            peering: if forwarder.is_some() { Peering::Enabled } else { Peering::Disabled },
             unbuilt: apiserver::unbuilt(surface),
             patience: peering::members::Patience { linger: flags.linger, ..Default::default() },
             first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
@@ -244,7 +251,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
         registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
         edge::peers::Peers {
             cluster: cluster.clone(),
-            forwarder,
+            forwarder: forwarder.clone(),
             metrics,
             merged: MergedPages { merge: flags.merge, oldest: oldest(surface.release()) },
             tells: flags.tells,
@@ -253,7 +260,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             is_recent: None,
         }
     });
-    Ok(Some(Started { cluster, joined, peers }))
+    Ok(Some(Started { cluster, joined, peers, forwarder }))
 }
 
 fn forwarder(flags: &PeerFlags, files: ClientFiles, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
@@ -306,11 +313,6 @@ fn oldest(release: Release) -> AggregatedVersion {
     if release <= LAST_WITH_V2BETA1 { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 }
 }
 
-/// Some release has it, or a release that is newer than the catalogue may.
-fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource) || catalogue::looks_built_in(name.group)
-}
-
 fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -334,12 +336,4 @@ fn egress_of(file: &str) -> Result<Egress, String> {
     let content = std::fs::read(file).map_err(|error| error.to_string())?;
     let value = decode::value(&content, Encoding::Yaml)?.value;
     egress::controlplane(value).map_err(|error| error.to_string())
-}
-
-fn merge_of(word: &str) -> Result<Merge, &'static str> {
-    match word {
-        "aggregated" => Ok(Merge::Aggregated),
-        "all" => Ok(Merge::All),
-        _ => Err("allowed values: aggregated, all"),
-    }
 }

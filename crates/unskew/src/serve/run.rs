@@ -17,7 +17,6 @@ use peering::presence::{Presence, TwinError};
 use registry::{Barrier, Cache, Registry};
 use tasks::Tasks;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
@@ -27,6 +26,7 @@ use super::peers;
 use super::storage::{Opened, Probe};
 use super::storageversion::{self, Versions};
 use super::trust::{self, Trust};
+use crate::process::{raise_file_limit, stop_signal};
 use crate::{logging, say};
 
 /// How long connections may take to finish what they have begun, and tasks to end.
@@ -108,6 +108,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::time::sleep(config.shutdown_delay).await;
     leave(&controllers, presence.as_ref()).await;
     closing.cancel();
+    if let Some(cluster) = &cluster {
+        cluster.end_streams();
+    }
     forwarder.iter().for_each(Forwarder::end_streams);
     for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
         end(what, family).await;
@@ -196,15 +199,6 @@ async fn be_present(
     std::future::pending().await
 }
 
-/// Every watch is a connection: the soft limit of open files is raised to the hard one.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%error, "the limit of open files cannot be raised");
-    }
-}
-
 async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     let address = SocketAddr::new(config.bind, config.port);
     TcpListener::bind(address).await.with_context(|| {
@@ -247,16 +241,5 @@ fn announce(address: SocketAddr, admin: Option<&Path>) {
     say(&mut std::io::stdout(), &format!("unskew serve: https://{address}"));
     if let Some(file) = admin {
         say(&mut std::io::stdout(), &format!("unskew serve: kubectl --kubeconfig {} get namespaces", file.display()));
-    }
-}
-
-async fn stop_signal() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }
