@@ -100,9 +100,6 @@ impl Attempt<'_> {
             })
         };
         let mut sending = pin!(sending);
-        if !self.can_be_passed_over() {
-            return answered(sending.await);
-        }
         loop {
             if let Ok(sent) = tokio::time::timeout(self.round.shared.limits.patience, &mut sending).await {
                 return answered(sent);
@@ -121,11 +118,6 @@ impl Attempt<'_> {
                 },
             }
         }
-    }
-
-    /// Whether it is of use to know that the peer is deaf: there are others, or nothing else would ever end the wait.
-    fn can_be_passed_over(&self) -> bool {
-        self.others_left || self.round.call.span == Span::Open
     }
 
     fn answer(&self, judged: judge::Judged, seat: Seat) -> Response<AnswerBody> {
