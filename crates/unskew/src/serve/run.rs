@@ -88,16 +88,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let peers = cluster.as_mut().and_then(|started| started.peers.take());
     let forwarder = peers.as_ref().and_then(|peers| peers.forwarder.clone());
     let pipeline = Arc::new(pipeline.audited(auditor).among(peers));
-    let connections = Tasks::new();
-    let closing = CancellationToken::new();
+    let (connections, closing) = (Tasks::new(), CancellationToken::new());
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
     announce(address, trust.admin.as_deref());
     let mut presence = None;
     let outcome = tokio::select! {
-        failure = tasks.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
-        failure = controllers.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
-        failure = opened.failed() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
+        failure = first_failure(&tasks, &controllers, &opened) => Err(failure),
         twin = be_present(cluster.as_ref(), &core, versions.as_ref(), &tasks, &mut presence) => Err(twin.into()),
         () = stop_signal() => Ok(()),
     };
@@ -117,6 +114,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     opened.close(STOP_GRACE).await;
     outcome
+}
+
+/// Waits for the first task that ends unasked.
+async fn first_failure(tasks: &Tasks, controllers: &Tasks, opened: &Opened) -> anyhow::Error {
+    let failure = tokio::select! {
+        failure = tasks.failed() => failure,
+        failure = controllers.failed() => failure,
+        failure = opened.failed() => failure,
+    };
+    anyhow::anyhow!("{} {:?}", failure.task, failure.kind)
 }
 
 async fn leave(controllers: &Tasks, presence: Option<&Presence>) {
