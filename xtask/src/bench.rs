@@ -33,7 +33,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     workspace.cargo("build", BENCH_LIMIT).args(packages).run()?;
     let job = Job::new(workspace.release_binary("bench"), BENCH_LIMIT).folder(&workspace.root);
     let job = job.env("UNSKEW_BIN", workspace.release_binary("unskew"));
-    with_etcd(&workspace, job)?.args(filters).run()
+    with_nginx(&workspace, with_etcd(&workspace, job)?).args(filters).run()
 }
 
 /// Runs the bench of the test-profile build, which must be there.
@@ -41,6 +41,17 @@ pub(crate) fn quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
     let job = Job::new(workspace.binary("bench"), QUICK_LIMIT).folder(&workspace.root).arg("--quick");
     let job = job.env("UNSKEW_BIN", workspace.binary("unskew"));
     with_etcd(workspace, job)?.args(filters).run()
+}
+
+/// The table says so if there is none.
+fn with_nginx(workspace: &Workspace, job: Job) -> Job {
+    match tools::provide_nginx(&workspace.tools()) {
+        Ok(nginx) => job.env(nginx.variable, &nginx.path),
+        Err(error) => {
+            println!("nginx could not be provided: {error:#}");
+            job
+        }
+    }
 }
 
 fn with_etcd(workspace: &Workspace, job: Job) -> Result<Job> {

@@ -9,6 +9,7 @@ mod browser;
 pub(crate) mod definitions;
 mod etcd;
 mod kubectl;
+mod nginx;
 mod packages;
 mod python;
 mod script;
@@ -27,7 +28,7 @@ pub(crate) use shelf::sha256;
 use shelf::{Shelf, Shelved};
 
 pub(crate) const HELP: &str = "\
-cargo xtask tools [etcd|kubectl|python|browser|all]…
+cargo xtask tools [etcd|kubectl|python|browser|nginx|all]…
 
 Provides the tools named, or all, and prints where they are and which version. `cargo xtask test` does the same for
 whatever its tests need. To have one unpacked afresh, delete its folder in target/tools.
@@ -42,10 +43,12 @@ pub(crate) enum Optional {
     Kubectl,
     Python,
     Browser,
+    /// Beside which the gateway is measured; no test needs it.
+    Nginx,
 }
 
 impl Optional {
-    const ALL: [Optional; 3] = [Optional::Kubectl, Optional::Python, Optional::Browser];
+    const ALL: [Optional; 4] = [Optional::Kubectl, Optional::Python, Optional::Browser, Optional::Nginx];
 
     /// As `--without` and `UNSKEW_WITHOUT` spell it.
     pub(crate) fn name(self) -> &'static str {
@@ -53,6 +56,7 @@ impl Optional {
             Optional::Kubectl => "kubectl",
             Optional::Python => "python",
             Optional::Browser => "browser",
+            Optional::Nginx => "nginx",
         }
     }
 
@@ -68,6 +72,7 @@ impl Optional {
             Optional::Kubectl => kubectl::provide(shelf),
             Optional::Python => python::provide(shelf),
             Optional::Browser => browser::provide(shelf),
+            Optional::Nginx => nginx::provide(shelf),
         }
     }
 }
@@ -94,7 +99,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let wants = |name: &str| everything || words.iter().any(|word| word == name);
     for word in words.iter().filter(|word| !matches!(word.as_str(), "all" | "etcd")) {
         if Optional::named(word).is_err() {
-            bail!("no tool is called `{word}`; choose from etcd, kubectl, python, browser, all");
+            bail!("no tool is called `{word}`; choose from etcd, kubectl, python, browser, nginx, all");
         }
     }
     let shelf = Shelf::open(&Workspace::open()?.tools())?;
@@ -120,6 +125,11 @@ pub(crate) fn provide_for_tests(folder: &Path, without: &[Optional]) -> Result<V
         })?);
     }
     Ok(provided)
+}
+
+/// What the gateway is measured beside.
+pub(crate) fn provide_nginx(folder: &Path) -> Result<Provided> {
+    nginx::provide(&Shelf::open(folder)?)
 }
 
 /// etcd alone, the old one and the new one.

@@ -9,6 +9,7 @@ mod api_bench;
 mod catalogue_bench;
 mod controllers_bench;
 mod discovery_bench;
+mod gateway_bench;
 mod peers_bench;
 mod serve_bench;
 mod store_bench;
@@ -67,6 +68,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("store", store_bench::run),
     ("serve", serve_bench::run),
     ("peers", peers_bench::run),
+    ("gateway", gateway_bench::run),
     ("controllers", controllers_bench::run),
 ];
 
