@@ -91,6 +91,7 @@ impl Progress for CacheProgress {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "errors are given to it by value")]
 fn unavailable(reason: impl ToString) -> PortError {
     PortError::Unavailable { reason: reason.to_string() }
 }

@@ -293,9 +293,9 @@ mod tests {
     fn details_are_told_on_verbose_pages_although_all_is_well() {
         let details = || Ok(vec!["apiserver-b is mute".to_owned()]);
         let health = Health::new(vec![Check::detailed("peers", Pages::ReadyOnly, details)]);
-        let body = |query| match health.serve("/readyz", query).unwrap().into_body() {
-            Body::Full(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            other => panic!("{other:?}"),
+        let body = |query| {
+            let Body::Full(bytes) = health.serve("/readyz", query).unwrap().into_body() else { panic!("it is a page") };
+            String::from_utf8_lossy(&bytes).into_owned()
         };
         assert_eq!(body(None), "ok");
         assert_eq!(body(Some("verbose")), "[+]ping ok\n[+]peers ok\n   apiserver-b is mute\nreadyz check passed\n");

@@ -132,6 +132,7 @@ fn parse(stored: &Stored) -> Result<StorageVersion, WriteError> {
     from_json(&stored.body).map_err(|error| unavailable(format!("{}: {error}", stored.name)))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "errors are given to it by value")]
 fn unavailable(reason: impl ToString) -> WriteError {
     WriteError::Unavailable { reason: reason.to_string() }
 }

@@ -49,7 +49,7 @@ fn writes_wait_for_their_own_resource_alone_and_are_told_what_for() {
             assert!(metrics.contains(&line), "{line}");
         }
         // Without it there is nothing in the way.
-        block_on(commit(&plane, Op::Delete { key: key.clone() }));
+        block_on(commit(&plane, Op::Delete { key }));
         plane.server("a").wait_ready();
         assert_eq!(block_on(shown(&a, "core.configmaps")), "a=v1 | v1 | True True");
         assert_eq!(block_on(a.create(CONFIG_MAPS, &config_map("late"))).status, 201);

@@ -38,9 +38,8 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if self.thread.take().map(std::thread::JoinHandle::join).is_some_and(|ended| ended.is_err()) {
-            eprintln!("a load did not end well");
-        }
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the load did not end well");
     }
 }
 
