@@ -64,13 +64,14 @@ impl Catalog {
         if !is_newer && !has_unlisted() {
             return Ok(self.known.clone());
         }
-        let mut resources = Resources::from_documents(&self.core.groups, &self.others.groups);
-        for missing in self.known.missing_in(&resources) {
-            if !self.is_gone(&missing).await {
-                resources.keep_unlisted(&missing);
+        let listed = Resources::from_documents(&self.core.groups, &self.others.groups);
+        let mut gone = Vec::new();
+        for missing in self.known.missing_in(&listed) {
+            if self.is_gone(&missing).await {
+                gone.push(missing);
             }
         }
-        self.known = Arc::new(resources);
+        self.known = Arc::new(reconcile(&self.known, listed, &gone));
         Ok(self.known.clone())
     }
 
@@ -83,6 +84,16 @@ impl Catalog {
         }
         is_gone
     }
+}
+
+/// What is listed, and what was known before and is not proven to be gone.
+fn reconcile(known: &Resources, mut listed: Resources, gone: &[Arc<Resource>]) -> Resources {
+    for missing in known.missing_in(&listed) {
+        if !gone.contains(&missing) {
+            listed.keep_unlisted(&missing);
+        }
+    }
+    listed
 }
 
 impl Page {
@@ -98,5 +109,27 @@ impl Page {
         self.groups = Arc::new(groups);
         self.etag = answer.etag;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::Standing;
+    use crate::resources::tests::resources;
+
+    #[test]
+    fn a_document_that_shrank_forgets_nothing_until_it_is_proven_gone() {
+        let whole = resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
+        let shrunk = || resources(&["v1 pods Pod ns list,delete"]);
+        let standing = |known: &Resources| known.of_kind("batch/v1", "Job").map(|jobs| jobs.standing);
+        let kept = reconcile(&whole, shrunk(), &[]);
+        assert_eq!(standing(&kept), Some(Standing::Unlisted));
+        let still_kept = reconcile(&kept, shrunk(), &[]);
+        assert_eq!(standing(&still_kept), Some(Standing::Unlisted), "however often it is read");
+        let back = reconcile(&still_kept, whole, &[]);
+        assert_eq!(standing(&back), Some(Standing::Confirmed));
+        let gone = reconcile(&still_kept, shrunk(), &still_kept.missing_in(&shrunk()));
+        assert_eq!((standing(&gone), gone.all().len()), (None, 1));
     }
 }

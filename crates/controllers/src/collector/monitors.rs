@@ -174,3 +174,73 @@ pub(super) fn sign_of(resource: &Resource, seen: &Seen) -> Sign {
         _ => Sign::None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tasks::Tasks;
+
+    use super::*;
+    use crate::client::{Address, Connections};
+    use crate::resources::tests::resources;
+
+    const VERBS: &str = "list,watch,delete";
+
+    /// Monitors that are never polled, so that nobody is asked.
+    fn monitors() -> Monitors {
+        let address = Address { socket: ([127, 0, 0, 1], 1).into(), certificate: "none".into() };
+        Monitors::new(Client::new(Connections::new(address, Tasks::new()), "token", "test"))
+    }
+
+    fn followed(monitors: &Monitors) -> String {
+        let mut names: Vec<String> =
+            monitors.monitors.values().map(|monitor| monitor.resource.name.to_string()).collect();
+        names.sort();
+        names.join("; ")
+    }
+
+    fn lines(list: &[&str]) -> Resources {
+        let lines: Vec<String> = list.iter().map(|line| format!("{line} {VERBS}")).collect();
+        resources(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_kept_is_followed_and_what_is_gone_is_given_back() {
+        let mut monitors = monitors();
+        let all = lines(&["v1 pods Pod ns", "batch/v1 jobs Job ns", "v1 events Event ns"]);
+        assert!(monitors.follow(&all).is_empty());
+        assert_eq!(followed(&monitors), "/v1, Resource=pods; batch/v1, Resource=jobs", "events go by themselves");
+        assert!(!monitors.have_begun());
+        let ids: Vec<MonitorId> = monitors.monitors.keys().copied().collect();
+        for id in &ids {
+            monitors.mark_listed(*id);
+        }
+        assert!(monitors.all_listed());
+        let mut shrunk = lines(&["v1 pods Pod ns"]);
+        shrunk.keep_unlisted(all.of_kind("batch/v1", "Job").unwrap());
+        assert!(monitors.follow(&shrunk).is_empty());
+        assert!(monitors.all_listed(), "both go on as they were");
+        assert!(!is_whole(&shrunk), "and yet not everything is confirmed");
+        let gone = monitors.follow(&lines(&["v1 pods Pod ns"]));
+        assert_eq!(
+            gone.iter().map(|resource| resource.name.to_string()).collect::<Vec<_>>(),
+            ["batch/v1, Resource=jobs"]
+        );
+        assert_eq!(followed(&monitors), "/v1, Resource=pods");
+    }
+
+    #[test]
+    fn another_version_takes_over_only_from_one_that_cannot_be_followed() {
+        let mut monitors = monitors();
+        monitors.follow(&lines(&["batch/v2 jobs Job ns"]));
+        let id = *monitors.monitors.keys().next().unwrap();
+        monitors.mark_listed(id);
+        let other = lines(&["batch/v1 jobs Job ns"]);
+        monitors.follow(&other);
+        assert_eq!(followed(&monitors), "batch/v2, Resource=jobs", "the objects are the same");
+        assert!(monitors.mark_away(id) && !monitors.mark_away(id));
+        assert!(monitors.have_begun() && !monitors.all_listed());
+        assert!(monitors.follow(&other).is_empty());
+        assert_eq!(followed(&monitors), "batch/v1, Resource=jobs");
+        assert_eq!(monitors.resource(id), None, "what the old one still says is not heard");
+    }
+}
