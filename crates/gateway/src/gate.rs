@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use access::User;
-use access::authenticate::{AuthenticationError, Certificate, CertificateParts, FrontProxy, Shown};
+use access::authenticate::{AuthenticationError, Certificate, CertificateParts, FrontProxy, HeaderNames, Shown};
 use api::{Status, Target};
 use edge::audit::{Actors, Trail};
 use edge::certificates::Bundles;
@@ -26,6 +26,9 @@ pub struct GatewayGate {
     pub bundles: Bundles,
     /// Which proxies before us may name users, if any.
     pub front_proxy: Option<FrontProxy>,
+    /// Headers, beside those that are always removed, in which somebody may be named. An upstream that reads them would believe
+    /// them, because it believes us.
+    pub claims: Option<HeaderNames>,
     /// Who may see our own pages.
     pub reviews: Reviews,
 }
@@ -50,8 +53,8 @@ impl Gate for GatewayGate {
             Err(_) if shows_token(request.headers()) => Identity::as_shown(),
             Err(error) => return Err(Error::Unauthorized { reason: error.to_string() }),
         };
-        if let Some(front_proxy) = &self.front_proxy {
-            remove(request.headers_mut(), |name| front_proxy.headers.contains(name));
+        if let Some(claims) = &self.claims {
+            remove(request.headers_mut(), |name| claims.contains(name));
         }
         Ok(Caller { identity, client: connection.peer.ip() })
     }

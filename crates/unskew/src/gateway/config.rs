@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) front_proxy: Option<(PathBuf, FrontProxy)>,
+    /// Headers, beside the standard ones, in which upstreams or proxies name users.
+    pub(crate) claims: Option<HeaderNames>,
     pub(crate) merge: Merge,
     pub(crate) tells: bool,
     pub(crate) limits: Limits,
@@ -67,6 +69,7 @@ impl Config {
             state_dir: flags.given("state-dir").map(PathBuf::from),
             client_ca: found.path(flags, "client-ca-file"),
             front_proxy: front_proxy(flags)?,
+            claims: Some(header_names(flags)).filter(|names| *names != HeaderNames::standard()),
             merge: flags.parsed("merge-discovery", merge_of)?,
             tells: flags.is("peer-response-headers"),
             limits: Limits {
@@ -132,15 +135,19 @@ fn serving(flags: &Values, found: &Found) -> Result<Option<Pair>, FlagError> {
     }
 }
 
-fn front_proxy(flags: &Values) -> Result<Option<(PathBuf, FrontProxy)>, FlagError> {
-    let Some(file) = flags.given("requestheader-client-ca-file") else { return Ok(None) };
-    let headers = HeaderNames {
+fn header_names(flags: &Values) -> HeaderNames {
+    HeaderNames {
         user: flags.entries("requestheader-username-headers"),
         uid: flags.entries("requestheader-uid-headers"),
         group: flags.entries("requestheader-group-headers"),
         extra_prefix: flags.entries("requestheader-extra-headers-prefix"),
-    };
-    let rules = FrontProxy { allowed_names: flags.entries("requestheader-allowed-names"), headers };
+    }
+}
+
+fn front_proxy(flags: &Values) -> Result<Option<(PathBuf, FrontProxy)>, FlagError> {
+    let Some(file) = flags.given("requestheader-client-ca-file") else { return Ok(None) };
+    let allowed_names = flags.entries("requestheader-allowed-names");
+    let rules = FrontProxy { allowed_names, headers: header_names(flags) };
     // Whether the bundles overlap is known once they are read.
     rules.check(Bundles::Apart).map_err(|error| FlagError::Refused(error.to_string()))?;
     Ok(Some((file.into(), rules)))

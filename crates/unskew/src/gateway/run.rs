@@ -57,7 +57,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::new(&registry);
     let way = start_way(&config, address, &registry, &metrics, &tasks)?;
     let draining = CancellationToken::new();
-    let gate = GatewayGate { bundles, front_proxy, reviews: Reviews::new(way.clone()) };
+    let reviews = Reviews::new(way.clone());
+    let gate = GatewayGate { bundles, front_proxy, claims: config.claims.clone(), reviews };
     let health = Health::new(checks(&way, draining.clone()));
     let pipeline =
         Pipeline::new(gate, AnyUpstream(way.clone()), health, edge::metrics::Metrics::new(&registry), config.limits);

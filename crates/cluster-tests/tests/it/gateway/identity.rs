@@ -98,7 +98,7 @@ fn one_authority_for_users_and_front_proxies_is_enough() {
     let flags = [
         file("requestheader-client-ca-file", "ca.crt"),
         "--requestheader-allowed-names=gateway-proxy".to_owned(),
-        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-username-headers=X-Person,X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         STOCK.to_owned(),
@@ -106,10 +106,14 @@ fn one_authority_for_users_and_front_proxies_is_enough() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     plane.start("first", &flags);
     let ours = [file("proxy-client-cert-file", "proxy.crt"), file("proxy-client-key-file", "proxy.key")];
-    let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1]]);
+    // The server reads another header too, and the gateway is told of it.
+    let named = "--requestheader-username-headers=X-Person";
+    let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
     let jane = certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap());
     block_on(async {
-        assert_eq!(whoami(&gateway.client(jane), &[]).await, "jane [system:authenticated]");
+        let jane = gateway.client(jane);
+        assert_eq!(whoami(&jane, &[]).await, "jane [system:authenticated]");
+        assert_eq!(whoami(&jane, &[("x-person", "root")]).await, "jane [system:authenticated]");
         let admin = whoami(&gateway.admin(), &[]).await;
         assert_eq!(admin, "kubernetes-admin [system:masters system:authenticated]");
         let anonymous = whoami(&gateway.client(Identity::Nobody), &[]).await;
