@@ -12,7 +12,6 @@ use apiserver::{ApiServer, bootstrap};
 use edge::health::{Check, Health, Pages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
-use peering::forward::Forwarder;
 use peering::presence::{Presence, TwinError};
 use registry::{Barrier, Cache, Registry};
 use tasks::Tasks;
@@ -86,7 +85,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let gate = AccessGate { bundles: trust.bundles, rules, accounts: core.server.accounts() };
     let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits());
     let peers = cluster.as_mut().and_then(|started| started.peers.take());
-    let forwarder = peers.as_ref().and_then(|peers| peers.forwarder.clone());
     let pipeline = Arc::new(pipeline.audited(auditor).among(peers));
     let (connections, closing) = (Tasks::new(), CancellationToken::new());
     let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
@@ -105,10 +103,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::time::sleep(config.shutdown_delay).await;
     leave(&controllers, presence.as_ref()).await;
     closing.cancel();
-    if let Some(cluster) = &cluster {
-        cluster.end_streams();
-    }
-    forwarder.iter().for_each(Forwarder::end_streams);
+    cluster.iter().for_each(peers::Started::end_streams);
     for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
         end(what, family).await;
     }
