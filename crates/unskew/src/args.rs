@@ -47,12 +47,22 @@ pub(crate) enum Command {
 
 /// Reads the command line; help and version requests are `Err` too, as clap has it.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let stays = match args.get(1).and_then(|command| command.to_str()) {
+        Some(::lab::leash::COMMAND) => return Ok(leashed(&args[2..])),
+        Some(lab::args::STAY) => lab::args::Stays::Keeping,
+        Some(lab::args::STAY_AND_PURGE) => lab::args::Stays::Purging,
+        Some(_) | None => lab::args::Stays::No,
+    };
+    if stays != lab::args::Stays::No {
+        args[1] = "up".into();
+    }
     let typed = Typed::try_parse_from(args)?;
     Ok(match typed.job {
         Job::Version => Command::Version,
         Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
         Job::Serve(typed) => Command::Serve { args: typed.texts() },
-        Job::Up(up) => Command::Lab(lab::Task::Up(up)),
+        Job::Up(up) => Command::Lab(lab::Task::Up(lab::args::Up { stays, ..up })),
         Job::Down(down) => Command::Lab(lab::Task::Down(down)),
         Job::Kubeconfig(place) => Command::Lab(lab::Task::Kubeconfig(place)),
         Job::Status(status) => Command::Lab(lab::Task::Status(status)),
@@ -64,9 +74,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         Job::Rollout(rollout) => Command::Lab(lab::Task::Rollout(rollout)),
         Job::Demo => Command::Lab(lab::Task::Demo),
         Job::Completion { shell } => Command::Completion { script: completion(shell) },
-        Job::Leashed { parent, command } => Command::Leashed { parent, command },
         Job::Gateway(typed) => Command::Gateway { args: typed.texts() },
     })
+}
+
+/// What the lab starts its processes with; people have no use for it, so neither help nor completion knows it.
+fn leashed(args: &[OsString]) -> Command {
+    let parent = args.first().and_then(|parent| parent.to_str()?.parse().ok()).unwrap_or_default();
+    Command::Leashed { parent, command: args.get(1..).unwrap_or_default().to_vec() }
 }
 
 fn completion(shell: clap_complete::Shell) -> String {
@@ -146,13 +161,6 @@ enum Job {
     Completion {
         /// The shell
         shell: clap_complete::Shell,
-    },
-    /// Become a process that ends with its parent
-    #[command(name = ::lab::leash::COMMAND, hide = true, disable_help_flag = true)]
-    Leashed {
-        parent: u32,
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
     },
     /// Run the mixed-version proxy in front of stock kube-apiservers
     Gateway(Untouched),
@@ -235,12 +243,22 @@ mod tests {
     }
 
     #[test]
+    fn what_the_lab_starts_itself_with_is_understood() {
+        check("unskew leashed 7 serve --v=1", &expect![[r#"Leashed { parent: 7, command: ["serve", "--v=1"] }"#]]);
+        let args = ["unskew", "stay-and-purge", "--data-dir=/x"].map(OsString::from);
+        let Ok(Command::Lab(lab::Task::Up(up))) = parse(args) else { panic!("it is `up`") };
+        assert_eq!(up.stays, lab::args::Stays::Purging);
+    }
+
+    #[test]
     fn shells_complete_the_commands() {
         let Ok(Command::Completion { script }) = parse(["unskew", "completion", "bash"].map(OsString::from)) else {
             panic!("it is a command");
         };
         assert!(script.contains("rollout") && script.contains("--if-stopped"));
-        assert!(!script.contains("leashed"), "hidden commands are nobody's business");
+        for hidden in ["leashed", "stay"] {
+            assert!(!script.contains(hidden), "{hidden} is nobody's business");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) fn main(task: Task) -> ExitCode {
 
 async fn perform(task: Task) -> anyhow::Result<ExitCode> {
     match task {
-        Task::Up(up) if up.detach && !up.detached => detach::up(up).await,
+        Task::Up(up) if up.detach => detach::up(up).await,
         Task::Up(up) => up::run(up).await,
         Task::Down(down) => stop(&down).await,
         Task::Kubeconfig(asked) => kubeconfig(&asked),

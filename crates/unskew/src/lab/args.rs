@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use catalogue::Release;
 use clap::Args;
 
+/// `unskew up` in a process that stays; nobody types it.
+pub(crate) const STAY: &str = "stay";
+/// The same, for a lab that leaves nothing behind.
+pub(crate) const STAY_AND_PURGE: &str = "stay-and-purge";
+
 /// Which lab.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Where {
@@ -13,8 +18,19 @@ pub(crate) struct Where {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
+/// What becomes of a lab in the background when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// It is in the foreground.
+    #[default]
+    No,
+    /// Its folder is kept.
+    Keeping,
+    /// Its folder is deleted.
+    Purging,
+}
+
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Up {
     /// Releases of the servers, one each [default: 1.33,1.34,1.36, or what the lab was when it stopped]
     #[arg(long, value_name = "RELEASES", value_delimiter = ',')]
@@ -42,12 +58,9 @@ pub(crate) struct Up {
     /// Return when the lab is ready, and leave it running until `unskew down`
     #[arg(long)]
     pub(crate) detach: bool,
-    /// This is the process that stays.
-    #[arg(long, hide = true)]
-    pub(crate) detached: bool,
-    /// Delete the folder at the end, though it was named.
-    #[arg(long, hide = true)]
-    pub(crate) throw_away: bool,
+    /// Whether this is the process that `--detach` leaves behind.
+    #[arg(skip)]
+    pub(crate) stays: Stays,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -51,7 +51,8 @@ async fn ready(layout: &Layout) -> Option<Snapshot> {
 
 /// The same command for the process that stays.
 fn arguments(up: &args::Up, layout: &Layout) -> Vec<String> {
-    let mut arguments = vec!["up".to_owned(), "--detached".to_owned()];
+    let command = if up.ephemeral { args::STAY_AND_PURGE } else { args::STAY };
+    let mut arguments = vec![command.to_owned()];
     let mut flag = |name: &str, value: String| arguments.push(format!("--{name}={value}"));
     flag("data-dir", layout.folder().display().to_string());
     if !up.servers.is_empty() {
@@ -69,8 +70,6 @@ fn arguments(up: &args::Up, layout: &Layout) -> Vec<String> {
     if !up.feature_gates.is_empty() {
         flag("feature-gates", up.feature_gates.join(","));
     }
-    for (is_set, switch) in [(up.ephemeral, "--throw-away"), (up.etcd, "--etcd")] {
-        arguments.extend(is_set.then(|| switch.to_owned()));
-    }
+    arguments.extend(up.etcd.then(|| "--etcd".to_owned()));
     arguments
 }

@@ -19,11 +19,11 @@ const EXIT_INTERRUPTED: i32 = 130;
 
 pub(super) async fn run(up: args::Up) -> anyhow::Result<ExitCode> {
     logging::start(false, 0);
-    if up.detached {
+    if up.stays != args::Stays::No {
         // A session of its own: the terminal that started it may close.
         let _ = rustix::process::setsid();
     }
-    let keep = if up.ephemeral || up.throw_away { Keep::Nothing } else { Keep::Folder };
+    let keep = if up.ephemeral || up.stays == args::Stays::Purging { Keep::Nothing } else { Keep::Folder };
     let layout = match (up.ephemeral, &up.place.data_dir) {
         (true, None) => place::throw_away(),
         _ => place::layout(&up.place)?,
