@@ -1,4 +1,6 @@
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 use super::*;
 use crate::resources::tests::resources;
@@ -162,4 +164,58 @@ fn a_list_tells_what_is_missing_from_it() {
     world.tell("node", &expect![""]);
     let missing = world.graph.missing(&world.maps, &HashSet::from(["a".into()]));
     assert_eq!(missing, ["b".into()]);
+}
+
+/// An object of a few, with owners among them.
+fn any_object() -> impl Strategy<Value = Option<(usize, Vec<usize>, bool)>> {
+    proptest::option::weighted(0.7, (0..6_usize, proptest::collection::vec(0..6_usize, 0..4), proptest::bool::ANY))
+}
+
+proptest! {
+    #[test]
+    fn owners_and_dependents_always_name_each_other(changes in proptest::collection::vec((0..6_usize, any_object()), 1..60)) {
+        let mut world = World::new();
+        let mut live: HashMap<Uid, Vec<Uid>> = HashMap::new();
+        for (at, change) in changes {
+            match change {
+                Some((name, owners, is_foreground)) => {
+                    let words: String = owners.iter().map(|owner| format!(" <!o{owner}")).collect();
+                    let mut metadata = metadata(&format!("o{name}@n{words}"));
+                    metadata.is_deleting = is_foreground;
+                    metadata.finalizers = vec![FINALIZER_FOREGROUND.into()];
+                    world.graph.observe(&world.maps.clone(), &metadata);
+                    live.insert(metadata.uid, owners.iter().map(|owner| format!("o{owner}").into()).collect());
+                }
+                None => {
+                    let uid: Uid = format!("o{at}").into();
+                    world.graph.forget(&uid);
+                    live.remove(&uid);
+                }
+            }
+            check_links(&world.graph, &live)?;
+        }
+        for uid in live.keys() {
+            world.graph.forget(uid);
+        }
+        prop_assert_eq!(world.graph.len(), 0, "nothing is left of objects that are gone");
+    }
+}
+
+fn check_links(graph: &Graph, live: &HashMap<Uid, Vec<Uid>>) -> Result<(), TestCaseError> {
+    for (uid, owners) in live {
+        let is_seen = matches!(graph.nodes[uid].sight, Sight::Seen { .. });
+        prop_assert!(is_seen, "{} is there", uid);
+        for owner in owners {
+            prop_assert!(graph.nodes[owner].dependents.contains(uid), "{} does not know of {}", owner, uid);
+        }
+    }
+    for (uid, node) in &graph.nodes {
+        let is_seen = matches!(node.sight, Sight::Seen { .. });
+        prop_assert_eq!(is_seen, live.contains_key(uid), "{}", uid);
+        prop_assert!(is_seen || !node.dependents.is_empty(), "nobody names {}", uid);
+        for dependent in &node.dependents {
+            prop_assert!(live.get(dependent).is_some_and(|owners| owners.contains(uid)), "{} names {}", dependent, uid);
+        }
+    }
+    Ok(())
 }
