@@ -1,6 +1,7 @@
 //! What the certificate of a connection is worth, judged by both bundles and remembered with the connection.
 
-use std::sync::{Arc, PoisonError};
+use std::any::Any;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use access::authenticate::{Certificate, CertificateSubject};
@@ -27,6 +28,8 @@ pub struct Judged {
     at: UnixTime,
     client: Verdict,
     front_proxy: Verdict,
+    /// What somebody made of it.
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,7 @@ impl Bundles {
             at: now,
             client: Verdict::of(connection, client.as_deref(), now),
             front_proxy: Verdict::of(connection, front_proxy.as_deref(), now),
+            derived: OnceLock::new(),
         });
         *memory = Some(judged.clone());
         judged
@@ -66,6 +70,12 @@ impl Judged {
     /// As a user's.
     pub fn client(&self) -> Certificate<'_> {
         self.client.certificate()
+    }
+
+    /// What follows from it and from nothing else: made once, and the same until it is judged anew. One type for each gate.
+    pub fn derived<T: Send + Sync + 'static>(&self, make: impl Fn(&Self) -> T) -> Arc<T> {
+        let derived = self.derived.get_or_init(|| Arc::new(make(self)));
+        derived.clone().downcast().unwrap_or_else(|_| Arc::new(make(self)))
     }
 
     /// As a front proxy's.

@@ -9,7 +9,7 @@ use access::User;
 use access::authenticate::{AuthenticationError, Certificate, CertificateParts, FrontProxy, HeaderNames, Shown};
 use api::{Status, Target};
 use edge::audit::{Actors, Trail};
-use edge::certificates::Bundles;
+use edge::certificates::{Bundles, Judged};
 use edge::{Connection, Error, Gate, Request};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use peering::forward::identity::BEARER_PROTOCOL_PREFIX;
@@ -47,7 +47,7 @@ impl Gate for GatewayGate {
 
     async fn identify(&self, connection: &Connection, request: &mut Request) -> Result<Caller, Error> {
         let identity = match self.vouch(connection, request) {
-            Ok(Some(user)) => identity_of(&user)?,
+            Ok(Some(identity)) => identity?,
             Ok(None) => Identity::as_shown(),
             // A certificate that is not believed is no reason to refuse somebody who shows something better.
             Err(_) if shows_token(request.headers()) => Identity::as_shown(),
@@ -88,7 +88,7 @@ impl Gate for GatewayGate {
 
 impl GatewayGate {
     /// The user that a certificate names: that of a proxy before us another one, any other its own.
-    fn vouch(&self, connection: &Connection, request: &Request) -> Result<Option<User>, AuthenticationError> {
+    fn vouch(&self, connection: &Connection, request: &Request) -> Vouched {
         if connection.certificates.is_empty() {
             return Ok(None);
         }
@@ -104,11 +104,23 @@ impl GatewayGate {
             }
         };
         match (named, judged.client()) {
-            (Ok(Some(user)), _) => Ok(Some(user)),
-            (_, Certificate::Verified(subject)) => subject.user(CertificateParts::ALL),
-            (_, Certificate::Untrusted(reason)) => Err(AuthenticationError::Certificate(reason.to_owned())),
-            (named, Certificate::Absent) => named,
+            (Ok(Some(user)), _) => Ok(Some(identity_of(&user))),
+            (_, Certificate::Verified(_) | Certificate::Untrusted(_)) => (*judged.derived(vouch_for_own)).clone(),
+            (Ok(None), Certificate::Absent) => Ok(None),
+            (Err(error), Certificate::Absent) => Err(error),
         }
+    }
+}
+
+/// Whom we vouch for, if that can be said to a peer; nobody, if there is nothing to go by.
+type Vouched = Result<Option<Result<Identity, Status>>, AuthenticationError>;
+
+/// The user that a certificate itself names: the same for every request of a connection.
+fn vouch_for_own(judged: &Judged) -> Vouched {
+    match judged.client() {
+        Certificate::Absent => Ok(None),
+        Certificate::Untrusted(reason) => Err(AuthenticationError::Certificate(reason.to_owned())),
+        Certificate::Verified(subject) => Ok(subject.user(CertificateParts::ALL)?.map(|user| identity_of(&user))),
     }
 }
 

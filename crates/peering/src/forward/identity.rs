@@ -1,6 +1,7 @@
 //! The user of a request: header lines that a peer believes from us, or the client's own credentials.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,7 +16,7 @@ const IMPERSONATE_PREFIX: &str = "impersonate-";
 /// A websocket client in a browser can set no `Authorization`, so its token travels among the protocols it offers.
 pub const BEARER_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Who a request is for, as a peer is told.
+/// Who a request is for, as a peer is told. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     credentials: Credentials,
@@ -26,7 +27,7 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Credentials {
     /// We do: these lines name the user, over a connection that shows our certificate.
-    Ours(Vec<(HeaderName, HeaderValue)>),
+    Ours(Arc<[(HeaderName, HeaderValue)]>),
     /// The client's own, which travel on untouched, over a connection that shows no certificate.
     Theirs,
 }
@@ -74,7 +75,7 @@ impl Identity {
                 if text.is_empty() { HeaderValue::from_static("") } else { value("extra value", text)? },
             ));
         }
-        Ok(Self { credentials: Credentials::Ours(lines), impersonation: Impersonation::Settled })
+        Ok(Self { credentials: Credentials::Ours(lines.into()), impersonation: Impersonation::Settled })
     }
 
     /// Whoever the request's own credentials prove to the peer, be it nobody.
@@ -107,7 +108,7 @@ impl Identity {
         if let Credentials::Ours(lines) = &self.credentials {
             headers.remove(AUTHORIZATION);
             remove_bearer_protocols(headers);
-            for (name, value) in lines {
+            for (name, value) in lines.iter() {
                 headers.append(name, value.clone());
             }
         }
