@@ -2,6 +2,8 @@
 //!
 //! Pure, and the same whoever computes it, so that servers that see the same entries and members write the same status.
 
+use std::collections::BTreeSet;
+
 use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus};
 use api::time::Time;
 
@@ -51,8 +53,8 @@ pub fn agree(status: &mut StorageVersionStatus, generation: i64, members: &Membe
 }
 
 fn reporting(entries: &[ServerStorageVersion], members: &Members) -> StorageVersionCondition {
-    let has_entry = |member: &str| entries.iter().any(|entry| entry.api_server_id == member);
-    let silent: Vec<&str> = members.iter().map(|member| &**member).filter(|member| !has_entry(member)).collect();
+    let heard: BTreeSet<&str> = entries.iter().map(|entry| &*entry.api_server_id).collect();
+    let silent: Vec<&str> = members.iter().map(|member| &**member).filter(|member| !heard.contains(member)).collect();
     if silent.is_empty() {
         return condition(ALL_SERVERS_REPORTING, "True", "EntriesComplete", "Every server of the cluster has an entry");
     }

@@ -111,9 +111,11 @@ impl StorageVersioning {
         let (follower, mut snapshots) = (barrier.clone(), ports.objects.follow());
         tasks.spawn("storage-version-follower", |stop| async move {
             let follow = async {
+                let mut before = Arc::default();
                 loop {
                     let snapshot = snapshots.borrow_and_update().clone();
-                    follower.see_all(&snapshot);
+                    follower.see_changes(&before, &snapshot);
+                    before = snapshot;
                     if snapshots.changed().await.is_err() {
                         std::future::pending::<()>().await;
                     }

@@ -215,6 +215,21 @@ impl Barrier {
         }
     }
 
+    /// Takes notice of what changed between two snapshots: in a crowd of servers that start, one object at a time.
+    pub(crate) fn see_changes(&self, before: &Snapshot, snapshot: &Snapshot) {
+        let has_same_names = before.objects.keys().eq(snapshot.objects.keys());
+        if before.through == 0 || !has_same_names {
+            return self.see_all(snapshot);
+        }
+        for ((name, object), known) in snapshot.objects.iter().zip(before.objects.values()) {
+            let is_new = !Arc::ptr_eq(object, known);
+            let resource = crate::names::resource_of(name).filter(|_| is_new);
+            if let Some(slot) = resource.and_then(|resource| self.find(resource)) {
+                self.see(&slot, Some(object), snapshot.through);
+            }
+        }
+    }
+
     /// Takes notice of an object, or of its absence, as of a revision. What is older than what we know is no news.
     ///
     /// `as_of` later than the object's own revision means that it did not change in between; a fence needs its own.

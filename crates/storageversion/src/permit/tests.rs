@@ -113,3 +113,21 @@ async fn without_a_lease_nothing_is_permitted() {
     assert_eq!(closed.last_error.as_deref(), Some("the identity lease is not held yet"));
     assert_eq!(metrics.held.get(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_between_snapshots_is_seen() {
+    let barrier = barrier();
+    let snapshots = [
+        Snapshot::default(),
+        snapshot(10, None),
+        snapshot(20, Some(object(15, "a"))),
+        snapshot(30, Some(object(25, "b"))),
+        snapshot(40, Some(object(35, "a b"))),
+        snapshot(50, None),
+    ];
+    let expected = [None, Some(15), None, Some(35), None];
+    for (pair, expected) in snapshots.windows(2).zip(expected) {
+        barrier.see_changes(&pair[0], &pair[1]);
+        check(&barrier, expected);
+    }
+}
