@@ -61,7 +61,8 @@ fn a_certificate_is_judged_once_per_reading_of_the_bundles() {
     assert!(matches!(judged.front_proxy(), Certificate::Untrusted(_)));
     assert!(Arc::ptr_eq(&judged, &first.judge(&jane)), "the verdict was remembered");
     assert!(!Arc::ptr_eq(&judged, &bundles().judge(&jane)), "other readings, another verdict");
-    let nobody = Connection { peer: jane.peer, certificates: vec![], memory: Mutex::default(), sticks_to: Mutex::default() };
+    let nobody =
+        Connection { peer: jane.peer, certificates: vec![], memory: Mutex::default(), sticks_to: Mutex::default() };
     assert_eq!(first.judge(&nobody).client(), Certificate::Absent);
     let none = Bundles { client: None, front_proxy: None };
     assert_eq!(none.judge(&jane).client(), Certificate::Absent, "there is nothing to judge by");
@@ -69,5 +70,10 @@ fn a_certificate_is_judged_once_per_reading_of_the_bundles() {
 
 fn connection(pair: &Pair) -> Connection {
     let certificates = CertificateDer::pem_file_iter(&pair.certificate).unwrap().map(Result::unwrap).collect();
-    Connection { peer: "127.0.0.1:1".parse().unwrap(), certificates, memory: Mutex::default(), sticks_to: Mutex::default() }
+    Connection {
+        peer: "127.0.0.1:1".parse().unwrap(),
+        certificates,
+        memory: Mutex::default(),
+        sticks_to: Mutex::default(),
+    }
 }

@@ -198,8 +198,12 @@ fn a_killed_server_is_not_noticed_while_another_can_serve() {
                 assert!(!answer.headers.contains_key("retry-after"), "{name}: {answer:?}");
             }
             let listed = block_on(old.get(CLASSES)).json();
-            let names: Vec<&str> =
-                listed["items"].as_array().unwrap().iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+            let names: Vec<&str> = listed["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|item| item["metadata"]["name"].as_str())
+                .collect();
             for (name, answer) in &outcomes {
                 let is_there = names.contains(&name.as_str());
                 assert!(is_there || answer.status != StatusCode::CREATED, "{name} was acknowledged and is lost");

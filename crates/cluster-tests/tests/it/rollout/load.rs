@@ -11,8 +11,8 @@ use cluster_tests::{Client, Lines};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::truth::{Truth, listed};
 use super::MERGED;
+use super::truth::{Truth, listed};
 use crate::{CONFIG_MAPS, block_on};
 
 const RULE: &str = "x-unskew-routing-rule";

@@ -89,7 +89,10 @@ pub(super) fn listed(document: &Value) -> BTreeSet<Name> {
                 let verbs = resource["verbs"].to_string();
                 if verbs.contains("\"list\"") {
                     let version = version["version"].as_str().unwrap_or_default();
-                    names.insert(format!("{group_name}/{version}/{}", resource["resource"].as_str().unwrap_or_default()));
+                    names.insert(format!(
+                        "{group_name}/{version}/{}",
+                        resource["resource"].as_str().unwrap_or_default()
+                    ));
                 }
             }
         }
