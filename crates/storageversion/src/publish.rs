@@ -21,7 +21,7 @@ use crate::permit::{Barrier, Slot};
 use crate::ports::{Membership, NotKnown, Snapshot, StorageVersions, WriteError, revision_of};
 
 /// So many objects are written at once: enough to share commits, few enough that servers that start together meet less often.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 4;
 /// So often an object is tried at once before the others get their turn. Every try but the last was lost to another server's
 /// success, so that a hundred servers need about a hundred.
 const TRIES_AT_ONCE: u32 = 200;
