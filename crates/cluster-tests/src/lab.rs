@@ -31,6 +31,10 @@ impl Lab {
         let folder = home.join("lab");
         let mut command = command(home);
         command.arg("up").args(flags).arg("--data-dir").arg(&folder);
+        if flags.contains(&"--etcd") {
+            let etcd = tools::required("UNSKEW_ETCD_NEW");
+            command.env("PATH", etcd.parent().expect("it is in a folder"));
+        }
         let log = home.join("up.log");
         let (process, lines) = Process::start(command, &log);
         let deadline = Instant::now() + PATIENCE;
@@ -90,6 +94,13 @@ impl Lab {
         let status = self.status();
         let servers = status["servers"].as_array().expect("there are servers");
         servers.iter().filter_map(|server| server["pid"].as_u64()?.try_into().ok()).collect()
+    }
+
+    /// Every process that it started and that has not ended.
+    pub fn child_pids(&self) -> Vec<u32> {
+        let file = format!("/proc/{0}/task/{0}/children", self.process.id());
+        let children = std::fs::read_to_string(file).unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Asks it to stop as Ctrl-C does, and waits; its exit code.

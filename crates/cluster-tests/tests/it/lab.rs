@@ -77,6 +77,24 @@ fn a_lab_started_again_has_the_same_ports_kubeconfig_and_objects() {
 }
 
 #[test]
+fn a_lab_runs_an_etcd_of_its_own_and_ends_it() {
+    let home = tempfile::tempdir().unwrap();
+    let lab = Lab::up(home.path(), &["--servers=1.36", "--etcd"]);
+    lab.kubectl(&["create", "namespace", "kept"]).expect_success();
+    assert!(lab.status()["lab"]["store"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let children = lab.child_pids();
+    assert_eq!(children.len(), 2, "a server and etcd");
+    assert_eq!(lab.interrupt(), Some(0));
+    assert!(!children.into_iter().any(is_running));
+
+    let lab = Lab::up(home.path(), &["--etcd"]);
+    lab.kubectl(&["get", "namespace", "kept"]).expect_success();
+    let children = lab.child_pids();
+    lab.kill();
+    eventually("etcd ends with its lab, too", || !children.iter().copied().any(is_running));
+}
+
+#[test]
 fn two_labs_side_by_side_do_not_meet() {
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let labs = homes.each_ref().map(|home| Lab::up(home.path(), &["--servers=1.36"]));

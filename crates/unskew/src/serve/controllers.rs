@@ -128,7 +128,7 @@ fn here(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+        IpAddr::V4(_) | IpAddr::V6(_) => ip,
     }
 }
 
