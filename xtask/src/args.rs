@@ -104,15 +104,15 @@ mod tests {
     fn an_unknown_tool_is_an_error() {
         check(
             "--without kubctl",
-            &expect!["nothing called `kubctl` can be left out; choose from kubectl, python, browser"],
+            &expect!["nothing called `kubctl` can be left out; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without etcd",
-            &expect!["nothing called `etcd` can be left out; choose from kubectl, python, browser"],
+            &expect!["nothing called `etcd` can be left out; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without kubectl,",
-            &expect!["nothing called `` can be left out; choose from kubectl, python, browser"],
+            &expect!["nothing called `` can be left out; choose from kubectl, python, browser, nginx"],
         );
         check("--without", &expect!["--without needs a list, such as `--without kubectl,browser`"]);
     }

@@ -1,7 +1,7 @@
 //! A client of one API server, under one identity: requests with a time limit, and watches.
 //!
-//! It tells what was answered from what was not: [`CallError::Refused`] is the server's own word, everything else leaves open
-//! what became of the request. Only [`CallError::is_absent`] says that an object is not there.
+//! It tells what was answered from what was not: `CallError::Refused` is the server's own word, everything else leaves open
+//! what became of the request. Only `CallError::is_absent` says that an object is not there.
 
 mod connections;
 mod own_certificate;

@@ -3,7 +3,7 @@
 //!
 //! They are written as any client would write them: discovery, requests and watches over TLS to this server's own front, each
 //! under the service account that kube-controller-manager gives it, with the rights that roles grant it. What they may conclude
-//! from an answer stands in pure functions: [`mod@collector`]'s `judge` and `graph`, [`mod@namespaces`]' `findings`.
+//! from an answer stands in pure functions: `collector`'s `judge` and `graph`, `namespaces`' `findings`.
 //!
 //! One server of a cluster runs each controller: they stand for election over Leases. A controller is one future with all its
 //! watches and requests in it, so that losing the lead drops everything at once. Idle, it asks for nothing.

@@ -28,17 +28,6 @@ fn version_is_printed() {
 }
 
 #[test]
-fn a_job_that_is_not_built_says_so_and_exits_69() {
-    check(
-        &["up"],
-        &expect![[r#"
-        69
-        out: ""
-        err: "unskew up: not built yet in version 0.1.0.""#]],
-    );
-}
-
-#[test]
 fn wrong_usage_exits_64() {
     check(
         &["--frob"],

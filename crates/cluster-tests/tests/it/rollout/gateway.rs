@@ -20,9 +20,10 @@ impl GatewayRollout<'_> {
     fn start(&mut self, server: &str, release: &str) {
         let release = format!("--emulated-version={release}");
         let started = self.plane.start(server, &[&release, STOCK, "--runtime-config=api/all=true"]);
-        let document = block_on(document(&started.admin(), LOCAL));
+        let served = truth::listed(&block_on(document(&started.admin(), LOCAL)).1);
         self.wait_live(server);
-        self.truth.is_up(server, truth::listed(&document.1));
+        self.wait_listed(server, &served);
+        self.truth.is_up(server, served);
     }
 
     /// Waits until every gateway sends requests to a server.
@@ -32,6 +33,19 @@ impl GatewayRollout<'_> {
         for gateway in &self.gateways {
             while !block_on(is_live(&gateway.admin(), &name)) {
                 assert!(begun.elapsed() < GATEWAY_LIMIT, "{name} is not live; the log: {}", gateway.log());
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Waits until every gateway lists what a server serves: one that was back at once may never have been missed, and is known
+    /// by its former document for up to a second.
+    fn wait_listed(&self, server: &str, served: &BTreeSet<truth::Name>) {
+        let begun = Instant::now();
+        for gateway in &self.gateways {
+            let admin = gateway.admin();
+            while !served.is_subset(&truth::listed(&block_on(document(&admin, MERGED)).1)) {
+                assert!(begun.elapsed() < AGREE_LIMIT, "what {server} serves is not listed; the log: {}", gateway.log());
                 std::thread::park_timeout(Duration::from_millis(10));
             }
         }
