@@ -45,7 +45,11 @@ impl GatewayRollout<'_> {
         for gateway in &self.gateways {
             let admin = gateway.admin();
             while !served.is_subset(&truth::listed(&block_on(document(&admin, MERGED)).1)) {
-                assert!(begun.elapsed() < AGREE_LIMIT, "what {server} serves is not listed; the log: {}", gateway.log());
+                assert!(
+                    begun.elapsed() < AGREE_LIMIT,
+                    "what {server} serves is not listed; the log: {}",
+                    gateway.log()
+                );
                 std::thread::park_timeout(Duration::from_millis(10));
             }
         }
