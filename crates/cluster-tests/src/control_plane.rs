@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{Client, Server, Store};
+use crate::{Client, Etcd, Server, Store};
 
 /// The servers of a control plane, by their names.
 #[derive(Debug)]
@@ -16,6 +16,14 @@ pub struct ControlPlane<'a> {
 }
 
 impl<'a> ControlPlane<'a> {
+    /// Runs a test with servers on SQLite and with servers on a real etcd.
+    #[track_caller]
+    pub fn on_both(test: impl Fn(ControlPlane<'_>)) {
+        let etcd = Etcd::start();
+        test(ControlPlane::new(Store::Sqlite));
+        test(ControlPlane::new(Store::Etcd(&etcd)));
+    }
+
     /// Nobody yet.
     pub fn new(store: Store<'a>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");

@@ -24,3 +24,18 @@ pub async fn figure(client: &Client, series: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
     value.unwrap_or_default()
 }
+
+/// Looks again and again until what is said of the world is true, for so long at most; how long it took. For tests that are not
+/// asynchronous themselves.
+#[track_caller]
+pub fn within(limit: Duration, what: &str, is_so: impl AsyncFn() -> Result<(), String>) -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+    let begun = Instant::now();
+    loop {
+        match runtime.block_on(is_so()) {
+            Ok(()) => return begun.elapsed(),
+            Err(found) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}: {found}"),
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
+}

@@ -4,7 +4,8 @@ mod outages;
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Client, ControlPlane, Etcd, Lines, Store};
+use cluster_tests::wait::within;
+use cluster_tests::{Client, ControlPlane, Lines, Store};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -35,27 +36,6 @@ pub(crate) fn deployment(name: &str) -> Value {
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
         },
     })
-}
-
-/// Runs a test with servers on SQLite and with servers on etcd.
-#[track_caller]
-fn on_both(test: impl Fn(ControlPlane<'_>)) {
-    let etcd = Etcd::start();
-    test(ControlPlane::new(Store::Sqlite));
-    test(ControlPlane::new(Store::Etcd(&etcd)));
-}
-
-/// Asks again until the answer is as wanted, for so long at most; how long it took.
-#[track_caller]
-fn within(limit: Duration, what: &str, is_so: impl AsyncFn() -> Result<(), String>) -> Duration {
-    let begun = Instant::now();
-    loop {
-        match block_on(is_so()) {
-            Ok(()) => return begun.elapsed(),
-            Err(found) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}: {found}"),
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// The sum of a counter over all its labels.
@@ -109,7 +89,7 @@ pub(crate) async fn live_through(client: &Client, collection: &str, object: impl
 
 #[test]
 fn what_only_one_server_has_is_served_through_the_other() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("old", &OLD);
         plane.start("new", &NEW);
         let [old, new] = ["old", "new"].map(|name| plane.admin(name));
@@ -176,7 +156,7 @@ fn without_the_gate_every_server_is_alone() {
 
 #[test]
 fn one_document_lists_what_all_servers_serve() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("old", &OLD);
         plane.start("new", &NEW);
         plane.start("ask", &["--emulated-version=1.35", "--publish-discovery=false"]);

@@ -100,29 +100,31 @@ fn roll(store: Store<'_>, releases: &[&str], flags: &'static [&'static str], end
     assert!(report.forwarded > 20, "{report:?}");
 }
 
-#[test]
-fn a_rolling_upgrade_and_back_by_clean_stops_on_sqlite() {
-    let releases = if tools::is_soak() { &RELEASES[..] } else { &["1.33", "1.34", "1.36"] };
-    roll(Store::Sqlite, releases, &["--runtime-config=api/all=true", "--peer-response-headers"], End::Stop);
-}
+const DEFAULTS: &[&str] = &["--peer-response-headers"];
+const EVERYTHING: &[&str] = &["--runtime-config=api/all=true", "--peer-response-headers"];
 
 #[test]
-fn a_rolling_upgrade_and_back_by_kills_on_etcd() {
-    let etcd = Etcd::start();
-    let releases = if tools::is_soak() { &RELEASES[..] } else { &["1.33", "1.34", "1.37"] };
-    roll(Store::Etcd(&etcd), releases, &["--peer-response-headers"], End::Kill);
-}
-
-#[test]
-fn every_way_of_rolling_on_every_store() {
-    if !tools::is_soak() {
-        return;
+fn a_rolling_upgrade_and_back_by_clean_stops() {
+    if tools::is_soak() {
+        return in_every_way(End::Stop);
     }
-    for flags in [&["--runtime-config=api/all=true", "--peer-response-headers"][..], &["--peer-response-headers"]] {
-        for end in [End::Stop, End::Kill] {
-            let etcd = Etcd::start();
-            roll(Store::Sqlite, &RELEASES, flags, end);
-            roll(Store::Etcd(&etcd), &RELEASES, flags, end);
-        }
+    roll(Store::Sqlite, &["1.33", "1.34", "1.36"], EVERYTHING, End::Stop);
+}
+
+#[test]
+fn a_rolling_upgrade_and_back_by_kills() {
+    if tools::is_soak() {
+        return in_every_way(End::Kill);
+    }
+    let etcd = Etcd::start();
+    roll(Store::Etcd(&etcd), &["1.33", "1.34", "1.37"], DEFAULTS, End::Kill);
+}
+
+/// All releases, on both stores, with defaults and with everything on.
+fn in_every_way(end: End) {
+    for flags in [DEFAULTS, EVERYTHING] {
+        let etcd = Etcd::start();
+        roll(Store::Sqlite, &RELEASES, flags, end);
+        roll(Store::Etcd(&etcd), &RELEASES, flags, end);
     }
 }

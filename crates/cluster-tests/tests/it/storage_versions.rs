@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cluster_tests::scripted::IDENTITY_LEASES;
-use cluster_tests::{Client, ControlPlane, Etcd, Lines, Store};
+use cluster_tests::wait::within;
+use cluster_tests::{Client, ControlPlane, Lines};
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -28,27 +29,6 @@ const R36: [&str; 1] = ["--emulated-version=1.36"];
 const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identity-lease-renew-interval-seconds=1"];
 /// Longer than anything takes on a loaded machine, the election of a new collector (15 s) included.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs a test with servers on SQLite and with servers on etcd.
-#[track_caller]
-fn on_both(test: impl Fn(ControlPlane<'_>)) {
-    let etcd = Etcd::start();
-    test(ControlPlane::new(Store::Sqlite));
-    test(ControlPlane::new(Store::Etcd(&etcd)));
-}
-
-/// Asks again until the answer is as wanted; how long it took.
-#[track_caller]
-fn within(limit: Duration, what: &str, is_so: impl AsyncFn() -> Result<(), String>) -> Duration {
-    let begun = Instant::now();
-    loop {
-        match block_on(is_so()) {
-            Ok(()) => return begun.elapsed(),
-            Err(found) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}: {found}"),
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
 
 /// The names by which servers are told apart, by their identities.
 async fn hostnames(client: &Client) -> BTreeMap<String, String> {
@@ -106,7 +86,7 @@ fn class(name: &str, writer: &str) -> Value {
 
 #[test]
 fn servers_of_three_releases_disagree_and_agree_once_the_last_is_upgraded() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &R33);
         plane.start("b", &R34);
         plane.start("c", &R36);
@@ -141,7 +121,7 @@ fn servers_of_three_releases_disagree_and_agree_once_the_last_is_upgraded() {
 
 #[test]
 fn the_entries_of_a_killed_server_go_with_its_lease() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &SHORT_LEASE);
         plane.start("b", &SHORT_LEASE);
         let a = plane.admin("a");
@@ -161,7 +141,7 @@ fn the_entries_of_a_killed_server_go_with_its_lease() {
 
 #[test]
 fn when_the_collector_is_killed_another_one_collects_it() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         for name in ["a", "b", "c"] {
             plane.start(name, &SHORT_LEASE);
         }
@@ -180,7 +160,7 @@ fn when_the_collector_is_killed_another_one_collects_it() {
 
 #[test]
 fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &SHORT_LEASE);
         let a = plane.admin("a");
         let lease = json!({
@@ -205,7 +185,7 @@ fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten
 
 #[test]
 fn a_migrator_sees_by_watch_and_by_resource_version_that_agreement_ends() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &R34);
         let a = plane.admin("a");
         let path = format!("{STORAGE_VERSIONS}/{CLASSES}");

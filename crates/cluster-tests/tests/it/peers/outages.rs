@@ -43,7 +43,7 @@ fn with_classes(plane: &mut ControlPlane<'_>, capable: &[&str]) -> Client {
 
 #[test]
 fn a_killed_server_costs_503_and_never_404_until_it_returns() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         let old = with_classes(&mut plane, &["new"]);
         plane.kill("new");
         for_a_while(&old, &format!("{CLASSES}/one"), StatusCode::SERVICE_UNAVAILABLE);
@@ -56,7 +56,7 @@ fn a_killed_server_costs_503_and_never_404_until_it_returns() {
 
 #[test]
 fn a_clean_restart_of_the_only_capable_server_gives_503_and_never_404() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         let old = with_classes(&mut plane, &["new"]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -97,7 +97,7 @@ fn a_server_that_left_for_good_is_forgotten_after_the_linger() {
 
 #[test]
 fn a_restart_beside_a_dead_peer_does_not_forget_what_it_served() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         with_classes(&mut plane, &["new"]);
         plane.kill("new");
         plane.kill("old");
@@ -156,7 +156,7 @@ fn one_of_three_that_crashes_makes_nothing_stale_that_others_serve() {
 
 #[test]
 fn a_killed_server_is_not_noticed_while_another_can_serve() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         let old = with_classes(&mut plane, &["new", "spare"]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -186,7 +186,6 @@ impl Shared {
     }
 
     fn watch(&self) {
-        let mut last = String::from("1");
         let first = loop {
             let client = self.client();
             let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?limit=1"));
@@ -194,7 +193,7 @@ impl Shared {
                 break answer.json();
             }
         };
-        last.clone_from(&first["metadata"]["resourceVersion"].as_str().unwrap_or("1").to_owned());
+        let mut last = first["metadata"]["resourceVersion"].as_str().unwrap_or("1").to_owned();
         self.is_watching.store(true, Ordering::Relaxed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -26,7 +26,7 @@ fn pause_between_commits(plane: &ControlPlane<'_>, name: &str, other: &Client) {
 
 #[test]
 fn nothing_that_a_stopped_server_writes_escapes_the_fence() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         for name in ["a", "b"] {
             plane.start(name, &SHORT_LEASE.iter().chain(&R36).copied().collect::<Vec<_>>());
         }

@@ -7,7 +7,7 @@ const GATE_OFF: &str = "--feature-gates=StorageVersionAPI=false";
 
 #[test]
 fn a_server_with_the_gate_off_is_not_held_and_is_missed_by_the_others() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &[]);
         plane.launch("b", &[GATE_OFF]);
         let (a, b) = (plane.admin("a"), plane.admin("b"));
@@ -29,7 +29,7 @@ fn a_server_with_the_gate_off_is_not_held_and_is_missed_by_the_others() {
 
 #[test]
 fn without_the_api_everything_is_published_all_the_same() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &["--runtime-config=internal.apiserver.k8s.io/v1alpha1=false"]);
         let a = plane.admin("a");
         assert_eq!(block_on(a.create(CONFIG_MAPS, &config_map("one"))).status, 201);
@@ -41,7 +41,7 @@ fn without_the_api_everything_is_published_all_the_same() {
 
 #[test]
 fn after_a_rollback_what_is_left_can_be_deleted_and_comes_back_with_the_gate() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &[]);
         plane.stop("a");
         plane.start("a", &[GATE_OFF, "--peer-linger=1s"]);

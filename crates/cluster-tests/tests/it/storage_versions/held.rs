@@ -21,7 +21,7 @@ async fn commit(plane: &ControlPlane<'_>, op: Op) {
 
 #[test]
 fn writes_wait_for_their_own_resource_alone_and_are_told_what_for() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         plane.start("a", &[]);
         let a = plane.admin("a");
         let mut finalized = config_map("finalized");

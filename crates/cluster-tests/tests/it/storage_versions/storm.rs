@@ -60,7 +60,7 @@ async fn write(client: &Client, server: &str, number: usize, is_over: &AtomicBoo
 
 #[test]
 fn no_write_reaches_storage_in_a_version_that_is_not_published() {
-    on_both(|mut plane| {
+    ControlPlane::on_both(|mut plane| {
         let releases = [&R34, &R36];
         for name in ["a", "b"] {
             plane.start(name, &SHORT_LEASE.iter().chain(&R34).copied().collect::<Vec<_>>());
