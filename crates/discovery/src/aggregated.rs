@@ -1,4 +1,9 @@
 //! Aggregated documents: `APIGroupDiscoveryList` in JSON and protobuf, and its ETag.
+//!
+//! The document of one server has kube-apiserver's ETag. That of several has one of its own ([`Groups::merged_etag`]), since a
+//! kube-apiserver lists them in another order anyway.
+
+mod merged;
 
 use std::sync::Arc;
 
@@ -8,8 +13,10 @@ use aws_lc_rs::digest;
 use serde::Serialize;
 
 use crate::document::Document;
-use crate::groups::{Etag, Group, Groups};
+use crate::groups::{Digest, Etag, Group, Groups};
 use crate::protobuf;
+
+pub use merged::MergedJson;
 
 /// The kind of an aggregated document.
 pub const KIND: &str = "APIGroupDiscoveryList";
@@ -22,7 +29,7 @@ pub const fn api_version(version: AggregatedVersion) -> &'static str {
     }
 }
 
-/// The finished JSON document. Whether clients are offered v2beta1, which servers refuse from 1.33 on, is the caller's choice.
+/// The finished JSON document of one server. Whether clients are offered v2beta1, which servers refuse from 1.33 on, is the caller's choice.
 pub fn json(groups: &Groups, version: AggregatedVersion) -> Document {
     let list = List { kind: KIND, api_version: api_version(version), metadata: Empty {}, items: groups.items() };
     let mut body = to_go_json(&list);
@@ -31,10 +38,19 @@ pub fn json(groups: &Groups, version: AggregatedVersion) -> Document {
     Document::new(body, version.media_type(Encoding::Json)).with_etag(etag)
 }
 
-/// The finished protobuf document, with the ETag of the JSON one.
+/// The finished protobuf document of one server, with the ETag of the JSON one.
 pub fn protobuf(groups: &Groups, version: AggregatedVersion) -> Document {
+    protobuf_with(groups, version, groups.etag())
+}
+
+/// The finished protobuf document of several servers.
+pub fn merged_protobuf(groups: &Groups, version: AggregatedVersion) -> Document {
+    protobuf_with(groups, version, groups.merged_etag())
+}
+
+fn protobuf_with(groups: &Groups, version: AggregatedVersion, etag: Etag) -> Document {
     let body = protobuf::envelope(api_version(version), KIND, &protobuf::list(groups));
-    Document::new(body, version.media_type(Encoding::Protobuf)).with_etag(groups.etag())
+    Document::new(body, version.media_type(Encoding::Protobuf)).with_etag(etag)
 }
 
 /// Go's struct order. The ETag covers what follows `apiVersion`, so the kind and the version come first.
@@ -55,17 +71,28 @@ struct Empty {}
 /// The ETag is taken over the list without its kind and version, `{"metadata":{},"items":[…]}`.
 pub(crate) fn etag_of(groups: &Groups) -> Etag {
     let list = List { kind: "", api_version: "", metadata: Empty {}, items: groups.items() };
-    digest_of(&[&to_go_json(&list)])
+    hash(&[&to_go_json(&list)])
 }
 
 /// The same from an encoded body, whose end those bytes are: hashing it in two pieces saves encoding twice.
 fn etag_of_body(body: &[u8]) -> Etag {
     let metadata = br#""metadata":{}"#;
     let start = body.windows(metadata.len()).position(|window| window == metadata).expect("every list has metadata");
-    digest_of(&[b"{", &body[start..]])
+    hash(&[b"{", &body[start..]])
 }
 
-fn digest_of(pieces: &[&[u8]]) -> Etag {
+/// The digest of one group.
+pub(crate) fn digest_of(group: &Group) -> Digest {
+    let digest = digest::digest(&digest::SHA256, &to_go_json(group));
+    Digest(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
+}
+
+/// The ETag of a document of groups with these digests.
+pub(crate) fn etag_of_digests(digests: &[Digest]) -> Etag {
+    hash(&digests.iter().map(|Digest(digest)| &digest[..]).collect::<Vec<_>>())
+}
+
+fn hash(pieces: &[&[u8]]) -> Etag {
     let mut context = digest::Context::new(&digest::SHA512);
     for piece in pieces {
         context.update(piece);

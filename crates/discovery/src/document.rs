@@ -1,6 +1,7 @@
 //! A finished document: the bytes a client is given, made once and cloned for nothing.
 
 use std::io::Write;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -21,8 +22,8 @@ const GZIP_LEVEL: Compression = Compression::fast();
 pub struct Document {
     /// The body as it is.
     pub identity: Bytes,
-    /// The body compressed; `None` if it is too small for that, or would not become smaller.
-    pub gzip: Option<Bytes>,
+    /// The body compressed, once somebody asked for it.
+    gzip: Arc<OnceLock<Option<Bytes>>>,
     /// The media type, with the parameters of an aggregated document.
     pub content_type: HeaderValue,
     /// The entity tag; only aggregated documents have one.
@@ -32,8 +33,8 @@ pub struct Document {
 impl Document {
     /// A finished legacy document, which has no ETag.
     pub(crate) fn new(identity: Vec<u8>, content_type: &'static str) -> Self {
-        let gzip = compress(&identity);
-        Self { identity: kept(identity), gzip, content_type: HeaderValue::from_static(content_type), etag: None }
+        let content_type = HeaderValue::from_static(content_type);
+        Self { identity: kept(identity), gzip: Arc::default(), content_type, etag: None }
     }
 
     /// The same document with an ETag.
@@ -43,11 +44,16 @@ impl Document {
         self
     }
 
+    /// The body compressed; `None` if it is too small for that, or would not become smaller. Made when first asked for, and
+    /// then shared by all clones: most documents of a large cluster are replaced before anybody wants them.
+    pub fn gzip(&self) -> Option<&Bytes> {
+        self.gzip.get_or_init(|| compress(&self.identity)).as_ref()
+    }
+
     /// A JSON document for people: indented as Go does, without the newline at the end; the ETag stays.
     pub fn indented(&self) -> Self {
         let identity = api::json::indent(self.identity.trim_ascii_end());
-        let gzip = compress(&identity);
-        Self { identity: kept(identity), gzip, content_type: self.content_type.clone(), etag: self.etag.clone() }
+        Self { identity: kept(identity), gzip: Arc::default(), ..self.clone() }
     }
 }
 

@@ -1,9 +1,8 @@
 //! The values of a discovery document: groups, their versions, resources and subresources.
 //!
 //! Field by field what `apidiscovery.k8s.io/v2` says. Serializing gives the wire form: the declaration order of the fields is
-//! the key order on the wire. Strings and equal resources are shared, so that many servers' documents cost little more than one.
+//! the key order on the wire. Equal strings of a document are one, and what documents take from each other they share.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -21,10 +20,13 @@ pub type Names = Arc<[Name]>;
 
 /// One discovery document: the groups in the order of preference.
 ///
-/// Immutable, because its [`Etag`] is kept with it: documents are compared by that.
+/// Immutable, because the digests of its groups are kept with it: documents are compared by those.
 #[derive(Debug)]
 pub struct Groups {
     items: Vec<Arc<Group>>,
+    /// Those of the items, in their order.
+    digests: Vec<Digest>,
+    merged_etag: Etag,
     etag: OnceLock<Etag>,
 }
 
@@ -132,21 +134,59 @@ pub struct Subresource {
     pub verbs: Option<Names>,
 }
 
-/// The entity tag of a document: SHA-512 of its JSON. Equal documents have equal tags, whatever they are encoded in.
+/// The entity tag of a document. Equal documents have equal tags, whatever they are encoded in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Etag(pub(crate) [u8; 64]);
 
+/// What a group says, in few bytes: SHA-256 of its JSON, which processors have instructions for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+/// A group with its digest.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashed {
+    pub(crate) group: Arc<Group>,
+    pub(crate) digest: Digest,
+}
+
+impl Hashed {
+    pub(crate) fn new(group: Arc<Group>) -> Self {
+        let digest = aggregated::digest_of(&group);
+        Self { group, digest }
+    }
+}
+
 impl Groups {
-    /// A document of these groups. Its ETag is computed here, so that comparing documents later costs nothing.
+    /// A document of these groups. Each is hashed here, so that comparing documents later costs nothing.
     pub fn new(items: Vec<Arc<Group>>) -> Self {
-        let groups = Self::without_etag(items);
-        groups.etag();
-        groups
+        Self::from_hashed(items.into_iter().map(Hashed::new))
     }
 
-    /// A document that will be encoded next, which gives the ETag on the way.
-    pub(crate) fn without_etag(items: Vec<Arc<Group>>) -> Self {
-        Self { items, etag: OnceLock::new() }
+    /// A document of groups that were hashed before.
+    pub(crate) fn from_hashed(groups: impl Iterator<Item = Hashed>) -> Self {
+        let (items, digests): (Vec<_>, Vec<_>) = groups.map(|Hashed { group, digest }| (group, digest)).unzip();
+        let merged_etag = aggregated::etag_of_digests(&digests);
+        Self { items, digests, merged_etag, etag: OnceLock::new() }
+    }
+
+    /// The groups of several documents, one document after the other. Nothing is hashed anew.
+    pub fn concat(documents: &[&Self]) -> Self {
+        Self::from_hashed(documents.iter().flat_map(|document| document.hashed()))
+    }
+
+    /// A document of what becomes of each group; `None` leaves it out. What stays as it is is not hashed anew.
+    pub fn map(&self, change: impl Fn(&Arc<Group>) -> Option<Arc<Group>>) -> Self {
+        let changed = |hashed: Hashed| match change(&hashed.group)? {
+            same if Arc::ptr_eq(&same, &hashed.group) => Some(hashed),
+            other => Some(Hashed::new(other)),
+        };
+        Self::from_hashed(self.hashed().filter_map(changed))
+    }
+
+    /// The groups with their digests.
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = Hashed> {
+        let pairs = self.items.iter().zip(&self.digests);
+        pairs.map(|(group, digest)| Hashed { group: group.clone(), digest: *digest })
     }
 
     /// The groups in the order of preference.
@@ -164,32 +204,20 @@ impl Groups {
         self.group(group)?.versions.iter().find(|candidate| &*candidate.name == version)
     }
 
-    /// The entity tag, the same that a kube-apiserver sends with this document.
+    /// The entity tag as one server's document, the same that a kube-apiserver sends with it.
     pub fn etag(&self) -> Etag {
         *self.etag.get_or_init(|| aggregated::etag_of(self))
     }
 
-    /// The entity tag, for one who has just computed it.
+    /// The same, for one who has just computed it.
     pub(crate) fn etag_or(&self, etag: impl FnOnce() -> Etag) -> Etag {
         *self.etag.get_or_init(etag)
     }
 
-    /// This document in the memory of documents already known: an equal one itself, or else their equal resources.
-    pub fn sharing_with(self, known: &[Arc<Groups>]) -> Arc<Groups> {
-        if let Some(equal) = known.iter().find(|known| known.etag() == self.etag()) {
-            return equal.clone();
-        }
-        let Self { mut items, etag } = self;
-        let known = resources_of(known);
-        for group in &mut items {
-            let Group { name: group_name, versions, .. } = Arc::make_mut(group);
-            for version in versions {
-                share_resources(&mut version.resources, |resource| {
-                    known.get(&(group_name, &version.name, resource)).copied()
-                });
-            }
-        }
-        Arc::new(Self { items, etag })
+    /// The entity tag as a document of several servers. It is made from the digests of the groups, so that a change of one
+    /// group costs no more than that group; equal content has an equal tag on every server.
+    pub fn merged_etag(&self) -> Etag {
+        self.merged_etag
     }
 
     /// Every version with its group, in order.
@@ -198,28 +226,10 @@ impl Groups {
     }
 }
 
-fn resources_of(known: &[Arc<Groups>]) -> HashMap<(&str, &str, &str), &Arc<Resource>> {
-    let versions = known.iter().flat_map(|groups| groups.versions());
-    versions
-        .flat_map(|(group, version)| {
-            version.resources.iter().map(|resource| ((&*group.name, &*version.name, &*resource.name), resource))
-        })
-        .collect()
-}
-
-fn share_resources<'a>(resources: &mut [Arc<Resource>], known: impl Fn(&str) -> Option<&'a Arc<Resource>>) {
-    for resource in resources {
-        match known(&resource.name) {
-            Some(shared) if shared == resource => *resource = shared.clone(),
-            Some(_) | None => {}
-        }
-    }
-}
-
-/// By content: the ETag is one.
+/// By content: the digests are one.
 impl PartialEq for Groups {
     fn eq(&self, other: &Self) -> bool {
-        self.etag() == other.etag()
+        self.digests == other.digests
     }
 }
 
@@ -345,17 +355,15 @@ mod tests {
     use crate::testing::document;
 
     #[test]
-    fn a_document_takes_the_memory_of_equal_things_already_known() {
-        let known = document("a/v1 xs:get ys:get | b/v1 xs:get");
-        let equal = Arc::into_inner(document("a/v1 xs:get ys:get | b/v1 xs:get")).unwrap();
-        assert!(Arc::ptr_eq(&equal.sharing_with(std::slice::from_ref(&known)), &known));
-
-        let other =
-            Arc::into_inner(document("a/v1 xs:get ys:list zs:get")).unwrap().sharing_with(std::slice::from_ref(&known));
-        let [of_other, of_known] = [&other, &known].map(|groups| &groups.version("a", "v1").unwrap().resources);
-        assert!(Arc::ptr_eq(&of_other[0], &of_known[0]));
-        assert_eq!(other, document("a/v1 xs:get ys:list zs:get"));
-        assert_eq!(other.etag(), aggregated::etag_of(&other));
+    fn parts_and_wholes_have_the_digests_of_documents_made_anew() {
+        let whole = document("v1 pods:get | a/v1 xs:get | b/v1 ys:get");
+        let part = whole.map(|group| (!group.name.is_empty()).then(|| group.clone()));
+        assert_eq!(part, *document("a/v1 xs:get | b/v1 ys:get"));
+        assert_eq!(part.merged_etag(), document("a/v1 xs:get | b/v1 ys:get").merged_etag());
+        assert_eq!(Groups::concat(&[&document("v1 pods:get"), &part]), *whole);
+        let emptied = part.map(|group| Some(Arc::new(Group { versions: Vec::new(), ..(**group).clone() })));
+        assert_eq!(emptied, Groups::new(emptied.items().to_vec()));
+        assert_ne!(emptied, part);
     }
 
     #[test]

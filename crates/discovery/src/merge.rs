@@ -3,6 +3,9 @@
 //! The result is a function of the set of documents and of which of them somebody live stands behind. Neither the order of
 //! arrival nor the servers' names have a say, so every server of a cluster computes the same bytes. Nothing that an input lists
 //! is missing from it. Merging the result again with any of its inputs changes nothing.
+//!
+//! A merge after another takes over the groups whose inputs are the same ([`Merged::next`]); the first one is a merge after
+//! nothing.
 
 mod conflict;
 mod levels;
@@ -14,6 +17,7 @@ use std::sync::Arc;
 
 pub use conflict::{Claim, Conflict, ConflictField};
 
+use self::levels::Union;
 use crate::groups::{Etag, Groups, Name};
 
 /// One server's document.
@@ -43,6 +47,15 @@ pub struct Merged {
     pub groups: Arc<Groups>,
     /// Fields of which no union exists and for which inputs had different values.
     pub conflicts: Vec<Conflict>,
+    /// What the groups were made from, by their names.
+    unions: HashMap<Name, Arc<Union>>,
+}
+
+/// Nothing, merged.
+impl Default for Merged {
+    fn default() -> Self {
+        Self::of(Arc::new(Groups::new(Vec::new())))
+    }
 }
 
 /// Merges the documents of several servers.
@@ -53,11 +66,24 @@ pub struct Merged {
 /// * A version is `Stale` only if no live server serves any of it; otherwise the best freshness wins.
 /// * Of kind, scope and singular name the value of a live server wins, then the smallest; the others are reported.
 pub fn merge(inputs: &[Input]) -> Merged {
-    let sources = distinct(inputs);
-    match &sources[..] {
-        [] => Merged { groups: Arc::new(Groups::new(Vec::new())), conflicts: Vec::new() },
-        [only] if only.standing == Standing::Current => Merged { groups: only.groups.clone(), conflicts: Vec::new() },
-        sources => levels::merge(sources),
+    Merged::default().next(inputs)
+}
+
+impl Merged {
+    /// Merges other documents, or the same in other hands. The result is that of [`merge`]; its cost is that of the groups
+    /// whose inputs are not those of this one.
+    pub fn next(&self, inputs: &[Input]) -> Self {
+        let sources = distinct(inputs);
+        match &sources[..] {
+            [] => Self::default(),
+            [only] if only.standing == Standing::Current => Self::of(only.groups.clone()),
+            sources => levels::merge(sources, &self.unions),
+        }
+    }
+
+    /// One document as it is.
+    fn of(groups: Arc<Groups>) -> Self {
+        Self { groups, conflicts: Vec::new(), unions: HashMap::new() }
     }
 }
 
@@ -70,12 +96,12 @@ struct SourceDocument {
     servers: usize,
 }
 
-/// The different documents in the order of their ETags. Each is as live as the liveliest server that has it.
+/// The different documents in the order of their tags. Each is as live as the liveliest server that has it.
 fn distinct(inputs: &[Input]) -> Vec<SourceDocument> {
     let mut by_address: HashMap<*const Groups, Etag> = HashMap::new();
     let mut by_content: HashMap<Etag, SourceDocument> = HashMap::new();
     for Input { server, standing, groups } in inputs {
-        let etag = *by_address.entry(Arc::as_ptr(groups)).or_insert_with(|| groups.etag());
+        let etag = *by_address.entry(Arc::as_ptr(groups)).or_insert_with(|| groups.merged_etag());
         let source = by_content.entry(etag).or_insert_with(|| SourceDocument {
             groups: groups.clone(),
             standing: *standing,

@@ -24,13 +24,13 @@ pub fn respond(document: &Document, request: &HeaderMap) -> Response<Bytes> {
         }
     }
     response.headers_mut().insert(CONTENT_TYPE, document.content_type.clone());
-    match &document.gzip {
-        Some(gzip) if accepts_gzip(request) => {
+    match accepts_gzip(request).then(|| document.gzip()).flatten() {
+        Some(gzip) => {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
             *response.body_mut() = gzip.clone();
         }
-        Some(_) | None => *response.body_mut() = document.identity.clone(),
+        None => *response.body_mut() = document.identity.clone(),
     }
     response
 }

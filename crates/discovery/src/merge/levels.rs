@@ -2,6 +2,7 @@
 //!
 //! At every level, things that are equal in all documents are taken as they are, memory included.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind, version_order};
@@ -9,41 +10,76 @@ use api::{GroupVersion, GroupVersionKind, version_order};
 use super::conflict::{ConflictField, Judge, Place};
 use super::unite::{Listed, Origin, unite};
 use super::{Merged, SourceDocument, Standing};
-use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Name, Names, Resource, Subresource, Version};
+use crate::groups::{
+    CreationTimestamp, Digest, Freshness, Group, Groups, Hashed, Name, Names, Resource, Subresource, Version,
+};
 
-pub(super) fn merge(sources: &[SourceDocument]) -> Merged {
-    let mut judge = Judge { sources, conflicts: Vec::new() };
-    let lists: Vec<_> = sources
-        .iter()
-        .enumerate()
-        .map(|(document, source)| Listed {
-            origin: Origin { document, live: source.standing == Standing::Current },
-            value: source.groups.items(),
-        })
-        .collect();
-    let groups =
-        unite(&lists, |group| &group.name, str::cmp).iter().map(|bearers| group(&mut judge, bearers)).collect();
-    Merged { groups: Arc::new(Groups::without_etag(groups)), conflicts: judge.conflicts }
+/// A merged group and what it was made from.
+#[derive(Debug)]
+pub(super) struct Union {
+    /// What the documents say of it, each once, and whether somebody live stands behind that. In order, since the union is
+    /// that of a set.
+    claims: Vec<(Digest, bool)>,
+    merged: Hashed,
+    /// Whether there were conflicts: those name servers, which the claims do not.
+    is_disputed: bool,
 }
 
-fn group(judge: &mut Judge<'_>, bearers: &[Listed<'_, Arc<Group>>]) -> Arc<Group> {
+/// Merges the documents, and takes over what the last merge made from the same claims.
+pub(super) fn merge(sources: &[SourceDocument], last: &HashMap<Name, Arc<Union>>) -> Merged {
+    let mut judge = Judge { sources, conflicts: Vec::new() };
+    let hashed: Vec<Vec<Hashed>> = sources.iter().map(|source| source.groups.hashed().collect()).collect();
+    let listed = sources.iter().zip(&hashed).enumerate().map(|(document, (source, groups))| Listed {
+        origin: Origin { document, live: source.standing == Standing::Current },
+        value: &groups[..],
+    });
+    let lists: Vec<_> = listed.collect();
+    let united = unite(&lists, |hashed| &hashed.group.name, str::cmp);
+    let unions: Vec<Arc<Union>> = united.iter().map(|bearers| union_of_groups(&mut judge, bearers, last)).collect();
+    let groups = Groups::from_hashed(unions.iter().map(|union| union.merged.clone()));
+    let unions = unions.into_iter().map(|union| (union.merged.group.name.clone(), union)).collect();
+    Merged { groups: Arc::new(groups), conflicts: judge.conflicts, unions }
+}
+
+fn union_of_groups(
+    judge: &mut Judge<'_>,
+    bearers: &[Listed<'_, Hashed>],
+    last: &HashMap<Name, Arc<Union>>,
+) -> Arc<Union> {
+    let mut claims: Vec<_> = bearers.iter().map(|bearer| (bearer.value.digest, bearer.origin.live)).collect();
+    claims.sort_unstable();
+    claims.dedup();
+    if let Some(known) = last.get(&bearers[0].value.group.name)
+        && known.claims == claims
+        && !known.is_disputed
+    {
+        return known.clone();
+    }
+    let conflicts = judge.conflicts.len();
+    let merged = group(judge, bearers);
+    Arc::new(Union { claims, merged, is_disputed: judge.conflicts.len() > conflicts })
+}
+
+fn group(judge: &mut Judge<'_>, bearers: &[Listed<'_, Hashed>]) -> Hashed {
     let first = bearers[0].value;
-    if bearers.iter().any(|bearer| bearer.origin.live) && are_equal(bearers) {
+    let is_live = bearers.iter().any(|bearer| bearer.origin.live);
+    if is_live && bearers.iter().all(|bearer| bearer.value.digest == first.digest) {
         return first.clone();
     }
-    let lists: Vec<_> = bearers.iter().map(|bearer| bearer.with(&bearer.value.versions[..])).collect();
+    let lists: Vec<_> = bearers.iter().map(|bearer| bearer.with(&bearer.value.group.versions[..])).collect();
     let versions = unite(&lists, |version| &version.name, version_order);
-    let says_null = |bearer: &Listed<'_, Arc<Group>>| bearer.value.creation_timestamp == CreationTimestamp::Null;
-    Arc::new(Group {
-        name: first.name.clone(),
+    let says_null = |bearer: &Listed<'_, Hashed>| bearer.value.group.creation_timestamp == CreationTimestamp::Null;
+    let name = &first.group.name;
+    Hashed::new(Arc::new(Group {
+        name: name.clone(),
         // What all say; the newer form otherwise.
         creation_timestamp: if bearers.iter().all(says_null) {
             CreationTimestamp::Null
         } else {
             CreationTimestamp::Absent
         },
-        versions: versions.iter().map(|bearers| version(judge, &first.name, bearers)).collect(),
-    })
+        versions: versions.iter().map(|bearers| version(judge, name, bearers)).collect(),
+    }))
 }
 
 fn version(judge: &mut Judge<'_>, group: &Name, bearers: &[Listed<'_, Version>]) -> Version {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use api::GroupVersionKind;
 use api::media::AggregatedVersion;
-use discovery::aggregated;
+use discovery::aggregated::{self, MergedJson};
 use discovery::parse::parse_aggregated;
 use discovery::{
-    CreationTimestamp, Freshness, Group, Groups, Input, Name, Names, Resource, Scope, Standing, Subresource, Version,
-    merge,
+    CreationTimestamp, Freshness, Group, Groups, Input, Merged, Name, Names, Resource, Scope, Standing, Subresource,
+    Version, merge,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -42,6 +42,34 @@ proptest! {
         let mut some: Vec<_> = inputs.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(input, _)| input.clone()).collect();
         some.push(result);
         prop_assert_eq!(text(&merge(&some).groups), text(&merged));
+    }
+
+    #[test]
+    fn a_merge_after_others_is_the_merge_of_its_inputs(pool in vec(document(), 1..5), steps in vec(vec(place(), 0..5), 1..8)) {
+        let mut merged = Merged::default();
+        let mut written: Option<MergedJson> = None;
+        for step in steps {
+            let input = |(server, document, standing): (usize, usize, Standing)| {
+                let groups = pool[document % pool.len()].clone();
+                Input { server: format!("s{server}").into(), standing, groups }
+            };
+            let inputs: Vec<_> = step.into_iter().map(input).collect();
+            let (at_once, before) = (merge(&inputs), merged);
+            merged = before.next(&inputs);
+            prop_assert_eq!(text(&merged.groups), text(&at_once.groups));
+            prop_assert_eq!(&merged.conflicts, &at_once.conflicts);
+            prop_assert_eq!(merged.groups.merged_etag(), at_once.groups.merged_etag());
+            let next = MergedJson::new(&merged.groups, AggregatedVersion::V2, written.as_ref());
+            let identity = next.document().identity.to_vec();
+            prop_assert_eq!(String::from_utf8(identity).unwrap(), text(&at_once.groups));
+            written = Some(next);
+        }
+    }
+
+    #[test]
+    fn documents_have_one_tag_exactly_if_they_say_the_same(a in document(), b in document()) {
+        prop_assert_eq!(a.merged_etag() == b.merged_etag(), text(&a) == text(&b));
+        prop_assert_eq!(a == b, a.etag() == b.etag());
     }
 
     #[test]
@@ -171,6 +199,11 @@ fn entries(groups: &Groups) -> BTreeSet<String> {
 fn verbs(place: &str, verbs: Option<&Names>) -> Vec<String> {
     let verbs = verbs.iter().flat_map(|verbs| verbs.iter()).map(|verb| format!("{place} {verb}"));
     verbs.chain([place.to_owned()]).collect()
+}
+
+/// A server, one of a pool of documents, and how the server stands.
+fn place() -> impl Strategy<Value = (usize, usize, Standing)> {
+    (0..4_usize, any::<usize>(), select(vec![Standing::Current, Standing::Stale]))
 }
 
 fn inputs() -> impl Strategy<Value = Vec<Input>> {

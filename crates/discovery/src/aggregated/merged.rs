@@ -1,0 +1,97 @@
+//! The merged document in JSON, which takes over from its predecessor the bytes of every group that is still the same.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use api::json::to_go_json;
+use api::media::{AggregatedVersion, Encoding};
+
+use super::{KIND, api_version};
+use crate::document::Document;
+use crate::groups::{Digest, Groups};
+
+/// What follows the last group.
+const END: &[u8] = b"]}\n";
+
+/// The finished document of several servers, and where in it each group stands.
+#[derive(Debug)]
+pub struct MergedJson {
+    document: Document,
+    places: HashMap<Digest, Range<usize>>,
+}
+
+impl MergedJson {
+    /// The document of these groups. Groups that stand in the former one, whatever its version, are copied from there.
+    pub fn new(groups: &Groups, version: AggregatedVersion, former: Option<&Self>) -> Self {
+        let head = format!(r#"{{"kind":"{KIND}","apiVersion":"{}","metadata":{{}},"items":["#, api_version(version));
+        // A document is mostly as long as its predecessor; one that grows does so only once more.
+        let length = former.map_or(0, |former| former.document.identity.len());
+        let mut body = Vec::with_capacity(head.len().max(length + length / 16));
+        body.extend_from_slice(head.as_bytes());
+        let mut places = HashMap::with_capacity(groups.items().len());
+        for (at, hashed) in groups.hashed().enumerate() {
+            if at > 0 {
+                body.push(b',');
+            }
+            let start = body.len();
+            match former.and_then(|former| former.bytes_of(&hashed.digest)) {
+                Some(bytes) => body.extend_from_slice(bytes),
+                None => body.extend_from_slice(&to_go_json(&*hashed.group)),
+            }
+            places.insert(hashed.digest, start..body.len());
+        }
+        body.extend_from_slice(END);
+        let document = Document::new(body, version.media_type(Encoding::Json)).with_etag(groups.merged_etag());
+        Self { document, places }
+    }
+
+    /// What clients are given.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    fn bytes_of(&self, group: &Digest) -> Option<&[u8]> {
+        Some(&self.document.identity[self.places.get(group)?.clone()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregated;
+    use crate::testing::document;
+
+    #[test]
+    fn the_bytes_are_those_of_a_document_written_at_once() {
+        let mut former: Option<MergedJson> = None;
+        for notation in
+            ["", "a/v1 xs:get", "b/v1 ys:get | a/v1 xs:get", "a/v1 xs:get,list | b/v1 ys:get | c/v1 zs:get", ""]
+        {
+            for version in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
+                let groups = document(notation);
+                let merged = MergedJson::new(&groups, version, former.as_ref());
+                let at_once = aggregated::json(&groups, version);
+                assert_eq!(merged.document().identity, at_once.identity, "{notation}");
+                assert_eq!(merged.document().content_type, at_once.content_type);
+                former = Some(merged);
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_listed_twice_is_written_twice() {
+        let groups = document("a/v1 xs:get | b/v1 ys:get | a/v1 xs:get");
+        let first = MergedJson::new(&groups, AggregatedVersion::V2, None);
+        let second = MergedJson::new(&groups, AggregatedVersion::V2, Some(&first));
+        assert_eq!(second.document().identity, aggregated::json(&groups, AggregatedVersion::V2).identity);
+    }
+
+    #[test]
+    fn every_encoding_has_the_same_etag() {
+        let groups = document("a/v1 xs:get");
+        let protobuf = aggregated::merged_protobuf(&groups, AggregatedVersion::V2);
+        let json = MergedJson::new(&groups, AggregatedVersion::V2, None);
+        assert_eq!(json.document().etag, protobuf.etag);
+        assert!(json.document().etag.is_some());
+    }
+}
