@@ -1,5 +1,7 @@
 //! A peer that says what it is told to say, over real TLS on a real socket: for tests of whoever connects to peers.
 
+mod sharing;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::Watched;
 use crate::peer::{ClientFiles, Connector, Dialer};
 use crate::pki::{Authority, Pair, Purpose};
 use crate::server::serving;
+
+pub use sharing::{Asked, SharingPeer};
 
 /// Certificates of one authority, in a folder that the test owns.
 pub struct Certificates {
@@ -79,7 +83,7 @@ impl Heard {
     }
 }
 
-/// A peer that follows a script.
+/// A peer that follows a script, of HTTP/1.1.
 pub struct ScriptedPeer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -89,7 +93,7 @@ pub struct ScriptedPeer {
 
 impl ScriptedPeer {
     /// A peer that plays `script` on every connection.
-    pub async fn start<Play, Playing>(tls: ServerConfig, tasks: &Tasks, script: Play) -> Self
+    pub async fn start<Play, Playing>(mut tls: ServerConfig, tasks: &Tasks, script: Play) -> Self
     where
         Play: Fn(Visit) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = ()> + Send + 'static,
@@ -98,6 +102,7 @@ impl ScriptedPeer {
         let address = listener.local_addr().expect("it is bound");
         let connections = Arc::new(AtomicUsize::new(0));
         let (sender, heard) = mpsc::unbounded_channel();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let (count, tasks_within) = (connections.clone(), tasks.clone());
         tasks.spawn("scripted-peer", |stop| async move {

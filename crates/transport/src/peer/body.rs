@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 
 use super::connection::Connection;
 use super::pool::Pool;
+use super::shared::Place;
 
 /// Whatever went wrong with a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -58,7 +59,7 @@ impl Body for RequestBody {
 }
 
 /// The body of a peer's answer, as it comes. Read to its end, it returns the connection to the pool; dropped before, it closes
-/// the connection.
+/// the connection, or takes itself off one that it shares.
 #[derive(Debug)]
 pub struct PeerBody {
     incoming: Incoming,
@@ -66,11 +67,13 @@ pub struct PeerBody {
     carrier: Option<Carrier>,
 }
 
-/// The connection that an answer comes over, and where it belongs.
+/// What an answer comes over.
 #[derive(Debug)]
-pub(super) struct Carrier {
-    pub(super) connection: Connection,
-    pub(super) pool: Arc<Pool>,
+pub(super) enum Carrier {
+    /// A connection of its own, and where that belongs.
+    Own(Connection, Arc<Pool>),
+    /// A place on one that others use too.
+    Shared { _place: Place },
 }
 
 impl PeerBody {
@@ -86,7 +89,10 @@ impl PeerBody {
     }
 
     pub(super) fn into_connection(mut self) -> Option<Connection> {
-        self.carrier.take().map(|carrier| carrier.connection)
+        match self.carrier.take()? {
+            Carrier::Own(connection, _) => Some(connection),
+            Carrier::Shared { .. } => None,
+        }
     }
 
     fn release_at_end(&mut self) {
@@ -96,14 +102,28 @@ impl PeerBody {
     }
 
     fn release(&mut self) {
-        if let Some(Carrier { connection, pool }) = self.carrier.take() {
-            pool.put(connection);
+        match self.carrier.take() {
+            Some(Carrier::Own(connection, pool)) => pool.put(connection),
+            Some(Carrier::Shared { .. }) | None => {}
         }
     }
 
+    /// What comes next. HTTP/2 may end an answer with an empty frame, which is for nobody.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            let next = Pin::new(&mut self.incoming).poll_frame(context);
+            let is_empty = |frame: &Frame<Bytes>| frame.data_ref().is_some_and(Bytes::is_empty);
+            if !matches!(&next, Poll::Ready(Some(Ok(frame))) if is_empty(frame)) {
+                return next;
+            }
+        }
+    }
+
+    /// Moves a connection of its own along. One that is shared moves by itself.
     fn drive(&mut self, context: &mut Context<'_>) {
-        if let Some(carrier) = &mut self.carrier {
-            carrier.connection.drive(context);
+        match &mut self.carrier {
+            Some(Carrier::Own(connection, _)) => connection.drive(context),
+            Some(Carrier::Shared { .. }) | None => {}
         }
     }
 }
@@ -114,11 +134,11 @@ impl Body for PeerBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
-        let mut next = Pin::new(&mut this.incoming).poll_frame(context);
+        let mut next = this.poll_next(context);
         if next.is_pending() {
             // The look above said that we want more; now it can be read, and looked for again.
             this.drive(context);
-            next = Pin::new(&mut this.incoming).poll_frame(context);
+            next = this.poll_next(context);
         }
         match &next {
             Poll::Ready(None) => this.release(),

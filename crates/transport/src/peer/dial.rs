@@ -73,6 +73,17 @@ pub enum DialError {
 }
 
 impl DialError {
+    /// The same, for somebody else who waited for the same connection.
+    pub(super) fn again(&self) -> Self {
+        let same = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        match self {
+            Self::Unreachable(error) => Self::Unreachable(same(error)),
+            Self::Proxy(error) => Self::Proxy(same(error)),
+            Self::Tls(error) => Self::Tls(same(error)),
+            Self::TimedOut => Self::TimedOut,
+        }
+    }
+
     /// A word for metrics.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -6,14 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::body::{Carrier, PeerBody, RequestBody};
 use super::connection::{Connection, Unanswered};
-use super::dial::{DialError, Dialer};
-use super::tls::ClientTls;
+use super::dial::{DialError, Dialer, Stream};
+use super::shared::{Place, Shared};
+use super::socket::Socket;
+use super::streams::{News, Opened, Streams, Turn, heard};
+use super::tls::{ClientTls, HTTP2};
 use crate::Watched;
 
 /// What every peer's certificate must be for (KEP-4020 and kube-apiserver): one name for all, since addresses change.
@@ -39,15 +44,40 @@ impl Connector {
         Self { server_name, ..self }
     }
 
+    /// A connection that carries one request at a time.
     async fn connect(&self, host: &str, port: u16) -> Result<Connection, DialError> {
         let tls = self.tls.get();
-        let dialed = self.dialer.dial(host, port).await?;
-        let connector = TlsConnector::from(tls.config.clone());
-        let stream = connector.connect(self.server_name.clone(), dialed.stream).await.map_err(DialError::Tls)?;
-        Connection::new(stream, dialed.socket, tls.generation)
-            .await
-            .map_err(|error| DialError::Unreachable(std::io::Error::other(error)))
+        let (stream, socket) = self.secure(&tls.config, host, port).await?;
+        own(stream, socket, tls.generation).await
     }
+
+    /// A connection that answers share, if the peer can; otherwise one that carries one request at a time.
+    async fn connect_to_share(&self, host: &str, port: u16) -> Result<Opened, DialError> {
+        let tls = self.tls.get();
+        let (stream, socket) = self.secure(&tls.sharing, host, port).await?;
+        if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+            Ok(Opened::Shared(Shared::new(stream, tls.generation).await.map_err(DialError::Unreachable)?))
+        } else {
+            Ok(Opened::Own(own(stream, socket, tls.generation).await?))
+        }
+    }
+
+    async fn secure(
+        &self,
+        config: &Arc<ClientConfig>,
+        host: &str,
+        port: u16,
+    ) -> Result<(TlsStream<Box<dyn Stream>>, Socket), DialError> {
+        let dialed = self.dialer.dial(host, port).await?;
+        let connector = TlsConnector::from(config.clone());
+        let stream = connector.connect(self.server_name.clone(), dialed.stream).await.map_err(DialError::Tls)?;
+        Ok((stream, dialed.socket))
+    }
+}
+
+async fn own(stream: impl Stream + 'static, socket: Socket, generation: u64) -> Result<Connection, DialError> {
+    let connection = Connection::new(stream, socket, generation).await;
+    connection.map_err(|error| DialError::Unreachable(std::io::Error::other(error)))
 }
 
 /// How many idle connections are kept, and for how long.
@@ -81,6 +111,8 @@ pub struct Pool {
     limits: PoolLimits,
     /// The one that was used last is at the end, and is used first.
     idle: Mutex<Vec<Connection>>,
+    /// Those that answers share.
+    streams: Streams,
     opened: AtomicU64,
     reused: AtomicU64,
 }
@@ -109,6 +141,7 @@ impl Pool {
             port,
             limits,
             idle: Mutex::default(),
+            streams: Streams::default(),
             opened: AtomicU64::new(0),
             reused: AtomicU64::new(0),
         })
@@ -123,9 +156,20 @@ impl Pool {
             let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_age_max;
             if is_young && connection.generation == generation && connection.is_quiet() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(Line { connection, pool: self.clone(), is_reused: true });
+                return Some(Line { way: Way::Own(connection, self.clone()), is_reused: true });
             }
         }
+    }
+
+    /// A place on a connection that others use too, for an answer that lasts; or what [`Pool::take`] gives, if the peer does not
+    /// let answers share connections.
+    pub fn take_shared(self: &Arc<Self>) -> Option<Line> {
+        if self.streams.are_apart() {
+            return self.take();
+        }
+        let place = self.streams.place(self.connector.tls.get().generation)?;
+        self.reused.fetch_add(1, Ordering::Relaxed);
+        Some(Line { way: Way::Shared(place), is_reused: true })
     }
 
     /// A new connection, within `limit`.
@@ -133,7 +177,47 @@ impl Pool {
         let connecting = self.connector.connect(&self.host, self.port);
         let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
         self.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(Line { connection, pool: self.clone(), is_reused: false })
+        Ok(Line { way: Way::Own(connection, self.clone()), is_reused: false })
+    }
+
+    /// A place on a new connection within `limit`, for an answer that lasts. One that somebody else is just opening is waited
+    /// for, as long as it will have room.
+    pub async fn open_shared(self: &Arc<Self>, limit: Duration) -> Result<Line, DialError> {
+        let connecting = self.way_to_share();
+        let way = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
+        Ok(Line { way, is_reused: false })
+    }
+
+    async fn way_to_share(self: &Arc<Self>) -> Result<Way, DialError> {
+        loop {
+            let opener = match self.streams.turn(self.connector.tls.get().generation) {
+                Turn::Take(place) => return Ok(Way::Shared(place)),
+                Turn::Wait(news) => match heard(news).await {
+                    News::Failed(error) => return Err(error.again()),
+                    News::Opened | News::None => continue,
+                },
+                Turn::Open(opener) => opener,
+            };
+            let opened = self.connector.connect_to_share(&self.host, self.port).await;
+            if opened.is_ok() {
+                self.opened.fetch_add(1, Ordering::Relaxed);
+            }
+            match opened {
+                Ok(Opened::Shared(shared)) => {
+                    let place = opener.opened(shared);
+                    let none = || DialError::Unreachable(std::io::ErrorKind::ConnectionRefused.into());
+                    return place.map(Way::Shared).ok_or_else(none);
+                }
+                Ok(Opened::Own(connection)) => {
+                    opener.found_apart();
+                    return Ok(Way::Own(connection, self.clone()));
+                }
+                Err(error) => {
+                    opener.failed(&error);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// Closes what has been idle for too long, or was opened with certificates that have changed since.
@@ -146,11 +230,17 @@ impl Pool {
         };
         let closed: Vec<_> = self.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
         drop(closed);
+        self.streams.sweep(generation, age_max);
     }
 
     /// How many connections are idle.
     pub fn idle(&self) -> usize {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How many connections answers share.
+    pub fn shared(&self) -> usize {
+        self.streams.len()
     }
 
     /// How requests were served so far.
@@ -176,12 +266,17 @@ impl Pool {
     }
 }
 
-/// A connection taken for one request.
+/// A connection taken for one request, or a place on one.
 #[derive(Debug)]
 pub struct Line {
-    connection: Connection,
-    pool: Arc<Pool>,
+    way: Way,
     is_reused: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Own(Connection, Arc<Pool>),
+    Shared(Place),
 }
 
 /// Why a request was not answered.
@@ -203,16 +298,22 @@ impl Line {
 
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
-        self.connection.is_quiet()
+        match &self.way {
+            Way::Own(connection, _) => connection.is_quiet(),
+            Way::Shared(_) => false,
+        }
     }
 
     /// Sends a request, whose target must be a path and which must name a host, and waits for the head of the answer. Has no
-    /// time limit; dropping it closes the connection.
-    pub async fn send(mut self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
-        match self.connection.send(request).await {
+    /// time limit; dropping it closes the connection, or takes back the request on one that is shared.
+    pub async fn send(self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
+        let (answer, carrier) = match self.way {
+            Way::Own(mut connection, pool) => (connection.send(request).await, Carrier::Own(connection, pool)),
+            Way::Shared(place) => (place.send(request).await, Carrier::Shared { _place: place }),
+        };
+        match answer {
             Ok(response) => {
                 let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                let carrier = Carrier { connection: self.connection, pool: self.pool };
                 Ok(response.map(|incoming| {
                     if is_upgrade { PeerBody::of_upgrade(incoming, carrier) } else { PeerBody::new(incoming, carrier) }
                 }))

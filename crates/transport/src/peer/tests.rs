@@ -10,10 +10,11 @@ use tasks::Tasks;
 use super::*;
 use crate::Watched;
 use crate::pki::{Authority, Pair, Purpose};
-use crate::testing::{Certificates, Heard, ScriptedPeer};
+use crate::testing::{Asked, Certificates, Heard, ScriptedPeer, SharingPeer};
 
 mod certificates;
 mod lines;
+mod sharing;
 mod ways;
 
 /// Long enough for a loaded machine, and only ever waited for by a test that fails.

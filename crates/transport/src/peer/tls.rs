@@ -14,6 +14,10 @@ use tasks::Tasks;
 use crate::Watched;
 use crate::pki::Pair;
 
+/// What HTTP/1.1 and HTTP/2 are called in a handshake.
+pub(super) const HTTP1: &[u8] = b"http/1.1";
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// Where it is written whom we believe and what we show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
@@ -26,7 +30,10 @@ pub struct ClientFiles {
 /// Whom we believe and what we show, ready for handshakes.
 #[derive(Debug)]
 pub struct ClientTls {
+    /// For connections that carry one request at a time, or are handed over: HTTP/1.1 and nothing else.
     pub(super) config: Arc<ClientConfig>,
+    /// The same certificates, for connections that answers share if the other side can: HTTP/2, or else HTTP/1.1.
+    pub(super) sharing: Arc<ClientConfig>,
     /// Different for every reading of the files: connections of an earlier one are not used again.
     pub(super) generation: u64,
 }
@@ -89,9 +96,11 @@ impl ClientFiles {
             None => builder.with_no_client_auth(),
             Some(own) => with_own(builder, own)?,
         };
-        // One request at a time on a connection, and upgrades: HTTP/1.1 and nothing else.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(ClientTls { config: Arc::new(config), generation: GENERATION.fetch_add(1, Ordering::Relaxed) })
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        let mut sharing = config.clone();
+        sharing.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
+        Ok(ClientTls { config: Arc::new(config), sharing: Arc::new(sharing), generation })
     }
 }
 

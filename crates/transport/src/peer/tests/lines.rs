@@ -144,7 +144,7 @@ async fn idle_connections_are_few_and_young() {
 }
 
 /// Lets time pass while nothing is under way: a paused clock would otherwise run ahead of the sockets.
-async fn wait(time: Duration) {
+pub(super) async fn wait(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
