@@ -16,6 +16,17 @@ use crate::status::Execution;
 /// How a candidate failed, and whether it may have executed the request.
 pub(super) type Failed = (Fault, Execution);
 
+/// How a request travels.
+#[derive(Clone, Copy)]
+enum Carriage {
+    /// On a connection that carries nothing else meanwhile.
+    Alone,
+    /// Beside others: its answer lasts, and it does no harm to send it again if a connection is given up.
+    Shared,
+    /// On a connection that never comes back.
+    HandedOver,
+}
+
 /// A request and the candidate whose turn it is.
 pub(super) struct Attempt<'a> {
     pub(super) round: &'a Round<'a>,
@@ -50,12 +61,15 @@ impl Attempt<'_> {
         lens.judge(response).await
     }
 
-    /// Sends the request on an idle connection or a new one, and waits for the head of an answer.
+    /// Sends the request on a connection that there is or on a new one, and waits for the head of an answer.
     async fn send(&self) -> Result<Response<PeerBody>, Failed> {
-        // What is handed over never comes back, so it gets a connection of its own.
         let pool = self.pool()?;
-        let idle = if self.round.head.is_upgrade { None } else { pool.take() };
-        if let Some(line) = idle {
+        let found = match self.carriage() {
+            Carriage::Alone => pool.take(),
+            Carriage::Shared => pool.take_shared(),
+            Carriage::HandedOver => None,
+        };
+        if let Some(line) = found {
             match self.send_on(line).await {
                 Ok(response) => return Ok(response),
                 // The peer has closed an idle connection, as it may. If that lost nothing, a new one is worth a try.
@@ -76,7 +90,19 @@ impl Attempt<'_> {
         let limits = &self.round.shared.limits;
         let limit =
             if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
-        pool.open(limit).await.map_err(|error| (error.into(), Execution::None))
+        let opened = match self.carriage() {
+            Carriage::Shared => pool.open_shared(limit).await,
+            Carriage::Alone | Carriage::HandedOver => pool.open(limit).await,
+        };
+        opened.map_err(|error| (error.into(), Execution::None))
+    }
+
+    fn carriage(&self) -> Carriage {
+        match (self.round.call.span, self.round.call.effect) {
+            _ if self.round.head.is_upgrade => Carriage::HandedOver,
+            (super::Span::Open, Effect::Reads) => Carriage::Shared,
+            (super::Span::Open, Effect::Writes) | (super::Span::Until(_), _) => Carriage::Alone,
+        }
     }
 
     async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
