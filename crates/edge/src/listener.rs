@@ -75,10 +75,10 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let connection = Arc::new(connection_of(&stream, peer));
-    let service = service_fn(move |request| {
+    let answer = move |request| {
         let (pipeline, connection) = (pipeline.clone(), connection.clone());
         async move { Ok::<_, std::convert::Infallible>(pipeline.answer(&connection, request).await) }
-    });
+    };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -87,6 +87,8 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
             .max_header_list_size(HEADERS_MAX_BYTES)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
+        // Apart from the task that sends the answer: making one takes some ten kilobytes, which a watch would hold for an hour.
+        let service = service_fn(move |request| Box::pin(answer(request)));
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             ended = connection.as_mut() => return Ok(ended?),
@@ -96,7 +98,8 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
     }
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    let serving = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).with_upgrades();
+    let mut connection = std::pin::pin!(serving);
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
