@@ -161,7 +161,9 @@ impl Ping {
         {
             return found;
         }
-        let answered = tokio::time::timeout(self.timeout, peer.answers_ping(self.timeout)).await;
+        // Boxed, because every open watch holds the room for it and hardly ever asks.
+        let asking = Box::pin(peer.answers_ping(self.timeout));
+        let answered = tokio::time::timeout(self.timeout, asking).await;
         let found = if answered.unwrap_or(false) { Pinged::Alive } else { Pinged::Deaf };
         *last = Some((Instant::now(), found));
         found
