@@ -4,20 +4,24 @@ mod former;
 mod stored;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use discovery::{Groups, Name};
 use serde::{Deserialize, Serialize};
+
+use crate::table::VersionListing;
 
 pub use former::leave_behind;
 pub use stored::{Etags, Source, StoredDocument, StoredError, Tenure};
 
 /// What one server serves: its `/api` and its `/apis`, never one without the other. Immutable.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ServerDocument {
     core: Arc<Groups>,
     apis: Arc<Groups>,
     unbuilt: Arc<[Unbuilt]>,
+    /// What follows from the others for tables, made when first needed.
+    listings: OnceLock<Vec<VersionListing>>,
 }
 
 /// A resource or subresource that a server lists, because its release has it, and cannot serve.
@@ -34,16 +38,15 @@ pub struct Unbuilt {
 impl ServerDocument {
     /// What a server serves whose `/api` and `/apis` hold these.
     pub fn new(core: Arc<Groups>, apis: Arc<Groups>) -> Self {
-        Self { core, apis, unbuilt: Arc::default() }
+        Self { core, apis, unbuilt: Arc::default(), listings: OnceLock::new() }
     }
 
     /// What a server serves that lists all its groups in one document, the core group among them.
     pub fn from_whole(whole: &Arc<Groups>) -> Self {
         let part = |is_core: bool| {
-            let items: Vec<_> =
-                whole.items().iter().filter(|group| group.name.is_empty() == is_core).cloned().collect();
+            let part = whole.map(|group| (group.name.is_empty() == is_core).then(|| group.clone()));
             // The same document keeps its memory, and with it its ETag.
-            if items.len() == whole.items().len() { whole.clone() } else { Arc::new(Groups::new(items)) }
+            if part.items().len() == whole.items().len() { whole.clone() } else { Arc::new(part) }
         };
         Self::new(part(true), part(false))
     }
@@ -52,7 +55,7 @@ impl ServerDocument {
     pub fn with_unbuilt(self, mut unbuilt: Vec<Unbuilt>) -> Self {
         unbuilt.sort();
         unbuilt.dedup();
-        Self { unbuilt: unbuilt.into(), ..self }
+        Self { unbuilt: unbuilt.into(), listings: OnceLock::new(), ..self }
     }
 
     /// What `/api` lists.
@@ -70,7 +73,12 @@ impl ServerDocument {
         &self.unbuilt
     }
 
-    /// The same, for lookups by group, resource and subresource.
+    /// What each version lists, as tables need it.
+    pub(crate) fn listings(&self) -> &[VersionListing] {
+        self.listings.get_or_init(|| VersionListing::all_of(self))
+    }
+
+    /// What is listed and not served, for lookups by group, resource and subresource.
     pub(crate) fn unbuilt_names(&self) -> HashSet<(&str, &str, &str)> {
         let names = self.unbuilt.iter();
         names.map(|Unbuilt { group, resource, subresource }| (&**group, &**resource, &**subresource)).collect()
@@ -82,6 +90,16 @@ impl ServerDocument {
         equal.map_or_else(|| Arc::new(self), Arc::clone)
     }
 }
+
+/// By what the server says.
+impl PartialEq for ServerDocument {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |document: &Self| (document.core.clone(), document.apis.clone(), document.unbuilt.clone());
+        said(self) == said(other)
+    }
+}
+
+impl Eq for ServerDocument {}
 
 #[cfg(test)]
 mod tests {

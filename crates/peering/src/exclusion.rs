@@ -4,7 +4,7 @@
 //! what peers list, one by one, and stays struck for a while after its definition is gone: a peer's document is a late copy and
 //! would keep a dead resource alive.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub enum Definition {
 #[derive(Debug, Default)]
 pub struct Exclusion {
     names: HashMap<Box<[u8]>, Definition, RandomState>,
+    /// The versions of groups that any of them are of: most are of none.
+    versions: HashSet<Box<[u8]>, RandomState>,
 }
 
 impl Exclusion {
@@ -65,7 +67,7 @@ impl Exclusion {
 
     /// Why a resource is struck, if it is.
     pub fn definition(&self, group: &str, version: &str, resource: &str) -> Option<Definition> {
-        if self.names.is_empty() {
+        if !self.touches(group, version) {
             return None;
         }
         let by_resource = with_key([group, version, resource], |key| self.names.get(key));
@@ -75,6 +77,11 @@ impl Exclusion {
             (Some(Definition::Deleted), _) | (_, Some(Definition::Deleted)) => Some(Definition::Deleted),
             (None, None) => None,
         }
+    }
+
+    /// Whether anything of a version is struck.
+    pub fn touches(&self, group: &str, version: &str) -> bool {
+        !self.is_empty() && with_key([group, version], |key| self.versions.contains(key))
     }
 
     /// Whether nothing is struck.
@@ -121,14 +128,26 @@ impl Definitions {
 }
 
 fn exclusion_of<'a>(present: &SharedNames, deleted: impl Iterator<Item = &'a SharedName>) -> Exclusion {
-    let present = present.iter().map(|name| (key_of(name), Definition::Present));
-    Exclusion { names: deleted.map(|name| (key_of(name), Definition::Deleted)).chain(present).collect() }
+    let present = present.iter().map(|name| (name, Definition::Present));
+    let all: Vec<_> = deleted.map(|name| (name, Definition::Deleted)).chain(present).collect();
+    Exclusion {
+        names: all.iter().map(|(name, definition)| (key_of(name), *definition)).collect(),
+        versions: all.iter().map(|(name, _)| version_key_of(name)).collect(),
+    }
 }
 
 fn key_of(name: &SharedName) -> Box<[u8]> {
     match name {
         SharedName::Resource { group, version, resource } => with_key([group, version, resource], |key| key.into()),
-        SharedName::Version { group, version } => with_key([group, version], |key| key.into()),
+        SharedName::Version { .. } => version_key_of(name),
+    }
+}
+
+fn version_key_of(name: &SharedName) -> Box<[u8]> {
+    match name {
+        SharedName::Resource { group, version, .. } | SharedName::Version { group, version } => {
+            with_key([group, version], |key| key.into())
+        }
     }
 }
 

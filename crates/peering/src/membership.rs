@@ -2,6 +2,7 @@
 
 mod sync;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,18 +291,18 @@ fn decode(taken: Taken<(Version, Bytes)>) -> Taken<FoundDocument> {
 
 /// One line for each change of state.
 fn log_changes(before: &[Member], after: &[Member]) {
-    let state_in =
-        |members: &[Member], server: &ServerId| members.iter().find(|member| member.server == *server).map(|m| m.state);
-    for member in after {
-        match state_in(before, &member.server) {
-            Some(state) if state == member.state => {}
-            Some(was) => tracing::info!(server = %member.server, state = %member.state, %was, "a member has changed"),
-            None => tracing::info!(server = %member.server, state = %member.state, "a member is known"),
+    let states = |members: &[Member]| {
+        members.iter().map(|member| (member.server.clone(), member.state)).collect::<HashMap<_, _>>()
+    };
+    let (before, after) = (states(before), states(after));
+    for (server, state) in &after {
+        match before.get(server) {
+            Some(was) if was == state => {}
+            Some(was) => tracing::info!(%server, %state, %was, "a member has changed"),
+            None => tracing::info!(%server, %state, "a member is known"),
         }
     }
-    for member in before {
-        if state_in(after, &member.server).is_none() {
-            tracing::info!(server = %member.server, was = %member.state, "a member is gone");
-        }
+    for (server, was) in before.iter().filter(|(server, _)| !after.contains_key(server)) {
+        tracing::info!(%server, %was, "a member is gone");
     }
 }

@@ -1,11 +1,13 @@
 //! Merged discovery: one document of what all servers serve between them.
 //!
-//! A pure function of its inputs, made when one of them was replaced, and kept as finished bytes.
+//! A pure function of its inputs, made when one of them was replaced, and kept as finished bytes. What the replaced input does
+//! not change is taken over from the last one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use api::media::AggregatedVersion;
+use discovery::aggregated::MergedJson;
 use discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList};
 use discovery::{Conflict, Document, Group, Groups, Input, Standing, Version, aggregated, merge};
 
@@ -26,14 +28,16 @@ pub struct MergedInput {
     pub exclusion: Arc<Exclusion>,
 }
 
-/// The merged documents.
-#[derive(Debug)]
+/// The merged documents. Finished bytes are made when first asked for, from those of the last documents that anybody asked for.
+#[derive(Debug, Default)]
 pub struct Merged {
     inputs: Vec<MergedInput>,
-    apis: Arc<Groups>,
-    conflicts: Vec<Conflict>,
-    v2: Document,
-    v2beta1: OnceLock<Document>,
+    /// What each of them contributes to `/apis`.
+    parts: Vec<Input>,
+    apis: discovery::Merged,
+    v2: OnceLock<Arc<MergedJson>>,
+    former_v2: Option<Arc<MergedJson>>,
+    v2beta1: OnceLock<MergedJson>,
     protobuf: OnceLock<Document>,
     core: OnceLock<Arc<Groups>>,
     core_v2: OnceLock<Document>,
@@ -42,56 +46,51 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// The documents of these servers. If they are the inputs of the last ones, these are given again.
-    pub fn new(inputs: Vec<MergedInput>, last: Option<&Arc<Self>>) -> Arc<Self> {
-        if let Some(last) = last
-            && are_same(&inputs, &last.inputs)
-        {
-            return last.clone();
+    /// The documents of these servers. If they are the inputs of these ones, these are given again; otherwise what the same
+    /// inputs lead to is taken over.
+    pub fn next(self: &Arc<Self>, inputs: Vec<MergedInput>) -> Arc<Self> {
+        if are_same(&inputs, &self.inputs) {
+            return self.clone();
         }
-        let merged = merge(&parts(&inputs, ServerDocument::apis));
-        let v2 = aggregated::json(&merged.groups, AggregatedVersion::V2);
+        let struck = self.inputs.iter().zip(&self.parts).map(|(input, part)| (key_of(input), part.groups.clone()));
+        let parts = parts(&inputs, struck.collect(), ServerDocument::apis);
         Arc::new(Self {
             inputs,
-            apis: merged.groups,
-            conflicts: merged.conflicts,
-            v2,
-            v2beta1: OnceLock::new(),
-            protobuf: OnceLock::new(),
-            core: OnceLock::new(),
-            core_v2: OnceLock::new(),
-            legacy: OnceLock::new(),
+            apis: self.apis.next(&parts),
+            parts,
+            former_v2: self.v2.get().or(self.former_v2.as_ref()).cloned(),
+            ..Self::default()
         })
     }
 
     /// What `/apis` lists, for the forms that are not here.
     pub fn apis(&self) -> &Arc<Groups> {
-        &self.apis
+        &self.apis.groups
     }
 
     /// What `/api` would list: only with `--merge-discovery=all`, and made when first asked for.
     pub fn core(&self) -> &Arc<Groups> {
-        self.core.get_or_init(|| merge(&parts(&self.inputs, ServerDocument::core)).groups)
+        self.core.get_or_init(|| merge(&parts(&self.inputs, HashMap::new(), ServerDocument::core)).groups)
     }
 
     /// What the servers could not agree on.
     pub fn conflicts(&self) -> &[Conflict] {
-        &self.conflicts
+        &self.apis.conflicts
     }
 
     /// The finished `/apis` in JSON.
     pub fn json(&self, version: AggregatedVersion) -> &Document {
+        let former = self.v2.get().or(self.former_v2.as_ref());
+        let make = || MergedJson::new(self.apis(), version, former.map(Arc::as_ref));
         match version {
-            AggregatedVersion::V2 => &self.v2,
-            AggregatedVersion::V2Beta1 => {
-                self.v2beta1.get_or_init(|| aggregated::json(&self.apis, AggregatedVersion::V2Beta1))
-            }
+            AggregatedVersion::V2 => self.v2.get_or_init(|| Arc::new(make())).document(),
+            AggregatedVersion::V2Beta1 => self.v2beta1.get_or_init(make).document(),
         }
     }
 
     /// The finished `/apis` in protobuf, version 2.
     pub fn protobuf(&self) -> &Document {
-        self.protobuf.get_or_init(|| aggregated::protobuf(&self.apis, AggregatedVersion::V2))
+        self.protobuf.get_or_init(|| aggregated::merged_protobuf(self.apis(), AggregatedVersion::V2))
     }
 
     /// The finished aggregated `/api` in JSON, version 2: only with `--merge-discovery=all`.
@@ -102,7 +101,7 @@ impl Merged {
     /// The finished legacy document of a path such as `apis/batch/v1`: only with `--merge-discovery=all`. `/api` itself is not
     /// among them, since it says where one server listens; nor are hashes of storage versions, which each server has its own.
     pub fn legacy(&self, path: &str) -> Option<&Document> {
-        self.legacy.get_or_init(|| legacy_documents(self.core(), &self.apis)).get(path)
+        self.legacy.get_or_init(|| legacy_documents(self.core(), self.apis())).get(path)
     }
 }
 
@@ -131,14 +130,22 @@ fn are_same(a: &[MergedInput], b: &[MergedInput]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// What each server contributes, without what is struck. Equal documents are struck once.
-fn parts(inputs: &[MergedInput], part: impl Fn(&ServerDocument) -> &Arc<Groups>) -> Vec<Input> {
-    let mut struck: HashMap<(*const Groups, *const Exclusion), Arc<Groups>> = HashMap::new();
+/// A document and what is struck from it.
+type Key = (*const ServerDocument, *const Exclusion);
+
+fn key_of(input: &MergedInput) -> Key {
+    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion))
+}
+
+/// What each server contributes, without what is struck. Equal documents are struck once, and not those known already.
+fn parts(
+    inputs: &[MergedInput],
+    mut struck: HashMap<Key, Arc<Groups>>,
+    part: impl Fn(&ServerDocument) -> &Arc<Groups>,
+) -> Vec<Input> {
     let inputs = inputs.iter().map(|input| {
-        let groups = part(&input.document);
-        let key = (Arc::as_ptr(groups), Arc::as_ptr(&input.exclusion));
-        let groups = struck.entry(key).or_insert_with(|| strike(groups, &input.exclusion)).clone();
-        Input { server: input.server.name().clone(), standing: input.standing, groups }
+        let groups = struck.entry(key_of(input)).or_insert_with(|| strike(part(&input.document), &input.exclusion));
+        Input { server: input.server.name().clone(), standing: input.standing, groups: groups.clone() }
     });
     inputs.collect()
 }
@@ -146,33 +153,27 @@ fn parts(inputs: &[MergedInput], part: impl Fn(&ServerDocument) -> &Arc<Groups>)
 /// No resource has this name, so it is struck only with its version.
 const WHOLE_VERSION: &str = "";
 
-/// The document without what is struck; versions and groups that are empty then go too. One that has nothing struck is given as
-/// it is, memory included.
+/// The document without what is struck; versions and groups that are empty then go too. What has nothing struck is given as it
+/// is, memory included.
 fn strike(groups: &Arc<Groups>, exclusion: &Exclusion) -> Arc<Groups> {
-    let is_struck = |group: &Group, version: &Version, resource: &str| {
-        exclusion.definition(&group.name, &version.name, resource).is_some()
-    };
-    let has_struck = groups.versions().any(|(group, version)| {
-        is_struck(group, version, WHOLE_VERSION)
-            || version.resources.iter().any(|resource| is_struck(group, version, &resource.name))
-    });
-    if exclusion.is_empty() || !has_struck {
+    let is_touched = |group: &Group| group.versions.iter().any(|version| exclusion.touches(&group.name, &version.name));
+    if exclusion.is_empty() || !groups.items().iter().any(|group| is_touched(group)) {
         return groups.clone();
     }
-    let items = groups.items().iter().filter_map(|group| {
-        let versions = group.versions.iter().filter_map(|version| {
-            let resources = version.resources.iter();
-            let kept: Vec<_> =
-                resources.filter(|resource| !is_struck(group, version, &resource.name)).cloned().collect();
-            let is_emptied = kept.is_empty() && !version.resources.is_empty();
-            (!is_emptied && !is_struck(group, version, WHOLE_VERSION))
-                .then(|| Version { resources: kept, ..version.clone() })
-        });
-        let versions: Vec<_> = versions.collect();
-        let is_emptied = versions.is_empty() && !group.versions.is_empty();
-        (!is_emptied).then(|| Arc::new(Group { versions, ..(**group).clone() }))
+    Arc::new(groups.map(|group| if is_touched(group) { strike_group(group, exclusion) } else { Some(group.clone()) }))
+}
+
+fn strike_group(group: &Group, exclusion: &Exclusion) -> Option<Arc<Group>> {
+    let versions = group.versions.iter().filter_map(|version| {
+        let is_struck = |resource: &str| exclusion.definition(&group.name, &version.name, resource).is_some();
+        let resources = version.resources.iter();
+        let kept: Vec<_> = resources.filter(|resource| !is_struck(&resource.name)).cloned().collect();
+        let is_emptied = kept.is_empty() && !version.resources.is_empty();
+        (!is_emptied && !is_struck(WHOLE_VERSION)).then(|| Version { resources: kept, ..version.clone() })
     });
-    Arc::new(Groups::new(items.collect()))
+    let versions: Vec<_> = versions.collect();
+    // Only versions that are touched can be gone.
+    (!versions.is_empty()).then(|| Arc::new(Group { versions, ..group.clone() }))
 }
 
 #[cfg(test)]

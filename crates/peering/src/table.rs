@@ -1,9 +1,12 @@
 //! The routing table: for everything that anybody lists, who serves it.
 //!
-//! One lookup by group, version, resource and subresource finds an entry; the verb picks one of its shared slices of members.
-//! Immutable; built anew whenever a document, a state or an exclusion was replaced.
+//! One lookup by group and version, and one by resource and subresource, find an entry; the verb picks one of its shared slices
+//! of members. Immutable. A table is made after another, and takes over from it every version that the same documents list in
+//! the same way; who the members with these documents are, and who of them is live, is kept apart from that.
 
 mod build;
+mod classes;
+mod listing;
 mod verbs;
 
 use std::collections::HashMap;
@@ -16,6 +19,11 @@ use smallvec::SmallVec;
 pub use build::Bearer;
 pub use verbs::Verbs;
 
+use self::build::Entries;
+use self::classes::Classes;
+
+pub(crate) use self::listing::VersionListing;
+
 /// The position of a member in its [`crate::View`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIndex(pub u32);
@@ -23,9 +31,21 @@ pub struct MemberIndex(pub u32);
 /// Who serves what.
 #[derive(Debug, Default)]
 pub struct Table {
-    entries: HashMap<Box<[u8]>, Entry, RandomState>,
-    /// The different sets of members that entries have; few, however many entries there are.
-    offers: Vec<Offer>,
+    /// By group and version.
+    versions: HashMap<Key, Slot, RandomState>,
+    /// The documents of the members, by the numbers that entries have for them.
+    classes: Classes,
+}
+
+/// Names with a slash between each two.
+type Key = Arc<[u8]>;
+
+/// One version of a group.
+#[derive(Debug)]
+struct Slot {
+    entries: Arc<Entries>,
+    /// The different sets of members that the entries have; few, however many entries there are.
+    offers: Box<[Offer]>,
 }
 
 /// One resource or subresource of one version. Small, so that many fit into the cache of a processor.
@@ -37,7 +57,7 @@ struct Entry {
 }
 
 /// Who of the members has something.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Offer {
     live: Bearers,
     away: Bearers,
@@ -65,6 +85,17 @@ pub(crate) enum Here {
     Serves(Verbs),
 }
 
+impl Here {
+    /// What two mentions of one thing amount to.
+    fn union(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Serves(a), Self::Serves(b)) => Self::Serves(a.union(b)),
+            (Self::Unbuilt, _) | (_, Self::Unbuilt) => Self::Unbuilt,
+            (Self::Nothing, known) | (known, Self::Nothing) => known,
+        }
+    }
+}
+
 /// Members that list one thing. Whoever lists it at all is in `any`, whatever the verbs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bearers {
@@ -88,30 +119,40 @@ impl Table {
     /// Who serves what a request is about; `None` if nobody lists it.
     pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<Listed<'_>> {
         let names = [&*resource.group, &*resource.version, &*resource.resource, &*resource.subresource];
-        with_key(names, |key| self.entries.get(key)).map(|entry| self.listed(*entry))
+        let version_end = names[0].len() + 1 + names[1].len();
+        with_key(names, |key| {
+            let slot = self.versions.get(&key[..version_end])?;
+            Some(slot.listed(*slot.entries.get(&key[version_end + 1..])?))
+        })
     }
 
     /// Everything listed with group, version, resource and subresource, in no order.
     pub(crate) fn all(&self) -> impl Iterator<Item = ([&str; 4], Listed<'_>)> {
-        self.entries.iter().filter_map(|(key, entry)| {
-            let mut names = std::str::from_utf8(key).ok()?.splitn(4, '/');
-            Some(([names.next()?, names.next()?, names.next()?, names.next()?], self.listed(*entry)))
+        let entries = self.versions.iter().flat_map(|(version, slot)| {
+            slot.entries.iter().map(move |(name, entry)| (version, name, slot.listed(*entry)))
+        });
+        entries.filter_map(|(version, name, listed)| {
+            let (group, version) = std::str::from_utf8(version).ok()?.split_once('/')?;
+            let (resource, subresource) = std::str::from_utf8(name).ok()?.split_once('/')?;
+            Some(([group, version, resource, subresource], listed))
         })
-    }
-
-    fn listed(&self, entry: Entry) -> Listed<'_> {
-        let Offer { live, away } = &self.offers[entry.offer as usize];
-        Listed { here: entry.here, live, away }
     }
 
     /// How many things are listed.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.versions.values().map(|slot| slot.entries.len()).sum()
     }
 
     /// Whether nobody lists anything.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
+    }
+}
+
+impl Slot {
+    fn listed(&self, entry: Entry) -> Listed<'_> {
+        let Offer { live, away } = &self.offers[entry.offer as usize];
+        Listed { here: entry.here, live, away }
     }
 }
 
@@ -135,4 +176,4 @@ pub(crate) fn with_key<const N: usize, T>(names: [&str; N], look: impl FnOnce(&[
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -87,9 +87,10 @@ impl View {
         let (table, merged) = match same_inputs {
             Some(last) => (last.table.clone(), last.merged.clone()),
             None => {
-                let table = Table::build(&local, &bearers_of(&members), &exclusion);
-                let inputs = merged_inputs(&me, &local, &members, &exclusion);
-                (Arc::new(table), Merged::new(inputs, last.map(|last| &last.merged)))
+                let (last_table, last_merged) =
+                    last.map_or_else(Default::default, |last| (last.table.clone(), last.merged.clone()));
+                let table = last_table.next(&local, &bearers_of(&members), &exclusion);
+                (Arc::new(table), last_merged.next(merged_inputs(&me, &local, &members, &exclusion)))
             }
         };
         let unheard = unheard_of(&members, first_sync);
@@ -238,3 +239,6 @@ fn unheard_of(members: &[Member], first_sync: FirstSync) -> Option<Unheard> {
     }
     unheard().next().map(|_| Unheard::MemberMute)
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,7 +126,7 @@ async fn a_server_without_aggregation_is_asked_version_by_version() {
         .on("/apis/apps/v2", 200, list(&apis, "apps", "v2"));
     let Answer::New { document, etags } = ask_script(&script, None).await.unwrap() else { panic!("new") };
     assert_eq!(etags, Etags::default());
-    let table = crate::Table::build(&document, &[], &crate::exclusion::Exclusion::default());
+    let table = crate::Table::default().next(&document, &[], &crate::exclusion::Exclusion::default());
     assert_eq!(table.len(), 4);
 
     let broken = Script { answers: script.answers, ..Script::default() }.on("/apis/apps/v2", 503, "");

@@ -121,8 +121,8 @@ impl StoredDocument {
             leaving: self.tenure == Tenure::Leaving,
             unbuilt: self.document.unbuilt().to_vec(),
         };
-        let items = self.document.core().items().iter().chain(self.document.apis().items());
-        let whole = aggregated::json(&Groups::new(items.cloned().collect()), AggregatedVersion::V2);
+        let whole = Groups::concat(&[self.document.core(), self.document.apis()]);
+        let whole = aggregated::json(&whole, AggregatedVersion::V2);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         let head = serde_json::to_vec(&head).expect("strings and numbers are JSON");
         for part in [&head[..], b"\n", &whole.identity] {

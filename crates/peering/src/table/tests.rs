@@ -22,11 +22,11 @@ fn build(here: &str, members: &[&str], exclusion: &Exclusion) -> Table {
             document,
         })
         .collect();
-    Table::build(&server_document(here), &bearers, exclusion)
+    Table::default().next(&server_document(here), &bearers, exclusion)
 }
 
 /// One line for each entry: who serves it here, live and away.
-fn show(table: &Table) -> String {
+pub(crate) fn show(table: &Table) -> String {
     let verbs_of = |verbs: Verbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>().join(",");
     let bearers_of = |bearers: &Bearers| {
         let numbers = |members: &[MemberIndex]| members.iter().map(|member| member.0).collect::<Vec<_>>();
