@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::Target;
-use discovery::Groups;
+use api::media::AggregatedVersion;
 use peering::documents::{ServerDocument, Source, StoredDocument, Tenure};
 use peering::exclusion::Exclusion;
 use peering::members::{KnownDocument, Member, State};
@@ -22,6 +22,10 @@ use crate::timing::{median_of, median_time};
 const DECISION: Duration = Duration::from_nanos(200);
 /// What one change may take.
 const RECOMPUTED: Duration = Duration::from_millis(100);
+/// How many different documents a cluster has that is being upgraded with care.
+const RELEASES: usize = 3;
+/// How many groups a release has; real ones have some twenty with resources.
+const GROUPS: usize = 20;
 
 pub(super) fn measure(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     let is_quick = effort == Effort::Quick;
@@ -37,27 +41,53 @@ pub(super) fn measure(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         table.push(Row::time(name, time).bar(Figure::Time(DECISION)));
     }
     let (servers, resources) = if is_quick { (10, 5) } else { (1_000, 200) };
-    let before = inputs(servers, resources)?;
+    let size = format!("{servers} servers × {resources} resources");
+    measure_changes(effort, table, &format!("{size}, all different"), &inputs(servers, resources)?, || {
+        member(servers + 1, document(servers + 1, resources)?)
+    })?;
+    // One of them is the first of the next release.
+    let releases: Vec<_> = (0..RELEASES).map(|number| release(number, resources)).collect::<Result<_, _>>()?;
+    let of_releases = (1..=servers).map(|number| member(number, releases[number % RELEASES].clone()));
+    let of_releases = Inputs { members: of_releases.collect::<Result<_, _>>()?, ..inputs(0, resources)? };
+    measure_changes(effort, table, &format!("{size}, {RELEASES} releases"), &of_releases, || {
+        member(servers, release(RELEASES, resources)?)
+    })
+}
+
+/// How long it takes until requests are placed by a change of one member, and until the merged document can be sent.
+fn measure_changes(
+    effort: Effort,
+    table: &mut Table,
+    cluster: &str,
+    before: &Inputs,
+    changed: impl Fn() -> anyhow::Result<Member>,
+) -> anyhow::Result<()> {
     let last = View::new(before.clone(), None);
-    // One of them has changed; equal documents would be one, so that here all differ.
+    let bytes = last.merged().json(AggregatedVersion::V2).identity.len();
+    changed()?;
     let changed = || {
-        let mut inputs = before.clone();
-        let mut members = inputs.members.to_vec();
-        members[0] = member(servers + 1, resources).unwrap_or_else(|_| members[0].clone());
-        inputs.members = members.into();
-        inputs
+        let mut members = before.members.to_vec();
+        if let (Some(last), Ok(member)) = (members.last_mut(), changed()) {
+            *last = member;
+        }
+        Inputs { members: members.into(), ..before.clone() }
     };
     let time = median_of(effort, changed, |inputs| View::new(inputs.clone(), Some(&last)));
-    let name = format!("recompute after a change, {servers} servers × {resources} resources, all different");
+    table.push(Row::time(format!("recompute after a change, {cluster}"), time).bar(Figure::Time(RECOMPUTED)));
+    let time = median_of(effort, changed, |inputs| {
+        View::new(inputs.clone(), Some(&last)).merged().json(AggregatedVersion::V2).identity.len()
+    });
+    let name = format!("the same with its document of {}", Figure::Bytes(bytes as u64));
     table.push(Row::time(name, time).bar(Figure::Time(RECOMPUTED)));
     Ok(())
 }
 
 fn inputs(servers: usize, resources: usize) -> anyhow::Result<Inputs> {
-    let members: Vec<Member> = (1..=servers).map(|number| member(number, resources)).collect::<Result<_, _>>()?;
+    let members: Vec<Member> =
+        (1..=servers).map(|number| member(number, document(number, resources)?)).collect::<Result<_, _>>()?;
     Ok(Inputs {
         me: name(0)?,
-        local: Arc::new(ServerDocument::from_whole(&document(0, resources)?)),
+        local: document(0, resources)?,
         members: members.into(),
         exclusion: Exclusion::none(),
         first_sync: FirstSync::Over,
@@ -66,15 +96,11 @@ fn inputs(servers: usize, resources: usize) -> anyhow::Result<Inputs> {
     })
 }
 
-fn member(number: usize, resources: usize) -> anyhow::Result<Member> {
+fn member(number: usize, document: Arc<ServerDocument>) -> anyhow::Result<Member> {
     let server = name(number)?;
     let holder = HolderIdentity::new(&server, number as u128);
-    let stored = StoredDocument {
-        holder: holder.clone(),
-        source: Source::Published,
-        tenure: Tenure::Staying,
-        document: Arc::new(ServerDocument::from_whole(&document(number, resources)?)),
-    };
+    let stored =
+        StoredDocument { holder: holder.clone(), source: Source::Published, tenure: Tenure::Staying, document };
     let since = Instant::now();
     Ok(Member {
         server,
@@ -91,33 +117,48 @@ fn name(number: usize) -> anyhow::Result<ServerId> {
 }
 
 /// A group of the server's own.
-fn document(server: usize, resources: usize) -> anyhow::Result<Arc<Groups>> {
-    let resource = |number: usize| {
+fn document(server: usize, resources: usize) -> anyhow::Result<Arc<ServerDocument>> {
+    let names: Vec<_> = (0..resources).map(|number| format!("things{server}-{number}")).collect();
+    parsed(&[group(&format!("g{server}.example.com"), &names)])
+}
+
+/// What a release serves: groups that all have, with one resource in each that the release before it had not.
+fn release(number: usize, resources: usize) -> anyhow::Result<Arc<ServerDocument>> {
+    let groups: Vec<_> = (0..GROUPS)
+        .map(|at| {
+            let names: Vec<_> = (0..resources / GROUPS + number).map(|resource| format!("things{resource}")).collect();
+            group(&format!("g{at}.example.com"), &names)
+        })
+        .collect();
+    parsed(&groups)
+}
+
+fn group(name: &str, resources: &[String]) -> serde_json::Value {
+    let resource = |name: &String| {
         serde_json::json!({
-            "resource": format!("things{server}-{number}"),
-            "responseKind": {"group": "", "version": "", "kind": format!("Thing{number}")},
+            "resource": name,
+            "responseKind": {"group": "", "version": "", "kind": "Thing"},
             "scope": "Namespaced",
-            "singularResource": format!("thing{server}-{number}"),
+            "singularResource": format!("{name}-one"),
             "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
             "subresources": [{
                 "subresource": "status",
-                "responseKind": {"group": "", "version": "", "kind": format!("Thing{number}")},
+                "responseKind": {"group": "", "version": "", "kind": "Thing"},
                 "verbs": ["get", "patch", "update"],
             }],
         })
     };
+    let resources: Vec<_> = resources.iter().map(resource).collect();
+    serde_json::json!({
+        "metadata": {"name": name},
+        "versions": [{"version": "v1", "freshness": "Current", "resources": resources}],
+    })
+}
+
+fn parsed(groups: &[serde_json::Value]) -> anyhow::Result<Arc<ServerDocument>> {
     let list = serde_json::json!({
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": [{
-            "metadata": {"name": format!("g{server}.example.com")},
-            "versions": [{
-                "version": "v1",
-                "freshness": "Current",
-                "resources": (0..resources).map(resource).collect::<Vec<_>>(),
-            }],
-        }],
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": groups,
     });
-    Ok(Arc::new(discovery::parse::parse_aggregated(list.to_string().as_bytes())?))
+    let groups = discovery::parse::parse_aggregated(list.to_string().as_bytes())?;
+    Ok(Arc::new(ServerDocument::from_whole(&Arc::new(groups))))
 }
