@@ -25,7 +25,7 @@ pub use body::{BoxError, PeerBody, RequestBody};
 pub use dial::{DialError, Dialer, Egress, ProxyTls};
 pub use pool::{Connector, Line, Pool, PoolLimits, SendError, ServedBy};
 pub use tls::{ClientFiles, ClientTls, ClientTlsError};
-pub use tunnel::{PeerEnd, join};
+pub use tunnel::{PeerEnd, join, join_paced};
 
 #[cfg(test)]
 mod tests;
