@@ -1,6 +1,7 @@
 //! What peering and storage versions need of storage: leases and StorageVersion objects through the registry, as any client
 //! sees them; endpoint records and documents below keys that no REST path reaches.
 
+mod definitions;
 mod elections;
 mod feed;
 mod leases;
@@ -13,6 +14,7 @@ use peering::ports::{Pending, PortError, Progress};
 use registry::{Cache, Form, Registry, Shelf};
 use store::{Key, Store};
 
+pub use definitions::StoredDefinitions;
 pub use leases::IdentityLeases;
 pub use raw::{EndpointRecords, StoredDocuments};
 pub use storage_versions::StorageVersionObjects;
@@ -29,6 +31,8 @@ pub fn shelves(prefix: &str, others: &[(Key, Form)]) -> Vec<(Key, Form)> {
     let wanted = [
         (LEASES, Form::Objects),
         (storage_versions::STORAGE_VERSIONS, Form::Objects),
+        (definitions::RESOURCES, Form::Objects),
+        (definitions::SERVICES, Form::Objects),
         (RECORDS, Form::Raw),
         (DOCUMENTS, Form::Raw),
     ];
@@ -45,6 +49,8 @@ pub struct Ports {
     pub records: EndpointRecords,
     /// The stored documents.
     pub documents: StoredDocuments,
+    /// The definitions of custom resources and aggregated APIs.
+    pub definitions: StoredDefinitions,
     /// How far the cache has come.
     pub progress: CacheProgress,
 }
@@ -57,6 +63,11 @@ impl Ports {
             leases: IdentityLeases { registry: registry.clone(), shelf: shelf(LEASES) },
             records: EndpointRecords { registry: registry.clone(), store: store.clone(), shelf: shelf(RECORDS) },
             documents: StoredDocuments { registry: registry.clone(), store: store.clone(), shelf: shelf(DOCUMENTS) },
+            definitions: StoredDefinitions {
+                registry: registry.clone(),
+                resources: shelf(definitions::RESOURCES),
+                services: shelf(definitions::SERVICES),
+            },
             progress: CacheProgress(registry.clone()),
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::asker::Asker;
@@ -18,10 +19,10 @@ use crate::endpoints::Address;
 use crate::identity::{HolderIdentity, ServerId};
 use crate::members::{KnownDocument, Member, Patience};
 use crate::metrics::Metrics;
-use crate::ports::{Documents, Fetch};
+use crate::ports::{Changes, Documents, Fetch};
 use crate::readiness::Milestone;
 use crate::view::View;
-use crate::wait::changed;
+use crate::wait::{changed, until};
 
 /// How many requests to ask a member again may wait; more would ask for the same.
 pub(crate) const AGAIN_MAX: usize = 64;
@@ -35,6 +36,8 @@ pub struct AskConfig {
     pub revalidate_interval: Duration,
     /// How soon a member may be asked again because somebody wants it.
     pub again_interval: Duration,
+    /// How long after a change of definitions a member is asked once more: it takes them up in a moment of its own.
+    pub settle_delay: Duration,
     /// The first wait after a failure; it doubles up to the last.
     pub backoff_first: Duration,
     /// The last.
@@ -49,9 +52,11 @@ impl Default for AskConfig {
     fn default() -> Self {
         Self {
             limits: AskLimits::default(),
-            // Documents of real servers change with their configuration and with custom resources, which are known from storage.
+            // Documents of real servers change with their configuration and with definitions, of which storage tells.
             revalidate_interval: Duration::from_secs(60),
-            again_interval: Duration::from_secs(1),
+            // A question that an ETag answers costs little, and somebody waits.
+            again_interval: Duration::from_millis(100),
+            settle_delay: Duration::from_secs(2),
             backoff_first: Duration::from_millis(200),
             backoff_last: Duration::from_secs(5),
             linger: Patience::LINGER,
@@ -68,6 +73,8 @@ pub(crate) struct Askers {
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Servers whose document is doubted.
     pub(crate) again: mpsc::Receiver<ServerId>,
+    /// Changes of definitions in storage: every member that is asked serves something else soon.
+    pub(crate) definitions: Option<Box<dyn Changes>>,
     /// Servers that were asked, with whatever result.
     pub(crate) tried: mpsc::Sender<ServerId>,
     pub(crate) metrics: Metrics,
@@ -103,17 +110,22 @@ impl Assignment {
 impl Askers {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut asked: HashMap<ServerId, watch::Sender<Assignment>> = HashMap::new();
+        let mut settled = None;
         self.started.reach();
         loop {
             self.assign(&mut asked);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = changed(&mut self.views) => {}
-                Some(server) = self.again.recv() => {
-                    if let Some(assignment) = asked.get(&server) {
-                        assignment.send_modify(|assignment| assignment.doubts += 1);
-                    }
+                () = redefined(&mut self.definitions) => {
+                    settled = Some(Instant::now() + self.config.settle_delay);
+                    asked.values().for_each(doubt);
                 }
+                () = until(settled) => {
+                    settled = None;
+                    asked.values().for_each(doubt);
+                }
+                Some(server) = self.again.recv() => asked.get(&server).into_iter().for_each(doubt),
             }
         }
     }
@@ -159,6 +171,19 @@ impl Askers {
         };
         self.tasks.spawn_once("peer-asker", asker.run(self.tasks.stopping()));
         sender
+    }
+}
+
+/// Has a member asked again.
+fn doubt(assignment: &watch::Sender<Assignment>) {
+    assignment.send_modify(|assignment| assignment.doubts += 1);
+}
+
+/// Waits for a change of definitions; for ever if nobody tells.
+async fn redefined(definitions: &mut Option<Box<dyn Changes>>) {
+    match definitions {
+        Some(definitions) => definitions.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,11 +15,11 @@ use crate::identity::ServerId;
 use crate::members::Chore;
 use crate::membership::{Membership, MembershipConfig, Outputs, OwnDocument, Sources, WAITING_MAX};
 use crate::metrics::Metrics;
-use crate::ports::{Documents, Fetch, Leases, Progress, Records};
+use crate::ports::{Definitions, Documents, Fetch, Leases, Progress, Records};
 use crate::presence::{Presence, PresenceConfig, PresencePorts, TwinError, claim};
 use crate::prove::{NotProven, Prover};
 use crate::readiness::Milestones;
-use crate::route::{Proof, Route, Unavailable, route};
+use crate::route::{Proof, Route, Unavailable, Why, route};
 use crate::sweep::Sweeper;
 use crate::view::View;
 
@@ -45,6 +45,8 @@ pub struct Ports {
     pub documents: Arc<dyn Documents>,
     /// How far our views have come.
     pub progress: Arc<dyn Progress>,
+    /// The definitions in storage; `None` in a gateway, which has none.
+    pub definitions: Option<Arc<dyn Definitions>>,
     /// Requests to peers; `None` if peering is disabled, and then nobody is asked.
     pub fetch: Option<Arc<dyn Fetch>>,
 }
@@ -57,6 +59,7 @@ pub struct Cluster {
     own_document: watch::Receiver<OwnDocument>,
     views: watch::Receiver<Arc<View>>,
     prover: Prover,
+    definitions: Option<Arc<dyn Definitions>>,
     again: mpsc::Sender<ServerId>,
     doubts: Mutex<Option<mpsc::Receiver<ServerId>>>,
     milestones: Milestones,
@@ -113,6 +116,7 @@ impl Cluster {
             own_document,
             views,
             prover,
+            definitions: ports.definitions.clone(),
             again,
             doubts: Mutex::new(doubts),
             milestones,
@@ -156,10 +160,21 @@ impl Cluster {
         match self.prover.prove().await {
             Ok(()) => {
                 let view = self.view();
-                (route(target, hop, &view, Proof::CaughtUp), view)
+                let decided = route(target, hop, &view, Proof::CaughtUp);
+                if decided == Route::Here(Why::ServedNowhere) && self.is_defined(target) {
+                    view.members().iter().for_each(|member| self.doubt(&member.server));
+                    return (Route::Unavailable(Unavailable::OnlyDefined), view);
+                }
+                (decided, view)
             }
             Err(NotProven) => (Route::Unavailable(Unavailable::NotProven), view),
         }
+    }
+
+    /// Whether a definition in storage brings what a request is for.
+    fn is_defined(&self, target: &Target<'_>) -> bool {
+        let (Target::Resource(resource), Some(definitions)) = (target, &self.definitions) else { return false };
+        definitions.bring(resource.group_version_resource())
     }
 
     /// Waits until the view holds all that could be known when this was called.
@@ -224,6 +239,7 @@ fn start_askers(
         documents: ports.documents.clone(),
         views,
         again,
+        definitions: ports.definitions.as_ref().map(|definitions| definitions.follow()),
         tried,
         metrics: metrics.clone(),
         tasks: tasks.clone(),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::GroupVersionResource;
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -114,6 +115,22 @@ pub trait Progress: Send + Sync {
     /// Waits until everything the store holds now can be taken from the feeds, and until what this server itself serves (its
     /// CustomResourceDefinitions, say) is up to date as well.
     fn catch_up(&self) -> Pending<'_, ()>;
+}
+
+/// The definitions of custom resources and of aggregated APIs that storage holds.
+pub trait Definitions: Send + Sync {
+    /// Whether one of them brings a resource, as far as our views have come. A definition that no server has taken up yet
+    /// brings nothing.
+    fn bring(&self, name: GroupVersionResource<&str>) -> bool;
+
+    /// Their changes, from now on.
+    fn follow(&self) -> Box<dyn Changes>;
+}
+
+/// That something has changed, but not what.
+pub trait Changes: Send {
+    /// Waits for the next change. May be dropped at any time without losing one.
+    fn changed(&mut self) -> BoxFuture<'_, ()>;
 }
 
 /// One GET to a peer, over mutual TLS.

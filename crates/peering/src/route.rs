@@ -48,6 +48,8 @@ pub enum Why {
 pub enum Unavailable {
     /// Rule 2: a peer sent it here, and we do not serve it.
     ForwardedButUnknown,
+    /// Rule 4: a definition in storage brings it, and nobody who can be reached is known to serve it.
+    OnlyDefined,
     /// Rule 5: only members that are suspect or have left serve it.
     OnlySuspects,
     /// Rule 6: it may be built in, and somebody who may have it was not heard.
@@ -155,6 +157,7 @@ impl Unavailable {
     pub const fn rule(self) -> u8 {
         match self {
             Self::ForwardedButUnknown => 2,
+            Self::OnlyDefined => 4,
             Self::OnlySuspects => 5,
             Self::Unheard(_) => 6,
             Self::NotProven => 7,

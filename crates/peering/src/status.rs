@@ -34,6 +34,7 @@ pub fn unavailable(why: Unavailable) -> Status {
         Unavailable::ForwardedButUnknown => {
             "this API server was asked by another one for a resource that it does not serve"
         }
+        Unavailable::OnlyDefined => "the resource is defined, and no API server that can be reached serves it yet",
         Unavailable::OnlySuspects => "the resource is served only by API servers that cannot be reached now",
         Unavailable::Unheard(Unheard::NotSynced) => {
             "this API server has started and does not know yet what the others serve"
@@ -50,7 +51,10 @@ pub fn unavailable(why: Unavailable) -> Status {
     let status = status.with_retry_after(RETRY_AFTER_SECONDS);
     match why {
         Unavailable::ForwardedButUnknown => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),
-        Unavailable::OnlySuspects | Unavailable::Unheard(_) | Unavailable::NotProven => status,
+        Unavailable::OnlyDefined
+        | Unavailable::OnlySuspects
+        | Unavailable::Unheard(_)
+        | Unavailable::NotProven => status,
     }
 }
 
@@ -97,6 +101,12 @@ mod tests {
             &unavailable(Unavailable::ForwardedButUnknown),
             &expect![
                 "this API server was asked by another one for a resource that it does not serve (routing rule 2) [retry 1]"
+            ],
+        );
+        check(
+            &unavailable(Unavailable::OnlyDefined),
+            &expect![
+                "the resource is defined, and no API server that can be reached serves it yet (routing rule 4) [retry 1]"
             ],
         );
         check(

@@ -7,6 +7,7 @@
 //! A document: `v1 pods:get,list pods/exec:create | batch/v1! jobs:get` is the core group with one resource and its
 //! subresource, and a stale version of another group. Without a colon a resource has no verbs of its own.
 
+pub(crate) mod definitions;
 pub(crate) mod memory;
 pub(crate) mod peers;
 pub(crate) mod servers;

@@ -120,3 +120,26 @@ async fn a_member_that_left_or_publishes_is_not_asked_any_more() {
     wait(60).await;
     assert_eq!(world.network.take_asked(), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_in_storage_has_members_asked_at_once_and_its_resource_is_never_404() {
+    let (world, a) = beside(Some(Conduct::Serves(JOBS))).await;
+    let carts = "/apis/shop.example.com/v1/carts";
+    assert_eq!(a.get(carts).await, "Here(ServedNowhere)");
+    world.network.take_asked();
+    world.definitions.define("shop.example.com/v1/carts");
+    settle().await;
+    assert_eq!(a.get(carts).await, "Unavailable(OnlyDefined)");
+    assert_eq!(a.get("/apis/shop.example.com/v1/baskets").await, "Here(ServedNowhere)");
+    // It takes a moment until the member serves it; nobody need ask for that.
+    world.network.set("s.example:6443", Conduct::Serves("shop.example.com/v1 carts:get,list"));
+    wait(3).await;
+    assert_eq!(a.get(carts).await, "s");
+    let asked = world.network.take_asked();
+    assert!((2..=4).contains(&asked.len()), "{asked:?}");
+    // Nor is it 404 when everybody who served it is gone.
+    world.memory.remove_lease(&server("s"));
+    wait(3600).await;
+    assert_eq!(a.members(), "");
+    assert_eq!(a.get(carts).await, "Unavailable(OnlyDefined)");
+}

@@ -215,6 +215,7 @@ fn every_reason_names_its_rule() {
     use Unheard::{MemberMute, MemberUnknown, NotSynced};
     for (why, rule) in [
         (Unavailable::ForwardedButUnknown, 2),
+        (Unavailable::OnlyDefined, 4),
         (Unavailable::OnlySuspects, 5),
         (Unavailable::Unheard(NotSynced), 6),
         (Unavailable::Unheard(MemberUnknown), 6),

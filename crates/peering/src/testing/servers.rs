@@ -10,6 +10,7 @@ use prometheus::Registry;
 use tasks::Tasks;
 use tokio::sync::watch;
 
+use super::definitions::Defined;
 use super::memory::{Memory, Mood};
 use super::peers::Network;
 use super::{document, server, shared_names};
@@ -31,6 +32,7 @@ use crate::view::Peering;
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) network: Network,
+    pub(crate) definitions: Arc<Defined>,
 }
 
 /// One of our servers.
@@ -46,7 +48,7 @@ pub(crate) struct Server {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { memory: Memory::new(&Tasks::new()), network: Network::default() }
+        Self { memory: Memory::new(&Tasks::new()), network: Network::default(), definitions: Arc::default() }
     }
 
     /// A server that follows the cluster and has not joined.
@@ -64,6 +66,7 @@ impl World {
             records: memory.clone(),
             documents: memory.clone(),
             progress: memory,
+            definitions: Some(self.definitions.clone()),
             fetch: (config.membership.peering == Peering::Enabled).then(|| Arc::new(self.network.clone()) as _),
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());

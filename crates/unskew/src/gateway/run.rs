@@ -152,6 +152,8 @@ fn start_way(
         records: Arc::new(board.clone()),
         documents: Arc::new(board),
         progress: upstreams.clone(),
+        // They are the upstreams' own concern.
+        definitions: None,
         // Upstreams are inspected, which tells more than their documents.
         fetch: None,
     };

@@ -237,6 +237,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
         records: Arc::new(ports.records),
         documents: Arc::new(ports.documents),
         progress: Arc::new(ports.progress),
+        definitions: Some(Arc::new(ports.definitions)),
         fetch: forwarder.clone().map(|forwarder| Arc::new(forwarder) as _),
     };
     // Neither changes as long as definitions in storage bring no resources of their own.
