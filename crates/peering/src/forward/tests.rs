@@ -12,6 +12,7 @@ mod bodies;
 mod failover;
 mod fetching;
 mod patience;
+mod sharing;
 mod upgrades;
 
 /// Long enough for a loaded machine, and only ever waited for by a test that fails.

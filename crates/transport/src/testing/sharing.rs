@@ -34,6 +34,8 @@ pub struct SharingPeer {
 pub struct Asked {
     /// On which connection, from 0.
     pub connection: usize,
+    /// Whether the other side showed a certificate on it.
+    pub shows_certificate: bool,
     /// Its target.
     pub uri: Uri,
     /// Its headers.
@@ -108,11 +110,12 @@ struct Visit {
 impl Visit {
     async fn serve(mut self, stream: TlsStream<TcpStream>) {
         let (connection, asked) = (self.connection, self.asked.clone());
+        let shows_certificate = stream.get_ref().1.peer_certificates().is_some();
         let service = service_fn(move |request: Request<Incoming>| {
             let (answer, pieces) = mpsc::channel(1);
             let (head, _) = request.into_parts();
             // A test that has ended does not ask any more.
-            let _ = asked.send(Asked { connection, uri: head.uri, headers: head.headers, answer });
+            let _ = asked.send(Asked { connection, shows_certificate, uri: head.uri, headers: head.headers, answer });
             async { Ok::<_, Infallible>(Response::new(Pieces(pieces))) }
         });
         let mut builder = http2::Builder::new(TokioExecutor::new());

@@ -19,7 +19,8 @@ async fn a_document_is_fetched_over_the_connections_of_requests() {
     for _ in 0..2 {
         assert_eq!(fetch(&bench, &peer, 2).await, Ok((StatusCode::OK, Bytes::from_static(b"{}"))));
     }
-    text(bench.get(&[&peer]).await.unwrap()).await;
+    let (get, span) = (Request::get("/").body(Empty::<Bytes>::new()).unwrap(), Span::Until(Instant::now() + ENOUGH));
+    text(bench.forward(&[&peer], Effect::Reads, span, get).await.unwrap()).await;
     assert_eq!(peer.connections(), 1);
     let heard = peer.heard().await;
     assert_eq!((&*heard.line, heard.header("accept")), ("GET /apis HTTP/1.1", vec!["application/json"]));
