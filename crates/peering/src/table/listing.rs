@@ -20,8 +20,9 @@ pub(crate) struct VersionListing {
     items: Items,
 }
 
-/// Things that are listed, each once, in the order of their names.
-pub(super) type Items = Arc<[Item]>;
+/// Things that are listed, each once, in the order of their names. In a `Vec`, since `Arc`s are compared by their addresses first
+/// only if what they hold has a size.
+pub(super) type Items = Arc<Vec<Item>>;
 
 /// A resource or subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl VersionListing {
             is_same
         });
         let key = with_key([group, version], |key| key.into());
-        Self { group: group.clone(), version: version.clone(), key, items: items.into() }
+        Self { group: group.clone(), version: version.clone(), key, items: Arc::new(items) }
     }
 
     /// All of it, as its own server sees it.
@@ -89,6 +90,6 @@ impl VersionListing {
             return self.items.clone();
         }
         let is_struck = |item: &&Item| exclusion.definition(&self.group, &self.version, &item.resource).is_some();
-        self.items.iter().filter(|item| !is_struck(item)).cloned().collect()
+        Arc::new(self.items.iter().filter(|item| !is_struck(item)).cloned().collect())
     }
 }
