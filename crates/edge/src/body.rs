@@ -12,6 +12,8 @@ use peering::forward::AnswerBody;
 use tokio::sync::mpsc;
 use transport::peer::BoxError;
 
+use crate::access_log::Entry;
+
 /// The body of a response. An enum rather than a boxed trait object, because a get should cost no allocation for it.
 #[derive(Debug, Default)]
 pub enum Body {
@@ -37,6 +39,13 @@ pub enum Body {
         body: Box<Body>,
         /// What lasts as long.
         guard: Box<dyn Any + Send + Sync>,
+    },
+    /// Another body, whose bytes are counted.
+    Logged {
+        /// What is sent.
+        body: Box<Body>,
+        /// The line that says how much it was.
+        entry: Box<Entry>,
     },
 }
 
@@ -87,6 +96,13 @@ impl http_body::Body for Body {
             Self::Stream(parts) => std::task::ready!(parts.poll_recv(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
             Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
+            Self::Logged { body, entry } => {
+                let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
+                if let Some(data) = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+                    entry.count(data.len());
+                }
+                return Poll::Ready(next);
+            }
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -97,7 +113,7 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
-            Self::Guarded { body, .. } => body.is_end_stream(),
+            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -108,7 +124,7 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
-            Self::Guarded { body, .. } => body.size_hint(),
+            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.size_hint(),
         }
     }
 }

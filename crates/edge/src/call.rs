@@ -67,6 +67,11 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
     /// Whom audit events name.
     fn actors(&self, caller: &Self::Caller) -> Actors;
 
+    /// Whom the access log names; `None` if only whoever answers can tell.
+    fn named(&self, caller: &Self::Caller, _request: &Request) -> Option<String> {
+        self.actors(caller).user.map(|user| user.name.to_string())
+    }
+
     /// Whether they authenticated as a front proxy, as other servers do: only then their marks on a request are believed.
     fn sender(&self, caller: &Self::Caller) -> Sender;
 

@@ -4,9 +4,10 @@
 //! only place where a failure becomes a response. What *here* means is a [`Local`], and who may do what is a [`Gate`]: a
 //! server and a gateway differ in these two values alone.
 //!
-//! Reading order: [`pipeline`], [`call`], [`certificates`], [`peers`], [`merged`], [`respond`], [`audit`], [`body`], [`health`],
-//! [`metrics`], [`listener`].
+//! Reading order: [`pipeline`], [`call`], [`certificates`], [`peers`], [`merged`], [`respond`], [`audit`], [`access_log`], [`body`],
+//! [`health`], [`metrics`], [`listener`].
 
+pub mod access_log;
 pub mod audit;
 pub mod body;
 pub mod call;

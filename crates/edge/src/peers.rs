@@ -13,6 +13,7 @@ use peering::{Cluster, Hop, Route, ServerId, Unavailable, Why, status};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::access_log::Note;
 use crate::audit::AUDIT_ID;
 use crate::merged::MergedPages;
 use crate::{Body, Connection, Error, Request, Response};
@@ -25,7 +26,7 @@ const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule"
 /// The page about the cluster.
 const DEBUG_PAGE: &str = "/debug/peers";
 /// The rule by which requests are forwarded.
-const FORWARDING_RULE: u8 = 5;
+pub(crate) const FORWARDING_RULE: u8 = 5;
 
 /// This server's part in its cluster.
 pub struct Peers {
@@ -124,6 +125,7 @@ impl Away<'_> {
         let Self { peers, resource, candidates } = self;
         let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
+        let note = Note::of(&request);
         let sticks =
             (Effect::of(resource) == Effect::Reads && names_revision(&request)).then_some(&errand.connection.sticks_to);
         let prefers = sticks.and_then(|sticks| sticks.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -148,7 +150,10 @@ impl Away<'_> {
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
                 peers.metrics.count_proxy_error(error.metric(), name);
-                Err(status::proxy_failed(error.execution()))
+                if let Some(note) = note {
+                    note.retries(error.retries());
+                }
+                Err(error.status())
             }
         }
     }

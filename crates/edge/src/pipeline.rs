@@ -12,11 +12,12 @@ use peering::{Hop, Why};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+use crate::access_log::{AccessLog, Note};
 use crate::audit::{self, AUDIT_ID, Auditor, Ending, Trail};
 use crate::call::{Call, Connection, Gate, Local};
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
-use crate::peers::{Errand, Peers, Place};
+use crate::peers::{Errand, FORWARDING_RULE, Peers, Place};
 use crate::respond::{Error, respond, status_of};
 use crate::{Body, Request, Response};
 
@@ -28,6 +29,7 @@ pub struct Pipeline<G, L> {
     health: Health,
     metrics: Metrics,
     auditor: Option<Arc<Auditor>>,
+    access_log: Option<AccessLog>,
     peers: Option<Peers>,
     seats: Seats,
     request_timeout: Duration,
@@ -48,12 +50,18 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
     pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
         let request_timeout = limits.request_timeout;
-        Self { gate, local, health, metrics, auditor: None, peers: None, seats: Seats::new(limits), request_timeout }
+        let seats = Seats::new(limits);
+        Self { gate, local, health, metrics, auditor: None, access_log: None, peers: None, seats, request_timeout }
     }
 
     /// The same, with every request recorded.
     pub fn audited(self, auditor: Option<Auditor>) -> Self {
         Self { auditor: auditor.map(Arc::new), ..self }
+    }
+
+    /// The same, with a line about every request.
+    pub fn logged(self, access_log: Option<AccessLog>) -> Self {
+        Self { access_log, ..self }
     }
 
     /// The same, among others that answer what is not served here.
@@ -65,11 +73,15 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     pub async fn answer(&self, connection: &Connection, mut request: Request) -> Response {
         let id = audit::identify(request.headers_mut());
         let is_head = request.method() == http::Method::HEAD;
+        let mut entry = self.access_log.as_ref().map(|log| log.begin(&id, connection, &mut request));
         let uri = request.uri().clone();
         let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let mut response = match Target::parse(request.method().as_str(), line) {
             Err(error) => respond(&status_of(Error::Malformed(error.to_string()))),
             Ok(target) => {
+                if let Some(entry) = &mut entry {
+                    entry.note_verb(target.verb());
+                }
                 let trail = self.auditor.as_ref().map(|auditor| {
                     let trail = auditor.follow(&id, connection.peer.ip(), &target, request.headers());
                     request.extensions_mut().insert(trail.clone());
@@ -81,7 +93,11 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         let headers = response.headers_mut();
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         headers.insert(AUDIT_ID, id);
-        if is_head { without_body(response) } else { response }
+        let response = if is_head { without_body(response) } else { response };
+        match entry {
+            Some(entry) => entry.follow(response),
+            None => response,
+        }
     }
 
     /// Answers a request whose line could be read.
@@ -93,7 +109,9 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         trail: Option<Arc<Trail>>,
     ) -> Response {
         let started = Instant::now();
-        let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail.as_deref()));
+        let note = self.access_log.as_ref().and_then(|_| Note::of(&request));
+        let (trail_of, note_of) = (trail.as_deref(), note.as_deref());
+        let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail_of, note_of));
         let (response, failure) = match serving.catch_unwind().await {
             Ok(Ok(response)) => (response, None),
             Ok(Err(error)) => {
@@ -106,6 +124,9 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             }
         };
         self.count(target, &response, started);
+        if let (Some(note), Some(failure)) = (&note, &failure) {
+            note.error(&failure.status.message);
+        }
         match trail {
             Some(trail) => record(trail, target, response, failure.as_ref()),
             None => response,
@@ -120,8 +141,12 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         mut request: Request,
         started: Instant,
         trail: Option<&Trail>,
+        note: Option<&Note>,
     ) -> Result<Response, Error> {
         let caller = self.gate.identify(connection, &mut request).await?;
+        if let Some(note) = note {
+            note.user(self.gate.named(&caller, &request));
+        }
         if let Some(trail) = trail {
             trail.note_user(target, self.gate.actors(&caller).user);
         }
@@ -136,7 +161,14 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         }
         let _seat = self.seats.take(target)?;
         let deadline = started + self.timeout_of(target);
-        match self.place(target, hop).await? {
+        let place = self.place(target, hop).await?;
+        if let Some(note) = note {
+            note.rule(match &place {
+                Place::Here(why) => why.rule(),
+                Place::Away(_) => FORWARDING_RULE,
+            });
+        }
+        match place {
             Place::Here(why) => self.serve_here(Call { target, caller, deadline }, request, why).await,
             Place::Away(away) => {
                 let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());

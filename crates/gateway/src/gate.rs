@@ -11,6 +11,7 @@ use api::{Status, Target};
 use edge::audit::{Actors, Trail};
 use edge::certificates::{Bundles, Judged};
 use edge::{Connection, Error, Gate, Request};
+use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use peering::forward::identity::BEARER_PROTOCOL_PREFIX;
 use peering::forward::{Identity, UnsendableUser};
@@ -18,6 +19,9 @@ use peering::hop::Sender;
 use smallvec::SmallVec;
 
 use crate::reviews::Reviews;
+
+/// Who shows nothing.
+const ANONYMOUS: &str = "system:anonymous";
 
 /// The gate of a gateway.
 #[derive(Debug)]
@@ -69,11 +73,21 @@ impl Gate for GatewayGate {
     }
 
     async fn shows(&self, caller: &Caller, request: &Request) -> bool {
+        // What a browser asks before it asks: which pages may read answers is for the upstreams to say.
+        if request.method() == Method::OPTIONS {
+            return false;
+        }
         self.reviews.allow(caller, request.uri().path(), request.headers()).await
     }
 
     fn actors(&self, _caller: &Caller) -> Actors {
         Actors::default()
+    }
+
+    /// Whose a token is, only the upstream can tell.
+    fn named(&self, caller: &Caller, request: &Request) -> Option<String> {
+        let name = caller.identity.name().map(str::to_owned);
+        name.or_else(|| (!shows_token(request.headers())).then(|| ANONYMOUS.to_owned()))
     }
 
     /// Nobody forwards to a gateway: a mark is a client's own invention.

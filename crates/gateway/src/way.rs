@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use api::Status;
 use bytes::Bytes;
+use edge::access_log::Note;
 use edge::{Body, Response};
 use http::{HeaderValue, Request};
 use peering::forward::{Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
 use peering::members::State;
 use peering::ports::{Fetch, FetchAnswer, FetchFault, FetchRequest, Pending};
-use peering::{Cluster, MemberIndex, View, status};
+use peering::{Cluster, MemberIndex, View};
 use transport::peer::BoxError;
 
 use crate::Upstreams;
@@ -58,11 +59,15 @@ impl Way {
             answers: Answers::OfAnyone,
             doubt: &|server| self.cluster.doubt(server),
         };
+        let note = Note::of(&request);
         match self.forwarder.forward(call, request).await {
             Ok(response) => Ok(response.map(|body| Body::Peer(Box::new(body)))),
             Err(error) => {
                 tracing::debug!(%error, "no upstream answered");
-                Err(status::proxy_failed(error.execution()))
+                if let Some(note) = note {
+                    note.retries(error.retries());
+                }
+                Err(error.status())
             }
         }
     }

@@ -4,8 +4,8 @@
 //! reads as long as no byte of an answer has gone out; a write that was sent is never sent again. Path, query and body travel
 //! byte for byte, as they come, in both directions; the user travels in headers that only we can set.
 //!
-//! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `attempt` tries one of
-//! them, `judge` decides whether its answer is one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
+//! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `seats` gives it a place
+//! at one of them, for which it may have to wait in a `queue`, `attempt` tries that one, `judge` decides whether its answer is one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
 
 pub mod answer;
 mod attempt;
@@ -16,7 +16,10 @@ mod head;
 pub mod identity;
 mod judge;
 pub mod peers;
+mod queue;
 mod replay;
+mod round;
+mod seats;
 mod upgrade;
 
 use std::fmt;
@@ -37,21 +40,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
-pub use answer::{AnswerBody, AnsweredBy};
+pub use answer::{AnswerBody, AnsweredBy, Retried};
 pub use error::{Failure, Fault, ForwardError};
 pub use identity::{Identity, UnsendableUser};
+pub use queue::{QueueLimits, Refusal};
 
 use crate::endpoints::Address;
 use crate::identity::ServerId;
 use crate::metrics::Metrics;
-use crate::status::Execution;
 use crate::table::MemberIndex;
 use crate::view::View;
-use attempt::Attempt;
 use choose::choose;
 use head::Head;
 use peers::{Peer, Peers};
+use queue::Flows;
 use replay::Replay;
+use round::Round;
 use upgrade::ClientEnd;
 
 /// How often idle connections are looked at.
@@ -71,8 +75,10 @@ pub struct ForwardLimits {
     /// For how long it may take to answer that.
     pub stream_ping_timeout: Duration,
     /// How many short requests one peer is sent at once; `None` for any number. A request that is one too many goes to the next
-    /// peer.
+    /// peer, and waits if they all have as many.
     pub in_flight_max: Option<usize>,
+    /// How many wait, and for how long.
+    pub queue: QueueLimits,
     /// Idle connections to one peer.
     pub pool: PoolLimits,
 }
@@ -99,6 +105,7 @@ impl Default for ForwardLimits {
             stream_ping_interval: Self::STREAM_PING_INTERVAL,
             stream_ping_timeout: Self::STREAM_PING_TIMEOUT,
             in_flight_max: None,
+            queue: QueueLimits::NONE,
             pool: PoolLimits::default(),
         }
     }
@@ -218,6 +225,17 @@ pub struct Ways {
     pub bare: Option<Arc<Connector>>,
     /// Whom we name when we ask for ourselves.
     pub ourselves: Identity,
+    /// Who says which pages may read answers.
+    pub cross_origin: CrossOrigin,
+}
+
+/// Who says, to browsers, which pages may read an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrossOrigin {
+    /// We do, because browsers talk to us: what a peer says of it is removed.
+    Ours,
+    /// The peer that answers, and we pass it on.
+    Theirs,
 }
 
 impl Ways {
@@ -227,7 +245,8 @@ impl Ways {
     /// From one server to another.
     pub fn of_server(vouching: Arc<Connector>) -> Self {
         let ourselves = Identity::new(Self::APISERVER, Self::APISERVER, ["system:authenticated"], []);
-        Self { vouching, bare: None, ourselves: ourselves.expect("the name has no odd characters") }
+        let ourselves = ourselves.expect("the name has no odd characters");
+        Self { vouching, bare: None, ourselves, cross_origin: CrossOrigin::Ours }
     }
 }
 
@@ -243,6 +262,8 @@ pub(crate) struct Shared {
     /// Ends what is open.
     ending: CancellationToken,
     turn: AtomicUsize,
+    flows: Flows,
+    cross_origin: CrossOrigin,
 }
 
 impl fmt::Debug for Forwarder {
@@ -254,10 +275,13 @@ impl fmt::Debug for Forwarder {
 impl Forwarder {
     /// Forwards over connections of these kinds.
     pub fn new(ways: Ways, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
+        let cross_origin = ways.cross_origin;
         let peers = Peers::new(ways, limits, metrics.clone());
         let ending = tasks.stopping().child_token();
+        let (turn, flows) = (AtomicUsize::new(0), Flows::default());
+        let tasks_of_all = tasks.clone();
         let shared =
-            Arc::new(Shared { peers, limits, metrics, tasks: tasks.clone(), ending, turn: AtomicUsize::new(0) });
+            Arc::new(Shared { peers, limits, metrics, tasks: tasks_of_all, ending, turn, flows, cross_origin });
         let swept = shared.clone();
         tasks.spawn("peer-connection-sweeper", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
@@ -339,83 +363,6 @@ impl Shared {
             peers[first].is_chosen(now);
         }
         order.into_iter().map(|index| peers[index].clone()).collect()
-    }
-}
-
-/// One request and its candidates.
-struct Round<'a> {
-    shared: &'a Arc<Shared>,
-    call: &'a Call<'a>,
-    /// The candidates, as they are tried.
-    peers: SmallVec<[Arc<Peer>; 4]>,
-    /// Which of them is tried now.
-    trying: AtomicUsize,
-    head: Head,
-    body: Replay,
-    upgrade: std::sync::Mutex<Option<ClientEnd>>,
-    /// Whether the request is with a peer now.
-    is_sent: AtomicBool,
-}
-
-impl Round<'_> {
-    /// Tries one candidate after the other.
-    async fn run(&self) -> Result<Response<AnswerBody>, ForwardError> {
-        let mut failures = Vec::new();
-        for (number, peer) in self.peers.iter().enumerate() {
-            self.trying.store(number, Ordering::Relaxed);
-            let attempt = Attempt { round: self, peer, others_left: number + 1 < self.peers.len() };
-            let (fault, execution) = match attempt.run().await {
-                Ok(response) => return Ok(response),
-                Err(failed) => failed,
-            };
-            if self.body.has_failed() {
-                return Err(ForwardError::ClientGone);
-            }
-            self.note(peer, &fault);
-            failures.push(Failure { server: peer.server().clone(), fault });
-            let execution = self.softened(execution);
-            let goes_on = execution != Execution::Unknown && self.body.can_be_sent();
-            if !goes_on || number + 1 == self.peers.len() {
-                return Err(ForwardError::Failed { failures, execution });
-            }
-        }
-        Err(ForwardError::NoEndpoint)
-    }
-
-    /// The time is over. Whoever has the request now is slow, which is counted and no reason to pass it over.
-    fn timed_out(&self) -> ForwardError {
-        if let Some(peer) = self.peers.get(self.trying.load(Ordering::Relaxed)) {
-            self.shared.metrics.transport_failures.with_label_values(&[peer.server().as_str(), "timeout"]).inc();
-        }
-        let is_sent = self.is_sent.load(Ordering::Relaxed);
-        let execution = if is_sent { Execution::Unknown } else { Execution::None };
-        ForwardError::TimedOut { execution: self.softened(execution) }
-    }
-
-    /// What a failure means for the next ones who want to go there.
-    fn note(&self, peer: &Peer, fault: &Fault) {
-        self.shared.metrics.transport_failures.with_label_values(&[peer.server().as_str(), fault.reason()]).inc();
-        match fault {
-            Fault::Busy | Fault::NoWay => {}
-            Fault::Unauthorized | Fault::NotServed => {
-                (self.call.doubt)(peer.server());
-                peer.failed(fault);
-            }
-            Fault::Dial(_)
-            | Fault::Broken(_)
-            | Fault::Deaf
-            | Fault::HandedBack
-            | Fault::Redirect(_)
-            | Fault::UnaskedUpgrade => peer.failed(fault),
-        }
-    }
-
-    /// What was sent and only reads does no harm, whatever became of it.
-    fn softened(&self, execution: Execution) -> Execution {
-        match (self.call.effect, execution) {
-            (Effect::Reads, Execution::Unknown) => Execution::Harmless,
-            (Effect::Reads | Effect::Writes, other) => other,
-        }
     }
 }
 

@@ -1,14 +1,19 @@
 //! What peering counts: kube-apiserver's names and labels, the older document's names as aliases, and a few of our own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::GroupVersionResource;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::forward::Refusal;
+use crate::identity::ServerId;
 use crate::members::State;
 use crate::view::View;
 
@@ -53,6 +58,9 @@ pub struct Metrics {
     pub forward_duration: HistogramVec,
     /// Connections to peers that failed, by peer and reason.
     pub transport_failures: IntCounterVec,
+    queue_length: IntGaugeVec,
+    queue_wait: HistogramVec,
+    queue_refused: IntCounterVec,
     /// 1 for the reason why peering is disabled.
     pub disabled: IntGaugeVec,
 }
@@ -90,11 +98,28 @@ impl Metrics {
                 "aggregator_discovery_peer_aggregated_cache_misses_total",
                 "[ALPHA] Counter of number of times discovery was aggregated across all API servers",
             ),
-            forward_duration: forward_duration(),
+            forward_duration: durations(
+                "unskew_peer_forward_duration_seconds",
+                "How long peers took to begin their answers, by peer",
+            ),
             transport_failures: counters(
                 "unskew_peer_transport_failures_total",
                 "Connections and requests to peers that failed, by peer and reason",
                 &["peer", "reason"],
+            ),
+            queue_length: gauges(
+                "unskew_peer_queue_length",
+                "Requests that wait because a peer has as many as it may, by peer",
+                &["peer"],
+            ),
+            queue_wait: durations(
+                "unskew_peer_queue_wait_seconds",
+                "How long requests waited that had to wait for a peer, by the peer that took them",
+            ),
+            queue_refused: counters(
+                "unskew_peer_queue_refused_total",
+                "Requests that were not let wait for a peer, or not any longer, by reason",
+                &["reason"],
             ),
             disabled: gauges("unskew_peering_disabled", "1 for each reason why peering is disabled", &["reason"]),
         };
@@ -107,13 +132,23 @@ impl Metrics {
         for counter in counters {
             registry.register(Box::new(counter.clone())).expect("each name is registered once");
         }
-        let vectors =
-            [&self.rerouted, &self.rerouted_alias, &self.proxy_errors, &self.sync_errors, &self.transport_failures];
+        let vectors = [
+            &self.rerouted,
+            &self.rerouted_alias,
+            &self.proxy_errors,
+            &self.sync_errors,
+            &self.transport_failures,
+            &self.queue_refused,
+        ];
         for counters in vectors {
             registry.register(Box::new(counters.clone())).expect("each name is registered once");
         }
-        registry.register(Box::new(self.forward_duration.clone())).expect("each name is registered once");
-        registry.register(Box::new(self.disabled.clone())).expect("each name is registered once");
+        for durations in [&self.forward_duration, &self.queue_wait] {
+            registry.register(Box::new(durations.clone())).expect("each name is registered once");
+        }
+        for gauges in [&self.disabled, &self.queue_length] {
+            registry.register(Box::new(gauges.clone())).expect("each name is registered once");
+        }
     }
 
     /// Counts a request that went to a peer, with the code that the client got; empty names for a discovery request.
@@ -142,6 +177,28 @@ impl Metrics {
         self.sync_errors.with_label_values(&[error]).inc();
     }
 
+    /// How many wait for a peer.
+    pub(crate) fn queue_length(&self, peer: &ServerId) -> IntGauge {
+        self.queue_length.with_label_values(&[peer.as_str()])
+    }
+
+    /// Counts a request that waited for a peer and was taken.
+    pub(crate) fn observe_wait(&self, peer: &ServerId, waited: Duration) {
+        self.queue_wait.with_label_values(&[peer.as_str()]).observe(waited.as_secs_f64());
+    }
+
+    /// Counts a request that was not let wait, or not any longer.
+    pub(crate) fn count_refused(&self, refusal: Refusal) {
+        self.queue_refused.with_label_values(&[refusal.reason()]).inc();
+    }
+
+    /// Forgets the figures of a peer, or they would remember every server that ever was.
+    pub(crate) fn forget(&self, peer: &ServerId) {
+        let _ = self.forward_duration.remove_label_values(&[peer.as_str()]);
+        let _ = self.queue_wait.remove_label_values(&[peer.as_str()]);
+        let _ = self.queue_length.remove_label_values(&[peer.as_str()]);
+    }
+
     /// Counts a request for the local document.
     pub fn count_nopeer(&self) {
         self.nopeer_requests.inc();
@@ -161,10 +218,8 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
 }
 
-fn forward_duration() -> HistogramVec {
-    let name = "unskew_peer_forward_duration_seconds";
-    let options = HistogramOpts::new(name, "How long peers took to begin their answers, by peer");
-    let options = options.buckets(FORWARD_BUCKETS.to_vec());
+fn durations(name: &str, help: &str) -> HistogramVec {
+    let options = HistogramOpts::new(name, help).buckets(FORWARD_BUCKETS.to_vec());
     HistogramVec::new(options, &["peer"]).expect("the name and labels are valid")
 }
 

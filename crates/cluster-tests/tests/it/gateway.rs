@@ -1,10 +1,12 @@
 //! A gateway before servers that know nothing of each other: they answer as one.
 
+mod access_log;
 mod balance;
 mod crowds;
 mod found;
 mod identity;
 mod outages;
+mod queueing;
 mod real;
 mod streams;
 

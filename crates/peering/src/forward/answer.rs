@@ -18,6 +18,10 @@ use crate::identity::ServerId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnsweredBy(pub ServerId);
 
+/// How many peers were tried in vain before: in the extensions of a forwarded response, if there were any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retried(pub usize);
+
 /// The body of a forwarded response, passed on as it comes. Dropping it closes the connection to the peer, unless it was read
 /// to its end.
 pub struct AnswerBody {

@@ -10,7 +10,7 @@ use transport::peer::{Line, PeerBody, Pool, SendError};
 
 use super::answer::{AnswerBody, AnsweredBy};
 use super::peers::{Peer, Pinged, Seat, SeatKind};
-use super::{Effect, Fault, Round, Span, head, judge, upgrade};
+use super::{Effect, Fault, Round, head, judge, upgrade};
 use crate::status::Execution;
 
 /// How a candidate failed, and whether it may have executed the request.
@@ -36,12 +36,7 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    pub(super) async fn run(&self) -> Result<Response<AnswerBody>, Failed> {
-        let kind = match self.round.call.span {
-            Span::Until(_) => SeatKind::Short,
-            Span::Open => SeatKind::Stream,
-        };
-        let seat = self.peer.seat(kind).ok_or((Fault::Busy, Execution::None))?;
+    pub(super) async fn run(&self, seat: Seat) -> Result<Response<AnswerBody>, Failed> {
         let started = Instant::now();
         let response = self.send().await?;
         self.peer.duration.observe(started.elapsed().as_secs_f64());
@@ -153,7 +148,7 @@ impl Attempt<'_> {
             judge::Judged::Answer(response) => {
                 let (mut head, (start, rest)) = response.into_parts();
                 let span = self.round.call.span;
-                head::clean_answer(&mut head);
+                head::clean_answer(&mut head, self.round.shared.cross_origin);
                 Response::from_parts(head, AnswerBody::new(start, rest, span, &self.round.shared.ending, seat))
             }
         };
@@ -164,7 +159,7 @@ impl Attempt<'_> {
     /// Hands both ends to a task, which carries bytes between them.
     fn switched(&self, response: Response<PeerBody>) -> Response<AnswerBody> {
         let (mut head, peer_end) = transport::peer::PeerEnd::of(response);
-        head::clean_answer(&mut head);
+        head::clean_answer(&mut head, self.round.shared.cross_origin);
         let client_end = self.round.upgrade.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(client_end) = client_end {
             let shared = self.round.shared;

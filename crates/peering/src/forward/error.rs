@@ -1,13 +1,18 @@
 //! Why a request was not answered by any peer.
 
+use api::Status;
 use http::StatusCode;
 use transport::peer::DialError;
 
+use super::queue::Refusal;
 use crate::identity::ServerId;
 use crate::metrics::ProxyError;
-use crate::status::Execution;
+use crate::status::{self, Execution};
 
-/// Why there is no answer. The text is for the log; clients get [`crate::status::proxy_failed`].
+/// Soon: whoever has no room now answers others meanwhile.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Why there is no answer. The text is for the log; clients get [`ForwardError::status`].
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
     /// No capable peer has an address.
@@ -27,19 +32,43 @@ pub enum ForwardError {
         /// What may have happened.
         execution: Execution,
     },
+    /// All that could answer have as many requests as they may, and this one does not wait for them, or not any longer.
+    #[error("every peer that could answer has as many requests as it may: {0}")]
+    Overloaded(Refusal),
     /// The client broke off in the middle of its request.
     #[error("the client did not finish its request")]
     ClientGone,
 }
 
 impl ForwardError {
+    /// What the client is told.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Overloaded(refusal) => Status::too_many_requests(
+                format!("every API server that can serve the request has as many as it may: {refusal}"),
+                RETRY_AFTER_SECONDS,
+            ),
+            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientGone => {
+                status::proxy_failed(self.execution())
+            }
+        }
+    }
+
     /// Whether the request was executed.
     pub fn execution(&self) -> Execution {
         match self {
-            Self::NoEndpoint => Execution::None,
+            Self::NoEndpoint | Self::Overloaded(_) => Execution::None,
             Self::Failed { execution, .. } | Self::TimedOut { execution } => *execution,
             // Nobody is left to be told; and part of it was sent.
             Self::ClientGone => Execution::Unknown,
+        }
+    }
+
+    /// How many more peers were tried after the first.
+    pub fn retries(&self) -> usize {
+        match self {
+            Self::Failed { failures, .. } => tries(failures).saturating_sub(1),
+            Self::NoEndpoint | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => 0,
         }
     }
 
@@ -47,7 +76,9 @@ impl ForwardError {
     pub fn metric(&self) -> ProxyError {
         match self {
             Self::NoEndpoint => ProxyError::EndpointResolution,
-            Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientGone => ProxyError::ProxyTransport,
+            Self::Failed { .. } | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => {
+                ProxyError::ProxyTransport
+            }
         }
     }
 }
@@ -115,7 +146,54 @@ impl Fault {
     }
 }
 
+/// How many of them were sent something. Who had no room was not tried.
+pub(super) fn tries(failures: &[Failure]) -> usize {
+    failures.iter().filter(|failure| !matches!(failure.fault, Fault::Busy)).count()
+}
+
 fn listed(failures: &[Failure]) -> String {
     let each = failures.iter().map(|Failure { server, fault }| format!("{}: {fault}", server.as_str()));
     each.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[test]
+    fn who_is_one_too_many_is_told_so_and_comes_back() {
+        let check = |refusal: Refusal, expected: Expect| {
+            let status = ForwardError::Overloaded(refusal).status();
+            assert_eq!((status.http_code(), status.retry_after()), (429, Some(1)));
+            expected.assert_eq(&status.message);
+        };
+        check(
+            Refusal::UserFull,
+            expect![
+                "every API server that can serve the request has as many as it may: too many requests of this user wait already"
+            ],
+        );
+        check(
+            Refusal::Full,
+            expect![
+                "every API server that can serve the request has as many as it may: too many requests wait already"
+            ],
+        );
+        check(
+            Refusal::PushedOut,
+            expect![
+                "every API server that can serve the request has as many as it may: it waited behind others of its user, and made room for a user who has fewer"
+            ],
+        );
+        check(
+            Refusal::TimedOut,
+            expect![
+                "every API server that can serve the request has as many as it may: it waited for as long as it may"
+            ],
+        );
+        assert_eq!(ForwardError::NoEndpoint.status(), status::proxy_failed(Execution::None));
+        assert_eq!(ForwardError::ClientGone.status(), status::proxy_failed(Execution::Unknown));
+    }
 }

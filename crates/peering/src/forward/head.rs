@@ -8,7 +8,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, response};
 use transport::peer::RequestBody;
 
-use super::Call;
+use super::{Call, CrossOrigin};
 use crate::hop;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -29,7 +29,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Which pages may read an answer is for the server that the browser talks to.
+/// What says which pages may read an answer.
 const CROSS_ORIGIN: [HeaderName; 4] = [
     header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
     header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -74,6 +74,11 @@ impl Head {
         Self { method, uri: origin_form(&uri), headers, is_upgrade }
     }
 
+    /// What it says of itself, all but the host.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
     /// The request to one peer.
     pub(super) fn request(&self, host: &HeaderValue, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
@@ -86,11 +91,12 @@ impl Head {
 }
 
 /// Prepares the head of a peer's answer for the client.
-pub(super) fn clean_answer(answer: &mut response::Parts) {
+pub(super) fn clean_answer(answer: &mut response::Parts, cross_origin: CrossOrigin) {
     let protocol = answer.headers.get(UPGRADE).cloned();
     remove_hop_by_hop(&mut answer.headers);
-    for name in CROSS_ORIGIN {
-        answer.headers.remove(name);
+    match cross_origin {
+        CrossOrigin::Ours => CROSS_ORIGIN.iter().for_each(|name| drop(answer.headers.remove(name))),
+        CrossOrigin::Theirs => {}
     }
     if answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
         answer.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -88,6 +88,15 @@ impl Identity {
         Self { impersonation: Impersonation::Open, ..self }
     }
 
+    /// The name of the user that we vouch for; `None` if only the peer can tell whose the credentials are.
+    pub fn name(&self) -> Option<&str> {
+        match &self.credentials {
+            // The first line is the name.
+            Credentials::Ours(lines) => lines.first().and_then(|(_, name)| std::str::from_utf8(name.as_bytes()).ok()),
+            Credentials::Theirs => None,
+        }
+    }
+
     /// Whether the peer has only our word for it.
     pub fn is_vouched_for(&self) -> bool {
         match self.credentials {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use transport::peer::{Connector, Pool, RequestBody, ServedBy};
 
 pub use super::choose::{Observed, Standing};
+pub(super) use super::seats::{Seat, SeatKind};
 
+use super::seats::Seats;
 use super::{Candidate, Fault, ForwardLimits, Identity, Ways};
 use crate::hop;
 use crate::identity::ServerId;
@@ -60,6 +62,7 @@ impl Peers {
 
     fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
         let Candidate { server, address } = candidate;
+        let ForwardLimits { in_flight_max, queue, .. } = self.limits;
         let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
         let pool =
             |connector: &Arc<Connector>| Pool::new(connector.clone(), address.host(), address.port(), self.limits.pool);
@@ -73,8 +76,7 @@ impl Peers {
             duration: self.metrics.forward_duration.with_label_values(&[server.as_str()]),
             is_failing: AtomicBool::new(false),
             failing: Mutex::new(Failing { failures: 0, rests_until: Instant::now() }),
-            in_flight: AtomicUsize::new(0),
-            streams: AtomicUsize::new(0),
+            seats: Seats::new(in_flight_max, queue, in_flight_max.map(|_| self.metrics.queue_length(server))),
             ping: Ping::new(self.limits.ping_timeout),
             stream_ping: Ping::new(self.limits.stream_ping_timeout),
         })
@@ -85,8 +87,7 @@ impl Peers {
         known.retain(|server, _| {
             let stays = is_member(server);
             if !stays {
-                // The label goes too, or a metric would remember every server that ever was.
-                let _ = self.metrics.forward_duration.remove_label_values(&[server.as_str()]);
+                self.metrics.forget(server);
             }
             stays
         });
@@ -133,8 +134,8 @@ pub(super) struct Peer {
     /// Whether the last request failed: most requests need to know no more.
     is_failing: AtomicBool,
     failing: Mutex<Failing>,
-    in_flight: AtomicUsize,
-    streams: AtomicUsize,
+    /// The requests that it has.
+    pub(super) seats: Seats,
     /// For those who wait for an answer to begin.
     ping: Ping,
     /// For those whose answer has begun, who are more patient.
@@ -212,8 +213,8 @@ impl Peer {
         } else {
             Standing::Resting
         };
-        let in_flight = self.in_flight.load(Ordering::Relaxed);
-        Observed { standing, in_flight, streams: self.streams.load(Ordering::Relaxed) }
+        let (in_flight, streams) = self.seats.taken();
+        Observed { standing, in_flight, streams }
     }
 
     /// It is about to be tried first. If it has failed, the others do not follow until it is known how this ends.
@@ -245,17 +246,6 @@ impl Peer {
             let Candidate { server, address } = &self.candidate;
             tracing::info!(peer = server.as_str(), %address, "a peer that failed answers again");
         }
-    }
-
-    /// A place for a request; `None` if there are as many as are allowed.
-    pub(super) fn seat(self: &Arc<Self>, kind: SeatKind) -> Option<Seat> {
-        let seat = Seat { peer: self.clone(), kind };
-        let before = seat.counter().fetch_add(1, Ordering::Relaxed);
-        let is_full = match kind {
-            SeatKind::Short => self.limits.in_flight_max.is_some_and(|limit| before >= limit),
-            SeatKind::Stream => false,
-        };
-        (!is_full).then_some(seat)
     }
 
     /// Asks a peer that is silent whether it lives, on a connection of its own.
@@ -297,40 +287,5 @@ impl Peer {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Failing> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What a request is to the peer's load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SeatKind {
-    /// It comes to its end by itself, and counts against the limit.
-    Short,
-    /// It stays: a watch would hold its place for an hour.
-    Stream,
-}
-
-/// A request's place among those of a peer, free again when dropped.
-#[derive(Debug)]
-pub(super) struct Seat {
-    peer: Arc<Peer>,
-    kind: SeatKind,
-}
-
-impl Seat {
-    pub(super) fn peer(&self) -> &Arc<Peer> {
-        &self.peer
-    }
-
-    fn counter(&self) -> &AtomicUsize {
-        match self.kind {
-            SeatKind::Short => &self.peer.in_flight,
-            SeatKind::Stream => &self.peer.streams,
-        }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.counter().fetch_sub(1, Ordering::Relaxed);
     }
 }

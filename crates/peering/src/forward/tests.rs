@@ -7,11 +7,13 @@ use transport::testing::{Certificates, Heard, ScriptedPeer, Visit};
 
 use super::peers::Standing;
 use super::*;
+use crate::status::Execution;
 
 mod bodies;
 mod failover;
 mod fetching;
 mod patience;
+mod queueing;
 mod sharing;
 mod upgrades;
 
@@ -213,6 +215,19 @@ async fn no_candidate_is_no_endpoint() {
     let error = bench.get(&[]).await.unwrap_err();
     assert!(matches!(error, ForwardError::NoEndpoint), "{error}");
     assert_eq!(error.execution(), Execution::None);
+}
+
+#[tokio::test]
+async fn an_answer_tells_how_many_were_tried_before() {
+    let bench = Bench::new(generous());
+    let dead = bench.playing(|_visit| async {}).await;
+    let b = bench.answering(ok).await;
+    let response = bench.get(&[&dead, &b]).await.unwrap();
+    assert_eq!(response.extensions().get(), Some(&Retried(1)));
+    // It is passed over from then on.
+    assert_eq!(bench.get(&[&dead, &b]).await.unwrap().extensions().get::<Retried>(), None);
+    let error = bench.get(&[&dead]).await.unwrap_err();
+    assert_eq!(error.retries(), 0);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use access::authenticate::{Bundles, FrontProxy, HeaderNames};
 use edge::merged::Merge;
 use edge::pipeline::Limits;
 use gateway::{Cidr, Upstream};
+use peering::forward::QueueLimits;
 use rustls::pki_types::ServerName;
 use transport::peer::ClientFiles;
 use transport::pki::Pair;
@@ -32,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) forget_after: Duration,
     pub(crate) in_flight_max: Option<usize>,
+    pub(crate) queue: QueueLimits,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) front_proxy: Option<(PathBuf, FrontProxy)>,
@@ -41,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) tells: bool,
     pub(crate) limits: Limits,
     pub(crate) shutdown_delay: Duration,
+    pub(crate) access_log: Option<PathBuf>,
     pub(crate) log_json: bool,
     pub(crate) verbosity: u8,
 }
@@ -66,6 +69,11 @@ impl Config {
             server_name: flags.parsed("upstream-server-name", |name| ServerName::try_from(name.to_owned()))?,
             forget_after: duration("upstream-forget-after")?,
             in_flight_max: Some(number("upstream-max-requests-inflight")?).filter(|limit| *limit > 0),
+            queue: QueueLimits {
+                length_max: number("upstream-max-requests-queued")?,
+                user_max: number("upstream-max-requests-queued-per-user")?,
+                wait_max: duration("upstream-queue-timeout")?,
+            },
             state_dir: flags.given("state-dir").map(PathBuf::from),
             client_ca: found.path(flags, "client-ca-file"),
             front_proxy: front_proxy(flags)?,
@@ -78,6 +86,7 @@ impl Config {
                 request_timeout: duration("request-timeout")?,
             },
             shutdown_delay: duration("shutdown-delay-duration")?,
+            access_log: flags.given("access-log-path").map(PathBuf::from),
             log_json: flags.parsed("logging-format", is_json)?,
             verbosity: flags.parsed("v", str::parse)?,
         })

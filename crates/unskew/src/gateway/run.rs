@@ -7,13 +7,14 @@ use std::time::Duration;
 use access::authenticate::Bundles as Overlap;
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
+use edge::access_log::AccessLog;
 use edge::certificates::Bundles;
 use edge::health::{Check, Health, Pages};
 use edge::merged::MergedPages;
 use edge::pipeline::Pipeline;
 use gateway::board::Board;
 use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Way};
-use peering::forward::{ForwardLimits, Forwarder, Identity, Ways};
+use peering::forward::{CrossOrigin, ForwardLimits, Forwarder, Identity, Ways};
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
@@ -62,7 +63,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let health = Health::new(checks(&way, draining.clone()));
     let pipeline =
         Pipeline::new(gate, AnyUpstream(way.clone()), health, edge::metrics::Metrics::new(&registry), config.limits);
-    let pipeline = Arc::new(pipeline.among(Some(peers(&config, &way, metrics))));
+    let access_log = start_access_log(&config, &registry, &tasks)?;
+    let pipeline = Arc::new(pipeline.logged(access_log).among(Some(peers(&config, &way, metrics))));
     let (connections, closing) = (Tasks::new(), CancellationToken::new());
     let accepting = edge::listener::run(listener, serving, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
@@ -82,6 +84,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
     }
     outcome
+}
+
+fn start_access_log(
+    config: &Config,
+    registry: &prometheus::Registry,
+    tasks: &Tasks,
+) -> anyhow::Result<Option<AccessLog>> {
+    let Some(path) = &config.access_log else { return Ok(None) };
+    let log = AccessLog::start(path, registry, tasks);
+    log.with_context(|| format!("--access-log-path: {} cannot be written", path.display())).map(Some)
 }
 
 async fn bind(config: &Config) -> anyhow::Result<TcpListener> {
@@ -184,9 +196,13 @@ fn start_forwarder(config: &Config, user: &Identity, metrics: &Metrics, tasks: &
         anyhow::Ok(Arc::new(Connector::new(tls, Dialer::direct()).with_server_name(config.server_name.clone())))
     };
     let bare = ClientFiles { own: None, ..config.vouching.clone() };
-    let ways =
-        Ways { vouching: connector(config.vouching.clone())?, bare: Some(connector(bare)?), ourselves: user.clone() };
-    let limits = ForwardLimits { in_flight_max: config.in_flight_max, ..ForwardLimits::default() };
+    let ways = Ways {
+        vouching: connector(config.vouching.clone())?,
+        bare: Some(connector(bare)?),
+        ourselves: user.clone(),
+        cross_origin: CrossOrigin::Theirs,
+    };
+    let limits = ForwardLimits { in_flight_max: config.in_flight_max, queue: config.queue, ..ForwardLimits::default() };
     Ok(Forwarder::new(ways, limits, metrics.clone(), tasks))
 }
 

@@ -47,8 +47,16 @@ pub(crate) static TABLE: &[Flag] = &[
         "upstream-max-requests-inflight",
         Kind::Text,
         "0",
-        "How many requests may be under way to one upstream; 0 for no limit.",
+        "How many requests that are no watch may be under way to one upstream; 0 for no limit.",
     ),
+    flag(
+        "upstream-max-requests-queued",
+        Kind::Text,
+        "1000",
+        "How many requests may wait for an upstream that has as many as it may, users by turns; 0: none waits.",
+    ),
+    flag("upstream-max-requests-queued-per-user", Kind::Text, "100", "How many of these may be of one user."),
+    flag("upstream-queue-timeout", Kind::Text, "10s", "How long a request waits before it is answered 429."),
     flag("state-dir", Kind::Text, "", "Where is kept what upstreams serve, so that a restart does not forget it."),
     // Who may come in.
     flag("client-ca-file", Kind::Text, "", "The authorities of client certificates."),
@@ -85,6 +93,12 @@ pub(crate) static TABLE: &[Flag] = &[
     flag("max-mutating-requests-inflight", Kind::Text, "0", "How many writes may be under way; 0 for no limit."),
     // How it shows.
     flag("kubeadm-dir", Kind::Text, "/etc/kubernetes", "Where kubeadm keeps its files."),
+    flag(
+        "access-log-path",
+        Kind::Text,
+        "",
+        "Where every request is told of by a line of JSON: a file, made anew when it was moved away, or -.",
+    ),
     flag("logging-format", Kind::Text, "text", "text or json."),
     flag("v", Kind::Text, "0", "How much is logged: 0 to 9."),
 ];

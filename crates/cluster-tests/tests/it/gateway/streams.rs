@@ -8,19 +8,31 @@ use transport::testing::{Heard, ScriptedPeer, Visit};
 
 use super::*;
 
-const POD: &str = "/api/v1/namespaces/default/pods/a";
+pub(super) const POD: &str = "/api/v1/namespaces/default/pods/a";
+
+/// How the gateway asks who may see its own pages.
+const REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
 
 /// An upstream that says what a test wants it to say, and a gateway before it.
-struct Scene {
-    runtime: Runtime,
-    peer: ScriptedPeer,
-    gateway: Gateway,
+pub(super) struct Scene {
+    pub(super) runtime: Runtime,
+    pub(super) peer: ScriptedPeer,
+    pub(super) gateway: Gateway,
     _plane: ControlPlane<'static>,
 }
 
 impl Scene {
     /// `play` is what the upstream does about requests that are neither about its health nor about what it serves.
-    fn new<Play, Playing>(play: Play) -> Self
+    pub(super) fn new<Play, Playing>(play: Play) -> Self
+    where
+        Play: Fn(Visit, Heard) -> Playing + Clone + Send + Sync + 'static,
+        Playing: Future<Output = Option<Visit>> + Send + 'static,
+    {
+        Self::with(&[], play)
+    }
+
+    /// The same with flags of the gateway.
+    pub(super) fn with<Play, Playing>(flags: &[&str], play: Play) -> Self
     where
         Play: Fn(Visit, Heard) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = Option<Visit>> + Send + 'static,
@@ -35,13 +47,14 @@ impl Scene {
             stage.peer(move |visit| live(visit, listing.clone(), play.clone())).await
         });
         let upstream = format!("--upstream=https://{}", peer.address);
-        let gateway = Gateway::launch("gateway", &plane, &[], &[&upstream]);
+        let flags: Vec<&str> = [upstream.as_str()].into_iter().chain(flags.iter().copied()).collect();
+        let gateway = Gateway::launch("gateway", &plane, &[], &flags);
         gateway.wait_ready();
         Self { runtime, peer, gateway, _plane: plane }
     }
 
     /// What the upstream heard of a request that is not about itself.
-    async fn heard(&self) -> Heard {
+    pub(super) async fn heard(&self) -> Heard {
         loop {
             let heard = self.peer.heard().await;
             if heard.line.contains("/pods/") {
@@ -59,6 +72,7 @@ where
         let page = match heard.line.as_str() {
             "GET /readyz HTTP/1.1" | "GET /livez HTTP/1.1" => Some(answer("200 OK", "text/plain", "ok")),
             "GET /version HTTP/1.1" => Some(answer("200 OK", "application/json", r#"{"gitVersion":"v1.30.1"}"#)),
+            REVIEW => Some(answer("201 Created", "application/json", r#"{"status":{"allowed":true}}"#)),
             _ => listing.answer(&heard),
         };
         match page {
@@ -157,6 +171,7 @@ fn what_a_pod_says_is_no_word_of_its_server() {
         }
         // Nothing of that was held against the server.
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
+        assert!(metrics.contains("unskew_upstream_ready{"), "{metrics}");
         assert!(!metrics.contains("unskew_peer_transport_failures_total{"), "{metrics}");
     });
 }
@@ -186,5 +201,38 @@ fn bytes_and_headers_arrive_as_they_are() {
         assert_eq!(heard.header("authorization"), ["Bearer secret"]);
         assert_eq!((heard.header("accept-encoding"), heard.header("user-agent")), (vec!["gzip"], vec!["me/1"]));
         assert_eq!(heard.header("x-forwarded-for"), ["127.0.0.1"]);
+    });
+}
+
+#[test]
+fn what_browsers_ask_before_they_ask_is_for_upstreams_to_answer() {
+    let scene = Scene::new(|mut visit: Visit, heard: Heard| async move {
+        let head = if heard.line.starts_with("OPTIONS ") { "204 No Content" } else { "200 OK\r\ncontent-length: 0" };
+        let cors = "access-control-allow-origin: https://shop.example\r\naccess-control-allow-methods: GET, PATCH\r\n\
+                    access-control-allow-headers: Authorization\r\naccess-control-allow-credentials: true";
+        visit.say(&format!("HTTP/1.1 {head}\r\n{cors}\r\n\r\n")).await;
+        Some(visit)
+    });
+    scene.runtime.block_on(async {
+        let nobody = scene.gateway.client(Identity::Nobody);
+        let asked = |method: Method, path: &str| {
+            let request = nobody.request(method, path).header("origin", "https://shop.example");
+            request.header("access-control-request-method", "PATCH")
+        };
+        // A resource, the way to a pod, a page that is the upstream's, and pages that the gateway has of its own.
+        for path in [POD, &format!("{POD}/proxy/x"), "/version/pods/x", "/apis", "/metrics", "/debug/peers"] {
+            let said = nobody.send(asked(Method::OPTIONS, path), "".into()).await;
+            assert_eq!(said.status, StatusCode::NO_CONTENT, "{path}: {}", said.brief());
+            assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example", "{path}");
+            assert_eq!(said.headers["access-control-allow-methods"], "GET, PATCH", "{path}");
+            assert_eq!(said.headers["access-control-allow-headers"], "Authorization", "{path}");
+            assert_eq!(said.headers["access-control-allow-credentials"], "true", "{path}");
+        }
+        let heard = scene.heard().await;
+        assert_eq!(heard.line, format!("OPTIONS {POD} HTTP/1.1"));
+        assert_eq!(heard.header("origin"), ["https://shop.example"]);
+        assert_eq!(heard.header("access-control-request-method"), ["PATCH"]);
+        let said = nobody.send(asked(Method::GET, POD), "".into()).await;
+        assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example");
     });
 }

@@ -156,12 +156,17 @@ fn path_and_query_are_not_touched() {
 
 #[track_caller]
 fn check_answer(status: u16, lines: &[(&'static str, &'static str)], expected: &Expect) {
+    check_answer_of(CrossOrigin::Ours, status, lines, expected);
+}
+
+#[track_caller]
+fn check_answer_of(cross_origin: CrossOrigin, status: u16, lines: &[(&'static str, &'static str)], expected: &Expect) {
     let mut response = http::Response::builder().status(status).version(http::Version::HTTP_10);
     for (name, value) in lines {
         response = response.header(*name, *value);
     }
     let mut parts = response.body(()).unwrap().into_parts().0;
-    clean_answer(&mut parts);
+    clean_answer(&mut parts, cross_origin);
     expected.assert_eq(&format!("{:?} {}\n{}", parts.version, parts.status, lines_of(&parts.headers)));
 }
 
@@ -199,6 +204,39 @@ fn an_answer_loses_what_concerns_one_connection_or_other_pages() {
             connection: upgrade
             upgrade: SPDY/3.1
             x-stream-protocol-version: v4.channel.k8s.io
+        "#]],
+    );
+}
+
+#[test]
+fn which_pages_may_read_an_answer_is_left_to_who_says_it() {
+    let lines = [
+        ("access-control-allow-origin", "https://shop.example"),
+        ("access-control-allow-methods", "GET"),
+        ("access-control-allow-headers", "Authorization"),
+        ("access-control-allow-credentials", "true"),
+        ("access-control-max-age", "60"),
+    ];
+    check_answer_of(
+        CrossOrigin::Ours,
+        204,
+        &lines,
+        &expect![[r#"
+            HTTP/1.1 204 No Content
+            access-control-max-age: 60
+        "#]],
+    );
+    check_answer_of(
+        CrossOrigin::Theirs,
+        204,
+        &lines,
+        &expect![[r#"
+            HTTP/1.1 204 No Content
+            access-control-allow-credentials: true
+            access-control-allow-headers: Authorization
+            access-control-allow-methods: GET
+            access-control-allow-origin: https://shop.example
+            access-control-max-age: 60
         "#]],
     );
 }

@@ -1,0 +1,62 @@
+//! A line as it is written.
+
+use std::net::IpAddr;
+
+use api::time::MicroTime;
+use serde::Serialize;
+
+use super::{Entry, Noted};
+
+/// Neither headers nor the query are in it: both may hold what is nobody's business.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Line<'a> {
+    /// When the request came.
+    time: MicroTime,
+    #[serde(rename = "auditID")]
+    audit_id: &'a str,
+    client: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    verb: &'a str,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    retries: usize,
+    bytes: u64,
+    duration_seconds: f64,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(entry: &'a Entry, noted: &'a Noted) -> Self {
+        Self {
+            time: entry.time.into(),
+            audit_id: entry.audit_id.to_str().unwrap_or_default(),
+            client: entry.client.to_canonical(),
+            user: noted.user.as_deref(),
+            verb: &entry.verb,
+            method: entry.method.as_str(),
+            path: entry.uri.path(),
+            status: entry.status,
+            upstream: entry.upstream.as_ref().map(|server| server.as_str()),
+            rule: noted.rule,
+            error: noted.error.as_deref(),
+            retries: noted.retries,
+            bytes: entry.bytes,
+            // To the microsecond, as the time is.
+            duration_seconds: entry.started.elapsed().as_micros() as f64 / 1e6,
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("strings and numbers are always JSON");
+        bytes.push(b'\n');
+        bytes
+    }
+}

@@ -1,0 +1,156 @@
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
+use http::{HeaderName, HeaderValue};
+
+use super::*;
+
+const ROOMY: QueueLimits = QueueLimits { length_max: 1_000, user_max: 1_000, wait_max: Duration::ZERO };
+
+fn flow(user: char) -> Flow {
+    Flow(u64::from(u32::from(user)))
+}
+
+/// Plays a script: `a1` is a request of the user a, `-a1` one that does not wait any longer, `.` is room for one. Says who was
+/// given the room, who was refused or pushed out, and who waits at the end.
+fn play(limits: QueueLimits, script: &str) -> String {
+    let mut queue = FairQueue::new(limits);
+    let mut tickets: BTreeMap<&str, Ticket> = BTreeMap::new();
+    let mut said = Vec::new();
+    for word in script.split_whitespace() {
+        if word == "." {
+            said.push(queue.pop().unwrap_or("nobody").to_owned());
+        } else if let Some(name) = word.strip_prefix('-') {
+            assert_eq!(queue.remove(tickets[name]), Some(name));
+        } else {
+            match queue.push(flow(word.chars().next().unwrap()), word) {
+                Ok(Joined { ticket, pushed_out }) => {
+                    tickets.insert(word, ticket);
+                    said.extend(pushed_out.map(|other| format!("{word} for {other}")));
+                }
+                Err(refusal) => said.push(format!("{word}: {}", refusal.reason())),
+            }
+        }
+    }
+    let count = queue.len();
+    let rest: Vec<&str> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!((rest.len(), queue.len(), queue.lines.len(), queue.turns.len()), (count, 0, 0, 0));
+    format!("{} | {}", said.join(", "), rest.join(" "))
+}
+
+#[track_caller]
+fn check(limits: QueueLimits, script: &str, expected: &Expect) {
+    expected.assert_eq(&play(limits, script));
+}
+
+#[test]
+fn one_user_is_served_in_order() {
+    check(ROOMY, "a1 a2 a3 . . . .", &expect!["a1, a2, a3, nobody | "]);
+}
+
+#[test]
+fn users_take_turns_however_many_one_of_them_has() {
+    check(ROOMY, "a1 a2 a3 a4 b1 c1 b2 . . . . . . .", &expect!["a1, b1, c1, a2, b2, a3, a4 | "]);
+    // Whoever comes later waits for one turn of everybody else, and not for all that they have.
+    check(ROOMY, "a1 a2 a3 . b1 . . .", &expect!["a1, a2, b1, a3 | "]);
+    // Coming back at once is no way to be first.
+    check(ROOMY, "a1 b1 b2 . a2 . . .", &expect!["a1, b1, a2, b2 | "]);
+}
+
+#[test]
+fn whoever_does_not_wait_any_longer_is_out() {
+    check(ROOMY, "a1 a2 b1 -a1 . . .", &expect!["a2, b1, nobody | "]);
+    check(ROOMY, "a1 b1 -a1 . .", &expect!["b1, nobody | "]);
+    check(ROOMY, "a1 -a1 a2 b1", &expect![" | a2 b1"]);
+}
+
+#[test]
+fn one_user_has_no_more_waiting_than_it_may() {
+    let limits = QueueLimits { user_max: 2, ..ROOMY };
+    check(limits, "a1 a2 a3 b1 . a4", &expect!["a3: user_full, a1 | b1 a2 a4"]);
+}
+
+#[test]
+fn a_full_queue_makes_room_for_who_has_fewer() {
+    let limits = QueueLimits { length_max: 3, ..ROOMY };
+    check(limits, "a1 a2 a3 a4", &expect!["a4: full | a1 a2 a3"]);
+    check(limits, "a1 a2 a3 b1", &expect!["b1 for a3 | a1 b1 a2"]);
+    // As many as anybody else: nothing would be gained.
+    check(limits, "a1 a2 b1 b2", &expect!["b2: full | a1 b1 a2"]);
+    check(limits, "a1 b1 c1 d1", &expect!["d1: full | a1 b1 c1"]);
+}
+
+#[test]
+fn where_nobody_may_wait_nobody_does() {
+    check(QueueLimits::NONE, "a1 .", &expect!["a1: full, nobody | "]);
+}
+
+/// Random arrivals, ends and room, against the rules said in other words.
+#[test]
+fn no_user_that_waits_is_passed_over_twice_by_another() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for _ in 0..200 {
+        let limits = QueueLimits { length_max: random.usize(1..30), user_max: random.usize(1..10), ..ROOMY };
+        let mut queue = FairQueue::new(limits);
+        let mut waiting: BTreeMap<u64, VecDeque<(u64, Ticket)>> = BTreeMap::new();
+        // For each user that waits: how often each other one was served since it waits, or since it was served.
+        let mut passed: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
+        for number in 0..300 {
+            let user = random.u64(..6);
+            match random.u8(..10) {
+                0..6 => {
+                    let Ok(joined) = queue.push(Flow(user), (user, number)) else { continue };
+                    let line = waiting.entry(user).or_default();
+                    line.push_back((number, joined.ticket));
+                    passed.entry(user).or_default();
+                    if let Some((other, pushed)) = joined.pushed_out {
+                        let line = waiting.get_mut(&other).unwrap();
+                        assert_eq!(line.pop_back().unwrap().0, pushed);
+                    }
+                }
+                6..9 => {
+                    let Some((served, number)) = queue.pop() else { continue };
+                    assert_eq!(waiting.get_mut(&served).unwrap().pop_front().unwrap().0, number, "in order");
+                    passed.insert(served, BTreeMap::new());
+                    for (_, by) in passed.iter_mut().filter(|(user, _)| **user != served) {
+                        *by.entry(served).or_default() += 1;
+                    }
+                }
+                _ => {
+                    let Some((number, ticket)) = waiting.get_mut(&user).and_then(VecDeque::pop_back) else { continue };
+                    assert_eq!(queue.remove(ticket), Some((user, number)));
+                    assert_eq!(queue.remove(ticket), None);
+                }
+            }
+            waiting.retain(|_, line| !line.is_empty());
+            passed.retain(|user, _| waiting.contains_key(user));
+            assert!(passed.values().flat_map(BTreeMap::values).all(|times| *times <= 1), "{passed:?}");
+            assert!(waiting.values().all(|line| line.len() <= limits.user_max));
+            assert_eq!(queue.len(), waiting.values().map(VecDeque::len).sum::<usize>());
+            assert!(queue.len() <= limits.length_max);
+        }
+    }
+}
+
+#[test]
+fn users_are_told_apart_by_who_they_are_then_by_what_they_show_then_by_where_they_come_from() {
+    let flows = Flows::default();
+    let of = |user: Option<&str>, line: Option<(&'static str, &'static str)>, client: u8| {
+        let headers: HeaderMap = line
+            .into_iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        let user = user.map_or_else(Identity::as_shown, |name| Identity::new(name, "", ["g"], []).unwrap());
+        flows.of(&user, &headers, IpAddr::from([192, 0, 2, client]))
+    };
+    let token = |token| Some(("authorization", token));
+    assert_eq!(of(Some("jane"), None, 1), of(Some("jane"), token("Bearer a"), 2));
+    assert_ne!(of(Some("jane"), None, 1), of(Some("joe"), None, 1));
+    assert_eq!(of(None, token("Bearer a"), 1), of(None, token("Bearer a"), 2));
+    assert_ne!(of(None, token("Bearer a"), 1), of(None, token("Bearer b"), 1));
+    assert_ne!(of(None, token("jane"), 1), of(Some("jane"), None, 1));
+    let protocol = Some(("sec-websocket-protocol", "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.YQ"));
+    assert_eq!(of(None, protocol, 1), of(None, protocol, 2));
+    assert_ne!(of(None, protocol, 1), of(None, None, 1));
+    assert_ne!(of(None, None, 1), of(None, None, 2));
+}
