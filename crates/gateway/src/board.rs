@@ -1,7 +1,8 @@
 //! The upstreams as peering sees them: leases, endpoint records and documents, as if they stood in storage.
 //!
 //! An upstream has a lease as long as it counts, and a record as long as it is ready. So peering finds it live while it is
-//! ready, suspect while it is not, and gone once it was away for too long, by the same rules as in a server.
+//! ready, suspect while it is not, and gone once it was away for too long, by the same rules as in a server. It does not linger
+//! then: it had its time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -65,10 +66,19 @@ impl Board {
         self.leases.put(server, Arc::new(form.new_lease(Timestamp::now().into())));
     }
 
-    /// It does not count any more.
+    /// It is no upstream any more. What it served lingers, as that of any server that leaves.
     pub(crate) fn forget(&self, server: &ServerId) {
         self.records.remove(server);
         self.leases.remove(server);
+    }
+
+    /// It was away for too long: neither does it count any more, nor what it served.
+    pub(crate) async fn give_up(&self, server: &ServerId) {
+        self.forget(server);
+        if let Some((version, _)) = self.documents.get(server) {
+            // If it was replaced meanwhile, the upstream is back.
+            let _ = Documents::delete(self, server, version).await;
+        }
     }
 
     /// Requests may go to it.
@@ -86,6 +96,12 @@ impl Board {
     /// The document of an upstream, and what to compare with when it is replaced.
     pub(crate) fn document(&self, server: &ServerId) -> Option<(Version, Bytes)> {
         self.documents.get(server)
+    }
+
+    /// Whether an upstream counts, and whether requests may go to it.
+    #[cfg(test)]
+    pub(crate) fn has(&self, server: &ServerId) -> [bool; 2] {
+        [self.leases.get(server).is_some(), self.records.get(server).is_some()]
     }
 
     /// Lets documents go whose time is over.

@@ -118,7 +118,7 @@ impl Inspector {
                 }
                 Err(fault) => {
                     failures += 1;
-                    self.note_failure(&fault, failures, begun);
+                    self.note_failure(&fault, failures, begun).await;
                     if failures < FAILURES_MAX { RETRY_INTERVAL } else { INTERVAL }
                 }
             };
@@ -239,7 +239,7 @@ impl Inspector {
         });
     }
 
-    fn note_failure(&self, fault: &Fault, failures: u32, begun: Instant) {
+    async fn note_failure(&self, fault: &Fault, failures: u32, begun: Instant) {
         let Upstream { server, address, .. } = &self.upstream;
         let is_certain = matches!(fault, Fault::NotReady(_)) || failures >= FAILURES_MAX;
         let mut is_forgotten = false;
@@ -258,7 +258,7 @@ impl Inspector {
             self.metrics.not_ready(server);
         }
         if is_forgotten {
-            self.board.forget(server);
+            self.board.give_up(server).await;
         }
     }
 
@@ -272,3 +272,6 @@ impl Inspector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

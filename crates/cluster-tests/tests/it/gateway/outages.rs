@@ -1,5 +1,7 @@
 //! Upstreams that come and go.
 
+use std::time::{Duration, Instant};
+
 use cluster_tests::Lines;
 use cluster_tests::wait::eventually;
 
@@ -71,23 +73,57 @@ fn a_restarted_gateway_remembers_what_a_dead_server_had() {
 #[test]
 fn a_server_that_is_away_for_too_long_is_forgotten() {
     let mut plane = two(Store::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=1s"]);
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
     let admin = gateway.admin();
     block_on(async {
+        assert_eq!(admin.get(CLASSES).await.status, StatusCode::OK);
         plane.kill("new");
-        assert_eq!(admin.get(CLASSES).await.status, StatusCode::SERVICE_UNAVAILABLE);
-        eventually("it is left", async || {
-            let report = admin.get("/debug/peers").await.json();
-            let states: Vec<_> =
-                report["members"].as_array().unwrap().iter().map(|member| member["state"].to_string()).collect();
-            if states.contains(&"\"left\"".to_owned()) { Ok(()) } else { Err(report.to_string()) }
+        let killed = Instant::now();
+        goes_from_503_to_404(&admin, CLASSES).await;
+        // An inspection may have begun two seconds before it failed.
+        assert!(killed.elapsed() >= Duration::from_secs(3), "after {:?}", killed.elapsed());
+        // It is nowhere any more, and the 404 is the other server's own.
+        let directly = plane.admin("old").get(CLASSES).await;
+        assert_eq!(admin.get(CLASSES).await.body, directly.body);
+        let document = accepting(&admin, "/apis", MERGED).await;
+        assert!(!String::from_utf8_lossy(&document.body).contains("volumeattributesclasses"));
+        let report = admin.get("/debug/peers").await.json();
+        assert!(!report.to_string().contains(&plane.address("new")), "{report}");
+        assert_eq!(admin.get(DEPLOYMENTS).await.status, StatusCode::OK);
+        // What comes back counts again.
+        plane.launch("new", &[NEW[0], NEW[1], STOCK]);
+        eventually("it is served again", async || {
+            let answer = admin.get(CLASSES).await;
+            if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
         })
         .await;
-        // What it alone served lingers, as that of any server that left.
-        assert_eq!(admin.get(CLASSES).await.status, StatusCode::SERVICE_UNAVAILABLE);
-        plane.launch("new", &[NEW[0], NEW[1], STOCK]);
-        becomes(&admin, CLASSES, StatusCode::OK).await;
     });
+}
+
+#[test]
+fn a_server_that_never_answered_is_waited_for_as_long() {
+    let mut plane = two(Store::Sqlite);
+    plane.kill("new");
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
+    let admin = gateway.admin();
+    block_on(async {
+        let answer = admin.get(CLASSES).await;
+        assert!(answer.brief().contains("routing rule 6"), "{}", answer.brief());
+        goes_from_503_to_404(&admin, CLASSES).await;
+    });
+}
+
+/// What nobody can reach is unavailable, until it is not there: nothing else comes between.
+async fn goes_from_503_to_404(client: &Client, path: &str) {
+    eventually(&format!("{path} is 404"), async || {
+        let answer = client.get(path).await;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            StatusCode::SERVICE_UNAVAILABLE => Err(answer.brief()),
+            _ => panic!("{path}: {}", answer.brief()),
+        }
+    })
+    .await;
 }
 
 #[test]
