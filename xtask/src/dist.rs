@@ -1,9 +1,10 @@
-//! `cargo xtask dist`: what people install, as an archive and as a Debian package.
+//! `cargo xtask dist`: what people install, as an archive, as a Debian package and as an image for containers.
 //!
 //! Invariants: the same program of the same commit is packed into the same bytes; whatever is packed came from this build, the
 //! completions and the manual too; what was packed has been unpacked again and started before it is called done.
 
 mod archives;
+mod image;
 mod man;
 mod needs;
 mod tree;
@@ -27,8 +28,10 @@ pub(crate) const HELP: &str = "\
 cargo xtask dist
 
 Builds the program for release and packs it with its completions, its manual page, its licences and the examples of
-docs/deploy and docs/monitoring: target/dist/unskew-<version>-<machine>.tar.gz and unskew_<version>_<machine>.deb, with
-their checksums in SHA256SUMS. Needs dpkg-deb, GNU tar and binutils.
+docs/deploy and docs/monitoring: target/dist/unskew-<version>-<machine>.tar.gz and unskew_<version>_<machine>.deb. The
+program, the libraries it is linked with and nothing else make an image, unskew-<version>-<machine>.oci.tar: an archive in
+the layout of the Open Container Initiative, made without a container engine. Checksums are in SHA256SUMS. Needs dpkg-deb,
+GNU tar, gzip and binutils.
 ";
 
 /// With an optimised build from nothing.
@@ -57,6 +60,10 @@ impl Release {
         format!("unskew-{}-{}.tar.gz", self.version, self.machine)
     }
 
+    fn image_name(&self) -> String {
+        format!("unskew-{}-{}.oci.tar", self.version, self.machine)
+    }
+
     fn package_name(&self) -> String {
         format!("unskew_{}_{}.deb", self.version, self.architecture)
     }
@@ -72,7 +79,11 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let binary = folder.join("unskew");
     strip(&workspace.release_binary("unskew"), &binary)?;
     let release = describe(&workspace, &binary)?;
-    let packed = pack(&workspace.root, &binary, &release, &folder)?;
+    let mut packed = Vec::from(pack(&workspace.root, &binary, &release, &folder)?);
+    let licence = fs::read_to_string(workspace.root.join("LICENSE"))?;
+    let program = image::Program { binary: &binary, licence: &licence };
+    packed.push(image::pack(&program, &release, &folder)?);
+    try_image(&folder, &release)?;
     fs::remove_file(&binary)?;
     let mut sums = String::new();
     for file in &packed {
@@ -127,10 +138,23 @@ fn pack(root: &Path, binary: &Path, release: &Release, into: &Path) -> Result<[P
     Ok([archive, package])
 }
 
+/// Unpacks the image again and starts the program that is in it, with nothing but the libraries that are in it.
+fn try_image(folder: &Path, release: &Release) -> Result<()> {
+    let scratch = folder.join("from-image");
+    let image = image::open(&folder.join(release.image_name()), &scratch)?;
+    let said = image.run(&["version"])?;
+    expect_version("the image", &said, release)?;
+    remove(&scratch)
+}
+
 fn try_out(program: &Path, release: &Release) -> Result<()> {
     let said = Job::new(program, PACK_LIMIT).arg("version").output()?;
+    expect_version(&program.display().to_string(), &said, release)
+}
+
+fn expect_version(what: &str, said: &str, release: &Release) -> Result<()> {
     if said.trim() != format!("unskew {}", release.version) {
-        bail!("{} says `{}` and not the version {}", program.display(), said.trim(), release.version);
+        bail!("{what} says `{}` and not the version {}", said.trim(), release.version);
     }
     Ok(())
 }

@@ -10,11 +10,33 @@ use crate::process::Job;
 
 /// Packs one folder of `parent`, in the order of names, with one time and no owner.
 pub(super) fn tar(parent: &Path, folder: &str, epoch: &str, archive: &Path) -> Result<()> {
+    // Without -n the time of packing would be in it.
+    let job = tarring(parent, epoch, archive).arg("--use-compress-program=gzip -9n").arg(folder);
+    job.output().context("GNU tar packs the archive").map(drop)
+}
+
+/// Packs what is in a folder, in the same way, and does not compress it.
+pub(super) fn tar_plainly(folder: &Path, epoch: &str, archive: &Path) -> Result<()> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+    let mut names: Vec<_> = entries.collect::<Result<_>>()?;
+    names.sort();
+    tarring(folder, epoch, archive).args(names).output().context("GNU tar packs the archive").map(drop)
+}
+
+fn tarring(parent: &Path, epoch: &str, archive: &Path) -> Job {
     let job = Job::new("tar", PACK_LIMIT).args(["--create", "--sort=name", "--format=ustar", "--numeric-owner"]);
     let job = job.args(["--owner=0", "--group=0"]).arg(format!("--mtime=@{epoch}"));
-    // Without -n the time of packing would be in it.
-    let job = job.arg("--use-compress-program=gzip -9n").arg("--directory").arg(parent).arg("--file").arg(archive);
-    job.arg(folder).output().context("GNU tar packs the archive").map(drop)
+    job.arg("--file").arg(archive).arg("--directory").arg(parent)
+}
+
+/// Compresses a file beside itself; its name then ends in `.gz`.
+pub(super) fn gzip(file: &Path) -> Result<()> {
+    Job::new("gzip", PACK_LIMIT).args(["-9n", "--keep", "--force"]).arg(file).output().map(drop)
+}
+
+/// The other way round.
+pub(super) fn gunzip(file: &Path) -> Result<()> {
+    Job::new("gunzip", PACK_LIMIT).args(["--keep", "--force"]).arg(file).output().map(drop)
 }
 
 /// Packs a folder with a `DEBIAN` in it. dpkg-deb cuts all times down to the epoch.

@@ -23,15 +23,20 @@ pub(super) fn read(binary: &Path) -> Result<String> {
     depends(&text.context("readelf is part of binutils")?)
 }
 
+/// The package that has a library.
+pub(super) fn package_of(library: &str) -> Option<&'static str> {
+    LIBRARIES.iter().find(|(name, _)| library.starts_with(name)).map(|(_, package)| *package)
+}
+
 fn depends(elf: &str) -> Result<String> {
     let mut packages = Vec::new();
     let needed = elf.lines().filter(|line| line.contains("(NEEDED)"));
     for library in needed.filter_map(|line| line.split_once('[')?.1.split(']').next()) {
-        let Some((_, package)) = LIBRARIES.iter().find(|(name, _)| library.starts_with(name)) else {
+        let Some(package) = package_of(library) else {
             bail!("the program is linked with {library}: say in xtask/src/dist/needs.rs which package has it");
         };
-        if !packages.contains(package) {
-            packages.push(*package);
+        if !packages.contains(&package) {
+            packages.push(package);
         }
     }
     packages.sort_unstable();

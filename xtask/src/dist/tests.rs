@@ -17,10 +17,10 @@ esac
 ";
 
 /// A folder of its own, removed at the end.
-struct Scene(PathBuf);
+pub(super) struct Scene(pub(super) PathBuf);
 
 impl Scene {
-    fn new(name: &str) -> Scene {
+    pub(super) fn new(name: &str) -> Scene {
         let folder = std::env::temp_dir().join(format!("xtask-dist-{name}-{}", std::process::id()));
         remove(&folder).unwrap();
         fs::create_dir_all(&folder).unwrap();
@@ -48,7 +48,7 @@ impl Drop for Scene {
     }
 }
 
-fn release() -> Release {
+pub(super) fn release() -> Release {
     Release {
         version: "1.2.3".to_owned(),
         machine: "x86_64".to_owned(),
@@ -60,7 +60,7 @@ fn release() -> Release {
 }
 
 /// Paths below a folder, with the mode of each.
-fn listed(folder: &Path) -> BTreeSet<String> {
+pub(super) fn listed(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {

@@ -28,8 +28,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), bytes: bytes.into(), mode: 0o644 }
+    }
+
+    pub(super) fn executable(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { mode: 0o755, ..Self::new(path, bytes) }
     }
 }
 
@@ -86,7 +90,7 @@ impl Files {
     /// A folder that can be put anywhere.
     pub(super) fn for_archive(&self) -> Vec<Entry> {
         let mut entries = vec![
-            Entry { mode: 0o755, ..Entry::new("bin/unskew", self.program.clone()) },
+            Entry::executable("bin/unskew", self.program.clone()),
             Entry::new("share/man/man1/unskew.1", self.manual.clone()),
             Entry::new("LICENSE", self.licence.clone()),
             Entry::new("LICENSES-OF-CRATES", self.licences.clone()),
@@ -104,7 +108,7 @@ impl Files {
     pub(super) fn for_package(&self, release: &Release) -> Vec<Entry> {
         let doc = |name: &str, bytes: &[u8]| Entry::new(format!("usr/share/doc/unskew/{name}"), bytes);
         let mut entries = vec![
-            Entry { mode: 0o755, ..Entry::new("usr/bin/unskew", self.program.clone()) },
+            Entry::executable("usr/bin/unskew", self.program.clone()),
             Entry::new("usr/share/man/man1/unskew.1", self.manual.clone()),
             doc("copyright", self.copyright().as_bytes()),
             doc("LICENSES-OF-CRATES", self.licences.as_bytes()),

@@ -1,0 +1,194 @@
+//! The program as an image for containers: an archive in the layout of the Open Container Initiative.
+//!
+//! The image is made of the program, the libraries that it is linked with, and what these need; there is no distribution below
+//! it. The libraries are packed rather than linked in, so that the program in the image is, byte for byte, the one that was tested
+//! and that the other packages have. A static one would have to be built a second time, and glibc's resolver does not like to be
+//! static.
+//!
+//! Invariants: the same input gives the same bytes; whatever the image names by digest and size has them; it runs without a file
+//! from outside.
+
+mod layout;
+mod libraries;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::tree::{self, Entry};
+use super::{PACK_LIMIT, Release, archives, needs, remove};
+use crate::process::Job;
+use crate::tools::sha256;
+use layout::{Blobs, Descriptor};
+
+#[cfg(test)]
+mod tests;
+
+/// Where the program is in the image, as Debian has it.
+const PROGRAM: &str = "usr/bin/unskew";
+/// Names are looked up in `/etc/hosts`, which the runtime writes, and then asked for.
+const NSSWITCH: &str = "hosts: files dns\n";
+/// Some libraries want to know who they run as.
+const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\n";
+/// The layout, as its file says it.
+const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+/// What goes into an image.
+pub(super) struct Program<'a> {
+    pub(super) binary: &'a Path,
+    pub(super) licence: &'a str,
+}
+
+/// Packs an image.
+pub(super) fn pack(program: &Program<'_>, release: &Release, into: &Path) -> Result<PathBuf> {
+    let stage = into.join("image-stage");
+    remove(&stage)?;
+    let (root, layout) = (stage.join("root"), stage.join("layout"));
+    tree::write(&root, &entries(program, release)?)?;
+    let layer = stage.join("layer.tar");
+    archives::tar_plainly(&root, &release.epoch, &layer)?;
+    let content = format!("sha256:{}", sha256(&layer)?);
+    archives::gzip(&layer)?;
+
+    let blobs = Blobs::new(&layout)?;
+    let layer = blobs.add_file(LAYER_TYPE, &stage.join("layer.tar.gz"))?;
+    let config = blobs.add(CONFIG_TYPE, &config(release, &content)?)?;
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST_TYPE,
+        "config": config.to_json(), "layers": [layer.to_json()],
+    });
+    let manifest = blobs.add(MANIFEST_TYPE, &manifest)?;
+    fs::write(layout.join("index.json"), index(release, &manifest).to_string())?;
+    fs::write(layout.join("oci-layout"), LAYOUT)?;
+    let archive = into.join(release.image_name());
+    archives::tar_plainly(&layout, &release.epoch, &archive)?;
+    remove(&stage)?;
+    Ok(archive)
+}
+
+/// Every file of the image.
+fn entries(program: &Program<'_>, release: &Release) -> Result<Vec<Entry>> {
+    let binary = fs::read(program.binary).with_context(|| format!("{} cannot be read", program.binary.display()))?;
+    let mut entries = vec![
+        Entry::executable(PROGRAM, binary),
+        Entry::new("etc/nsswitch.conf", NSSWITCH),
+        Entry::new("etc/passwd", PASSWD),
+        Entry::new("usr/share/doc/unskew/LICENSE", program.licence),
+        Entry::new("usr/share/doc/unskew/LICENSES-OF-CRATES", release.licences.as_bytes()),
+    ];
+    let mut packages = Vec::new();
+    for library in libraries::of(program.binary)? {
+        let name = library.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        packages.extend(needs::package_of(&name).filter(|package| !packages.contains(package)));
+        let bytes = fs::read(&library).with_context(|| format!("{} cannot be read", library.display()))?;
+        entries.push(Entry::executable(library.to_string_lossy().trim_start_matches('/'), bytes));
+    }
+    for package in packages {
+        let file = format!("usr/share/doc/{package}/copyright");
+        let text = fs::read(Path::new("/").join(&file)).with_context(|| {
+            format!("/{file} cannot be read: an image with the libraries of {package} has to say whose they are")
+        })?;
+        entries.push(Entry::new(file, text));
+    }
+    Ok(entries)
+}
+
+/// How a container is made of the image.
+fn config(release: &Release, content: &str) -> Result<Value> {
+    let date = Job::new("date", PACK_LIMIT).args(["--utc", "--date"]).arg(format!("@{}", release.epoch));
+    let created = date.arg("+%Y-%m-%dT%H:%M:%SZ").output()?.trim().to_owned();
+    Ok(json!({
+        "created": created, "architecture": architecture(release)?, "os": "linux",
+        "config": {
+            "Entrypoint": [format!("/{PROGRAM}")],
+            "Env": ["PATH=/usr/bin"],
+            "Labels": {
+                "org.opencontainers.image.title": "unskew",
+                "org.opencontainers.image.version": release.version,
+                "org.opencontainers.image.licenses": "Apache-2.0",
+            },
+        },
+        "rootfs": {"type": "layers", "diff_ids": [content]},
+        "history": [{"created": created, "created_by": "cargo xtask dist"}],
+    }))
+}
+
+/// What is in the archive, under the name that manifests use. Container engines look for it under either key.
+fn index(release: &Release, manifest: &Descriptor) -> Value {
+    let name = format!("localhost/unskew:{}", release.version);
+    let mut manifest = manifest.to_json();
+    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": name, "io.containerd.image.name": name});
+    json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [manifest]})
+}
+
+/// As Go names it, which images are told apart by.
+fn architecture(release: &Release) -> Result<&str> {
+    match release.architecture.as_str() {
+        same @ ("amd64" | "arm64" | "riscv64" | "s390x") => Ok(same),
+        "ppc64el" => Ok("ppc64le"),
+        "i386" => Ok("386"),
+        other => bail!("say in xtask/src/dist/image.rs how images for {other} are called"),
+    }
+}
+
+/// An image that was unpacked.
+pub(super) struct Image {
+    root: PathBuf,
+}
+
+/// Unpacks an archive into a folder of its own, and checks every digest and every size on the way.
+pub(super) fn open(archive: &Path, scratch: &Path) -> Result<Image> {
+    remove(scratch)?;
+    let (layout, root) = (scratch.join("layout"), scratch.join("root"));
+    archives::untar(archive, &layout)?;
+    if fs::read_to_string(layout.join("oci-layout"))? != LAYOUT {
+        bail!("{} is of another layout", archive.display());
+    }
+    let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
+    let blobs = Blobs::new(&layout)?;
+    let manifest = blobs.json(&index["manifests"][0])?;
+    let config = blobs.json(&manifest["config"])?;
+    let contents = config["rootfs"]["diff_ids"].as_array().context("the configuration names no layers")?;
+    let layers = manifest["layers"].as_array().context("the manifest names no layers")?;
+    if contents.len() != layers.len() {
+        bail!("there are {} layers, and the contents of {}", layers.len(), contents.len());
+    }
+    for (layer, content) in layers.iter().zip(contents) {
+        let packed = scratch.join("layer.tar.gz");
+        fs::copy(blobs.file(layer)?, &packed)?;
+        archives::gunzip(&packed)?;
+        let layer = scratch.join("layer.tar");
+        let found = format!("sha256:{}", sha256(&layer)?);
+        if content.as_str() != Some(&found) {
+            bail!("a layer holds {found}, and the configuration says {content}");
+        }
+        archives::untar(&layer, &root)?;
+    }
+    Ok(Image { root })
+}
+
+impl Image {
+    /// Starts the program that is in it by the loader that is in it, having seen that all its libraries are.
+    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
+        let program = self.root.join(PROGRAM);
+        let loader = libraries::loader(&program)?;
+        let loader = self.root.join(loader.to_string_lossy().trim_start_matches('/'));
+        let folders = libraries::folders(&self.root)?;
+        let load = || Job::new(&loader, PACK_LIMIT).args(["--inhibit-cache", "--library-path", &folders]);
+        let found =
+            load().arg("--list").arg(&program).output().context("the loader of the image finds no libraries")?;
+        for library in libraries::listed(&found) {
+            if !library.starts_with(&self.root) {
+                bail!("the program of the image needs {}, which is not in it", library.display());
+            }
+        }
+        load().arg(&program).args(words).output()
+    }
+}

@@ -1,0 +1,76 @@
+//! The libraries that a program is linked with, and where they are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::PACK_LIMIT;
+use crate::process::Job;
+
+/// Every file that has to be there for a program to start, its loader too, by the path at which it is looked for.
+pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let text = Job::new("ldd", PACK_LIMIT).arg(program).output();
+    let mut found: BTreeSet<PathBuf> = listed(&text.context("ldd says what a program is linked with")?).collect();
+    found.insert(loader(program)?);
+    Ok(found)
+}
+
+/// The loader that a program asks for.
+pub(super) fn loader(program: &Path) -> Result<PathBuf> {
+    let text = Job::new("readelf", PACK_LIMIT).args(["--wide", "--program-headers"]).arg(program).output();
+    interpreter(&text.context("readelf is part of binutils")?).with_context(|| {
+        format!("{} asks for no loader: a static program needs no libraries in its image", program.display())
+    })
+}
+
+/// `[Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]`
+fn interpreter(headers: &str) -> Option<PathBuf> {
+    let (_, rest) = headers.split_once("program interpreter: ")?;
+    rest.split(']').next().map(PathBuf::from)
+}
+
+/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, and the loader, which stands alone. What the kernel brings has no path.
+pub(super) fn listed(text: &str) -> impl Iterator<Item = PathBuf> {
+    let path = |line: &str| {
+        let place = line.split_once("=> ").map_or(line, |(_, place)| place).trim();
+        place.starts_with('/').then(|| PathBuf::from(place.split(" (").next().unwrap_or(place)))
+    };
+    text.lines().filter_map(path).collect::<Vec<_>>().into_iter()
+}
+
+/// Every folder below that holds a library, as the loader wants them.
+pub(super) fn folders(root: &Path) -> Result<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.contains(".so.") {
+                found.insert(folder.display().to_string());
+            }
+        }
+    }
+    Ok(found.into_iter().collect::<Vec<_>>().join(":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_by_their_paths() {
+        let text = "\tlinux-vdso.so.1 (0x00007f4026b12000)\n\
+                    \tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f4023b20000)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f4026b14000)\n";
+        let found: Vec<_> = listed(text).collect();
+        assert_eq!(found, [Path::new("/lib/x86_64-linux-gnu/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
+        let headers = "      [Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]\n";
+        assert_eq!(interpreter(headers), Some(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
+        assert_eq!(interpreter("  LOAD"), None);
+    }
+}

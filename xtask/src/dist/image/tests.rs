@@ -1,0 +1,118 @@
+//! Packs a small program that is linked as ours is, and looks at what comes out.
+
+use super::super::tests::{Scene, release};
+use super::*;
+
+/// Linked with the C library, and says what it is told.
+const STAND_IN: &str = "/bin/echo";
+
+fn pack_into(scene: &Scene, name: &str) -> PathBuf {
+    let into = scene.0.join(name);
+    fs::create_dir_all(&into).unwrap();
+    pack(&Program { binary: Path::new(STAND_IN), licence: "Do what you like.\n" }, &release(), &into).unwrap()
+}
+
+#[test]
+fn an_image_is_what_it_says_and_runs_without_a_file_from_outside() {
+    let scene = Scene::new("image");
+    let archive = pack_into(&scene, "out");
+    assert_eq!(archive.file_name().unwrap(), "unskew-1.2.3-x86_64.oci.tar");
+    let image = open(&archive, &scene.0.join("scratch")).unwrap();
+    assert_eq!(image.run(&["hello"]).unwrap(), "hello\n");
+    let found = super::super::tests::listed(&image.root);
+    for path in ["usr/bin/unskew 755", "etc/nsswitch.conf 644", "etc/passwd 644", "usr/share/doc/libc6/copyright 644"] {
+        assert!(found.contains(path), "{path} is not in {found:#?}");
+    }
+    assert!(found.iter().any(|path| path.ends_with("libc.so.6 755")), "{found:#?}");
+    assert!(!scene.0.join("out/image-stage").exists());
+}
+
+#[test]
+fn engines_find_what_they_look_for() {
+    let scene = Scene::new("image-index");
+    open(&pack_into(&scene, "out"), &scene.0.join("scratch")).unwrap();
+    let layout = scene.0.join("scratch/layout");
+    let read = |file: &Path| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+    let index = read(&layout.join("index.json"));
+    let manifest = &index["manifests"][0];
+    assert_eq!(manifest["mediaType"], MANIFEST_TYPE);
+    for key in ["org.opencontainers.image.ref.name", "io.containerd.image.name"] {
+        assert_eq!(manifest["annotations"][key], "localhost/unskew:1.2.3");
+    }
+    let blob =
+        |descriptor: &Value| layout.join("blobs").join(descriptor["digest"].as_str().unwrap().replacen(':', "/", 1));
+    let manifest = read(&blob(manifest));
+    assert_eq!((&manifest["schemaVersion"], &manifest["layers"][0]["mediaType"]), (&json!(2), &json!(LAYER_TYPE)));
+    let config = read(&blob(&manifest["config"]));
+    assert_eq!((&config["architecture"], &config["os"]), (&json!("amd64"), &json!("linux")));
+    assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/unskew"]));
+    // Nothing lies about that nobody refers to.
+    assert_eq!(fs::read_dir(layout.join("blobs/sha256")).unwrap().count(), 3);
+}
+
+#[test]
+fn the_same_input_gives_the_same_image() {
+    let scene = Scene::new("image-same");
+    let (first, second) = (pack_into(&scene, "first"), pack_into(&scene, "second"));
+    assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
+}
+
+/// Unpacks an image, changes its layout, packs it again and says why that is refused.
+fn refusal(name: &str, change: impl Fn(&Path)) -> String {
+    let scene = Scene::new(name);
+    let layout = scene.0.join("layout");
+    archives::untar(&pack_into(&scene, "out"), &layout).unwrap();
+    change(&layout);
+    let changed = scene.0.join("changed.tar");
+    archives::tar_plainly(&layout, "0", &changed).unwrap();
+    open(&changed, &scene.0.join("scratch")).err().unwrap().to_string()
+}
+
+/// The blob of some kind.
+fn blob(layout: &Path, is_it: impl Fn(&[u8]) -> bool) -> PathBuf {
+    let files = fs::read_dir(layout.join("blobs/sha256")).unwrap().map(|entry| entry.unwrap().path());
+    files.into_iter().find(|file| is_it(&fs::read(file).unwrap())).unwrap()
+}
+
+#[test]
+fn an_image_that_is_not_what_it_says_is_refused() {
+    let is_layer = |bytes: &[u8]| bytes.starts_with(&[0x1f, 0x8b]);
+    let changed = refusal("image-changed", |layout| {
+        let file = blob(layout, is_layer);
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(file, bytes).unwrap();
+    });
+    assert!(changed.contains(" holds "), "{changed}");
+    let longer = refusal("image-longer", |layout| {
+        let file = blob(layout, is_layer);
+        let mut bytes = fs::read(&file).unwrap();
+        bytes.push(0);
+        fs::write(file, bytes).unwrap();
+    });
+    assert!(longer.contains(" are said"), "{longer}");
+    let missing = refusal("image-missing", |layout| fs::remove_file(blob(layout, is_layer)).unwrap());
+    assert!(missing.contains("is not in the archive"), "{missing}");
+}
+
+#[test]
+fn a_library_from_outside_is_noticed() {
+    let scene = Scene::new("image-library");
+    let image = open(&pack_into(&scene, "out"), &scene.0.join("scratch")).unwrap();
+    let library = libraries::of(Path::new(STAND_IN)).unwrap().into_iter().find(|file| file.ends_with("libc.so.6"));
+    let library = library.unwrap();
+    fs::remove_file(image.root.join(library.strip_prefix("/").unwrap())).unwrap();
+    let error = image.run(&["hello"]).unwrap_err().to_string();
+    assert!(error.contains("libc.so.6, which is not in it") || error.contains("finds no libraries"), "{error}");
+}
+
+#[test]
+fn manifests_name_the_image_that_is_made() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for file in ["static-pod.yaml", "gateway-static-pod.yaml"] {
+        let manifest = fs::read_to_string(root.join("docs/deploy").join(file)).unwrap();
+        let image = format!("image: localhost/unskew:{}\n", env!("CARGO_PKG_VERSION"));
+        assert!(manifest.contains(&image), "{file} has no `{}`", image.trim());
+    }
+}
