@@ -93,6 +93,7 @@ impl Cluster {
         let (chores_sender, chores) = watch::channel(Arc::<[Chore]>::from([]));
         let sources = Sources {
             leases: ports.leases.follow(),
+            lease_failures: ports.leases.failures().unwrap_or_else(|| watch::channel(0).1),
             records: ports.records.follow(),
             documents: ports.documents.follow(),
             local: local.clone(),

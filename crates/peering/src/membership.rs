@@ -17,7 +17,7 @@ use crate::documents::{ServerDocument, StoredDocument, Unbuilt};
 use crate::exclusion::{Definitions, GRACE, SharedNames};
 use crate::identity::ServerId;
 use crate::members::{Book, Chore, Content, FoundDocument, KnownDocument, Member, Patience};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, SyncError};
 use crate::ports::{Feed, Taken, Version};
 use crate::readiness::Milestones;
 use crate::view::{FirstSync, Inputs, MayBeBuiltIn, Peering, View};
@@ -64,6 +64,8 @@ pub enum OwnDocument {
 /// What the membership task reads.
 pub(crate) struct Sources {
     pub(crate) leases: Box<dyn Feed<Arc<Lease>>>,
+    /// How often they could not be listed or followed.
+    pub(crate) lease_failures: watch::Receiver<u64>,
     pub(crate) records: Box<dyn Feed<Arc<Endpoints>>>,
     pub(crate) documents: Box<dyn Feed<(Version, Bytes)>>,
     /// What we serve ourselves.
@@ -94,6 +96,8 @@ pub(crate) struct Membership {
     definitions: Definitions,
     local: Arc<ServerDocument>,
     first_sync: FirstSyncWatch,
+    /// How many failures to list leases were counted.
+    lease_failures: u64,
 }
 
 impl Membership {
@@ -109,6 +113,7 @@ impl Membership {
             book: Book::new(config.patience),
             definitions: Definitions::new(GRACE),
             first_sync: FirstSyncWatch::new(config.first_sync_timeout),
+            lease_failures: 0,
             config,
             sources,
             outputs,
@@ -136,11 +141,13 @@ impl Membership {
         self.milestones.local_document.reach();
         let mut wake = None;
         loop {
-            let Sources { leases, records, documents, local, shared, tried, waiting } = &mut self.sources;
+            let Sources { leases, lease_failures, records, documents, local, shared, tried, waiting } =
+                &mut self.sources;
             let mut questions = Vec::new();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = leases.ready() => {}
+                () = changed(lease_failures) => {}
                 () = records.ready() => {}
                 () = documents.ready() => {}
                 () = changed(local) => {}
@@ -192,6 +199,9 @@ impl Membership {
         while let Ok(server) = sources.tried.try_recv() {
             self.first_sync.tried(server);
         }
+        let failures = *sources.lease_failures.borrow_and_update();
+        (self.lease_failures..failures).for_each(|_| self.metrics.count_sync_error(SyncError::LeaseList));
+        self.lease_failures = failures;
         let leases = sources.leases.take();
         self.first_sync.leases_listed |= matches!(leases, Taken::All(_));
         self.book.see_leases(leases, now);

@@ -11,6 +11,7 @@ use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
+use tokio::sync::watch;
 
 use crate::endpoints::Address;
 use crate::identity::{IdentityLease, ServerId};
@@ -75,6 +76,11 @@ pub trait Leases: Send + Sync {
 
     /// Removes one that still has the uid and resourceVersion that were seen.
     fn delete(&self, seen: &IdentityLease) -> Pending<'_, ()>;
+
+    /// How often they could not be listed or followed so far; `None` where that cannot be.
+    fn failures(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 }
 
 /// The endpoint records: out of reach of the REST API.

@@ -64,6 +64,7 @@ impl Cached {
 pub struct Cache {
     shelves: Arc<Shelves>,
     progress: watch::Receiver<Progress>,
+    failures: watch::Receiver<u64>,
 }
 
 /// How far the cache has come.
@@ -88,10 +89,17 @@ impl Cache {
     /// passed over. The cache is empty until [`Cache::filled`].
     pub fn start(store: Arc<dyn Store>, prefix: Key, shelves: Vec<(Key, Form)>, tasks: &Tasks) -> Self {
         let shelves = Arc::new(Shelves::new(shelves));
-        let (sender, progress) = watch::channel(Progress::default());
-        let follower = fill::Follower { store, prefix, shelves: shelves.clone(), progress: sender };
+        let (progress_sender, progress) = watch::channel(Progress::default());
+        let (failures_sender, failures) = watch::channel(0);
+        let follower = fill::Follower {
+            store,
+            prefix,
+            shelves: shelves.clone(),
+            progress: progress_sender,
+            failures: failures_sender,
+        };
         tasks.spawn("watch-cache", |stop| follower.run(stop));
-        Self { shelves, progress }
+        Self { shelves, progress, failures }
     }
 
     /// The shelf of a prefix that was given at the start.
@@ -107,6 +115,11 @@ impl Cache {
     /// Every change up to this revision is in the snapshots.
     pub fn through(&self) -> Revision {
         self.progress.borrow().through
+    }
+
+    /// How often the store could not be listed or followed so far.
+    pub fn failures(&self) -> watch::Receiver<u64> {
+        self.failures.clone()
     }
 
     /// Whether the first fill is over.

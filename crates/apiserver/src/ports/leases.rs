@@ -12,6 +12,7 @@ use peering::ports::{Feed, Leases, Pending, PortError};
 use registry::read::Freshness;
 use registry::{Cached, Decision, Item, Registry, Shelf, WriteError, Written};
 use store::Key;
+use tokio::sync::watch;
 
 use super::feed::ShelfFeed;
 use super::unavailable;
@@ -75,6 +76,11 @@ impl IdentityLeases {
 }
 
 impl Leases for IdentityLeases {
+    /// They come with everything that the cache follows.
+    fn failures(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.registry.cache().failures())
+    }
+
     fn follow(&self) -> Box<dyn Feed<Arc<Lease>>> {
         Box::new(ShelfFeed::new(&self.registry, &self.shelf, self.namespace(), read_cached))
     }

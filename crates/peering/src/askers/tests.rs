@@ -46,6 +46,19 @@ async fn failures_are_counted_by_document_and_by_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn leases_that_cannot_be_listed_are_counted() {
+    let (world, a) = beside(Some(Conduct::Serves(JOBS))).await;
+    assert_eq!(a.figures("apiserver_peer_discovery_sync_errors_total"), "");
+    world.memory.fail_to_list_leases();
+    world.memory.fail_to_list_leases();
+    wait(1).await;
+    assert_eq!(
+        a.figures("apiserver_peer_discovery_sync_errors_total"),
+        r#"apiserver_peer_discovery_sync_errors_total{type="lease_list"} 2"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_member_that_hangs_does_not_hold_up_another() {
     let (world, a) = beside(Some(Conduct::Hangs)).await;
     world.network.set("t.example:6443", Conduct::Serves(JOBS));

@@ -20,6 +20,7 @@ pub(crate) struct Memory {
     state: Arc<Mutex<State>>,
     mood: Arc<Mutex<Mood>>,
     leases: Shelf<Arc<Lease>>,
+    lease_failures: watch::Sender<u64>,
     records: Shelf<Arc<Endpoints>>,
     documents: Shelf<(Version, Bytes)>,
     tasks: Tasks,
@@ -49,6 +50,7 @@ impl Memory {
             state: Arc::default(),
             mood: Arc::default(),
             leases: Shelf::default(),
+            lease_failures: watch::Sender::new(0),
             records: Shelf::default(),
             documents: Shelf::default(),
             tasks: tasks.clone(),
@@ -96,6 +98,11 @@ impl Memory {
         let server = ServerId::from_name(&lease.metadata.name).unwrap();
         self.leases.put(&server, version, Arc::new(lease.clone()));
         lease
+    }
+
+    /// The feed of leases fails once more, and recovers.
+    pub(crate) fn fail_to_list_leases(&self) {
+        self.lease_failures.send_modify(|failures| *failures += 1);
     }
 
     pub(crate) fn remove_lease(&self, server: &ServerId) {
@@ -148,6 +155,10 @@ impl Memory {
 }
 
 impl Leases for Memory {
+    fn failures(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.lease_failures.subscribe())
+    }
+
     fn follow(&self) -> Box<dyn Feed<Arc<Lease>>> {
         self.leases.feed()
     }

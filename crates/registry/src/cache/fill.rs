@@ -27,6 +27,8 @@ pub(super) struct Follower {
     pub(super) prefix: Key,
     pub(super) shelves: Arc<Shelves>,
     pub(super) progress: watch::Sender<Progress>,
+    /// How often that failed.
+    pub(super) failures: watch::Sender<u64>,
 }
 
 impl Follower {
@@ -49,6 +51,7 @@ impl Follower {
                 origin = Origin::Present;
                 continue;
             }
+            self.count_failure();
             tracing::warn!(%error, "the watch cache cannot be filled; trying again");
             tokio::time::sleep(backoff).await;
             backoff = (backoff * 2).min(BACKOFF_LAST);
@@ -75,6 +78,7 @@ impl Follower {
             if matches!(error, Error::Compacted { .. }) {
                 return error;
             }
+            self.count_failure();
             tracing::warn!(%error, from = %from, "the store's watch ended; resuming");
             tokio::time::sleep(*backoff).await;
             *backoff = (*backoff * 2).min(BACKOFF_LAST);
@@ -152,6 +156,10 @@ impl Follower {
                 _ => return Ok((entries, range.at.unwrap_or(page.revision))),
             }
         }
+    }
+
+    fn count_failure(&self) {
+        self.failures.send_modify(|failures| *failures += 1);
     }
 
     fn filled(&self, revision: Revision) {

@@ -1,6 +1,7 @@
 //! The registry over a real SQLite file: what one server writes, another reads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod failures;
 mod lagging;
 mod reads;
 mod restarts;
