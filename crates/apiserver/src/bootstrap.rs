@@ -66,6 +66,7 @@ pub async fn run(
     let roles = access::bootstrap::wanted().into_iter().map(|role| Wanted::Role(Box::new(role)));
     let others = objects::priority_classes()
         .chain([objects::service(settings.address, settings.service_ip), trust::config_map(&settings.trust)])
+        .chain([objects::token_tracking(rest::now())])
         .chain(objects::endpoints(settings.address));
     // Namespaces first, since others lie in them; then everything at once, so that writes share commits.
     server.ensure_all(objects::namespaces().map(Wanted::Object)).await;

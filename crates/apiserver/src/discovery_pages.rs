@@ -1,6 +1,6 @@
 //! The pages that say what this server serves: `/api`, `/apis` and what is below, in every form.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use ::discovery::aggregated;
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
@@ -16,6 +16,20 @@ use http::header::{ACCEPT, USER_AGENT};
 
 /// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
 const LAST_WITH_V2BETA1: Release = Release::R32;
+
+/// Pages that no document lists.
+const OTHER_PAGES: [&str; 10] = [
+    "/.well-known/openid-configuration",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+];
 
 /// Every discovery document of this server, finished.
 #[derive(Debug)]
@@ -48,6 +62,14 @@ impl DiscoveryPages {
             legacy: legacy_documents(surface, address),
             oldest: if is_old { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 },
         }
+    }
+
+    /// `/`: where pages are. Documents below `/openapi/v3` are in the index of those.
+    pub(crate) fn index(&self) -> Vec<u8> {
+        let documents = self.legacy.keys().map(|path| format!("/{path}"));
+        let others = OTHER_PAGES.into_iter().map(str::to_owned);
+        let paths: BTreeSet<String> = documents.chain(others).collect();
+        api::json::indent(&api::json::to_go_json(&serde_json::json!({"paths": paths})))
     }
 
     /// Answers if the path is one of these pages.

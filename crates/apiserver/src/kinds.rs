@@ -1,5 +1,7 @@
 //! What is special about a kind: everything that the catalogue's shape does not already say, each in one small place.
 
+pub(crate) mod budget;
+mod daemon_set;
 mod fixed_data;
 mod job;
 mod namespace;
@@ -30,7 +32,7 @@ const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Kinds whose `metadata.generation` counts changes of the desired state.
 const COUNTED: &[(&str, &[&str])] = &[
-    ("", &["pods", "replicationcontrollers"]),
+    ("", &["pods", "podtemplates", "replicationcontrollers"]),
     (
         "admissionregistration.k8s.io",
         &[
@@ -49,7 +51,7 @@ const COUNTED: &[(&str, &[&str])] = &[
     ("flowcontrol.apiserver.k8s.io", &["flowschemas", "prioritylevelconfigurations"]),
     ("networking.k8s.io", &["ingressclasses", "ingresses", "networkpolicies"]),
     ("policy", &["poddisruptionbudgets"]),
-    ("resource.k8s.io", &["resourceslices", "devicetaintrules"]),
+    ("resource.k8s.io", &["deviceclasses", "devicetaintrules", "resourceslices"]),
     ("scheduling.k8s.io", &["priorityclasses"]),
 ];
 
@@ -153,6 +155,7 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
         ("", "configmaps") => fixed_data::check(None, object)?,
         ("", "services") => service::complete(object),
         ("", "pods") => pod::complete(object),
+        ("apps", "daemonsets") => daemon_set::complete(object),
         ("batch", "jobs") => job::complete(object),
         ("", "persistentvolumeclaims") => volume::complete_claim(object),
         ("", "persistentvolumes") => volume::complete_volume(object),
@@ -168,6 +171,11 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
     Ok(())
 }
 
+/// Whether who creates an object says how it is: a node registers itself so. Of all others the status begins empty.
+pub(crate) fn is_created_with_status(served: &Served) -> bool {
+    name_of(served) == ("", "nodes")
+}
+
 /// Keeps what an update of this kind may not change, and refuses what it must not.
 pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<(), Refusal> {
     match name_of(served) {
@@ -179,6 +187,10 @@ pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<()
         ("", "configmaps") => fixed_data::check(Some(old), new),
         ("", "services") => {
             service::keep(old, new);
+            Ok(())
+        }
+        ("apps", "daemonsets") => {
+            daemon_set::keep(old, new);
             Ok(())
         }
         ("certificates.k8s.io", "certificatesigningrequests") => {
@@ -218,7 +230,7 @@ pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: a
 
 /// The subresources that are written like objects, each of a kind or two.
 pub(crate) const PARTS: &[&str] =
-    &["status", "finalize", "approval", "ephemeralcontainers", "resize", "token", "scale"];
+    &["status", "finalize", "approval", "ephemeralcontainers", "eviction", "resize", "token", "scale"];
 
 /// The state that a write to a subresource asks for, where it changes one part and nothing else; `None` if it is none of
 /// those.

@@ -174,6 +174,9 @@ impl ApiServer {
                 if page.path == "/version" || page.path == "/version/" {
                     return Ok(json(self.version.clone()));
                 }
+                if page.path == "/" {
+                    return Ok(json(self.pages.index().into()));
+                }
                 if let Some(page) = openid_pages::serve(&self.rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
@@ -211,7 +214,7 @@ impl ApiServer {
     fn unknown(&self, target: &api::target::Resource<'_>) -> Status {
         let name = target.group_version_resource();
         match self.surface.get(name.group, name.version, name.resource) {
-            Some(_) => not_built(target.group_resource(), target.verb.as_str()),
+            Some(_) => not_built(target, target.verb.as_str()),
             None => Status::path_not_found(),
         }
     }
@@ -234,7 +237,12 @@ impl Local<Caller> for ApiServer {
 }
 
 /// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.
-fn not_built(resource: GroupResource<&str>, verb: &str) -> Status {
+fn not_built(asked: &api::target::Resource<'_>, verb: &str) -> Status {
+    let resource = match &*asked.subresource {
+        "" => asked.resource.to_string(),
+        subresource => format!("{}/{subresource}", asked.resource),
+    };
+    let resource = GroupResource { group: &*asked.group, resource: &*resource };
     Status {
         message: format!("{verb} of {resource} is not built in this server, and no other server has it"),
         reason: api::status::Reason::MethodNotAllowed,

@@ -155,7 +155,10 @@ impl Version {
     fn parse(version: Option<&str>, how: Option<&str>) -> Result<Self, Status> {
         let Some(text) = version else { return Ok(Self::Unset) };
         let revision = text.parse::<u64>().map(Revision).map_err(|_| {
-            Status::bad_request(format!("invalid resource version \"{text}\": strconv.ParseUint: invalid syntax"))
+            Status::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": \
+                 invalid syntax"
+            ))
         })?;
         Ok(match how {
             Some("Exact") => Self::Exact(revision),

@@ -1,6 +1,7 @@
 //! The verbs of a resource.
 
 mod delete;
+mod evict;
 mod get;
 mod list;
 mod patch;
@@ -62,6 +63,7 @@ async fn serve_rarer(context: Context<'_>, request: Request) -> Result<Response,
     }
     match asked.verb {
         Verb::Create if asked.subresource == "token" => token::create(context, request).await,
+        Verb::Create if asked.subresource == "eviction" => evict::create(context, request).await,
         Verb::Create => write::create(context, request).await,
         Verb::Update => write::update(context, request).await,
         Verb::Patch => patch::patch(context, request).await,
@@ -89,12 +91,12 @@ impl<'a> Context<'a> {
         };
         match &*self.asked.subresource {
             _ if is_out_of_place => Err(self.method_not_allowed()),
-            "" if !kind.built => Err(not_built(self.asked.group_resource(), verb)),
+            "" if !kind.built => Err(not_built(self.asked, verb)),
             "" if !kind.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
             "" => Ok(()),
             subresource => match self.resource.served.subresource(subresource) {
                 None => Err(Status::path_not_found()),
-                Some(offered) if !is_built(offered) => Err(not_built(self.asked.group_resource(), verb)),
+                Some(offered) if !is_built(offered) => Err(not_built(self.asked, verb)),
                 Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
                 Some(_) => Ok(()),
             },

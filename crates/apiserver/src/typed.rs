@@ -44,14 +44,33 @@ pub(crate) fn checked(
     kind: GroupVersionKind<&str>,
     validation: FieldValidation,
 ) -> Result<Checked, Status> {
+    check_types(decoded, release, kind, validation)
+        .map_err(|Mistyped { reason, .. }| Status::bad_request(cannot_be_handled(kind, &reason)))
+}
+
+/// A body that Go's decoder would not take.
+pub(crate) struct Mistyped {
+    pub(crate) object: Object,
+    pub(crate) reason: String,
+}
+
+/// The same, for who says it in other words.
+pub(crate) fn check_types(
+    decoded: Decoded<Object>,
+    release: Release,
+    kind: GroupVersionKind<&str>,
+    validation: FieldValidation,
+) -> Result<Checked, Mistyped> {
     let Decoded { value: mut object, duplicates: mut faults } = decoded;
     let Some(known) = Struct::of_kind(release, kind) else { return Ok(Checked { object, warnings: Vec::new() }) };
-    let refuse = |reason: &str| Status::bad_request(cannot_be_handled(kind, reason));
-    faults.extend(check(&object, known).map_err(|wrong| refuse(&wrong.to_string()))?);
+    match check(&object, known) {
+        Ok(found) => faults.extend(found),
+        Err(wrong) => return Err(Mistyped { reason: wrong.to_string(), object }),
+    }
     if validation == FieldValidation::Strict
         && let Some(reason) = strict_error(&faults)
     {
-        return Err(refuse(&reason));
+        return Err(Mistyped { object, reason });
     }
     settle(&mut object, known);
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { faults };
@@ -62,6 +81,16 @@ pub(crate) fn checked(
 pub(crate) fn complete(object: &mut Object, gates: &Gates, kind: GroupVersionKind<&str>) {
     if let Some(known) = Struct::of_kind(gates.release(), kind) {
         defaults::complete(object, known, gates);
+    }
+}
+
+/// Gives an object the status that says nothing, if it has none: clients look into it without looking for it.
+pub(crate) fn complete_status(object: &mut Object, release: Release, kind: GroupVersionKind<&str>) {
+    if object.contains_key("status") {
+        return;
+    }
+    if let Some(status) = Struct::of_kind(release, kind).and_then(defaults::empty_status) {
+        object.insert("status".to_owned(), status.into());
     }
 }
 

@@ -33,6 +33,39 @@ pub fn complete(body: &mut Map<String, Value>, kind: Struct, gates: &Gates) {
     }
 }
 
+/// The status that says nothing: what Go writes of it although it is zero. `None` if the kind has no status.
+pub fn empty_status(kind: Struct) -> Option<Map<String, Value>> {
+    let Form::Struct(status) = kind.field("status")?.shape().form() else { return None };
+    Some(empty(status))
+}
+
+fn empty(kind: Struct) -> Map<String, Value> {
+    let mut object = Map::new();
+    for field in kind.fields() {
+        let is_written = field.is_required() || WRITTEN_EMPTY.contains(&(kind.name(), field.name()));
+        let zero = match field.shape().form() {
+            Form::Text => Value::from(""),
+            Form::Int32 | Form::Int64 | Form::Double => Value::from(0),
+            Form::Bool => Value::from(false),
+            Form::Struct(inner) => Value::from(empty(inner)),
+            Form::Bytes | Form::Special(_) | Form::List(_) | Form::Map(_) => continue,
+        };
+        if is_written {
+            object.insert(field.name().to_owned(), zero);
+        }
+    }
+    object
+}
+
+/// Parts of a status that are no pointers in Go, and so are there though nothing is in them.
+const WRITTEN_EMPTY: [(&str, &str); 5] = [
+    ("IngressStatus", "loadBalancer"),
+    ("NodeDaemonEndpoints", "kubeletEndpoint"),
+    ("NodeStatus", "daemonEndpoints"),
+    ("NodeStatus", "nodeInfo"),
+    ("ServiceStatus", "loadBalancer"),
+];
+
 fn complete_within(value: &mut Value, shape: Shape, gates: &Gates) {
     match (shape.form(), value) {
         (Form::Struct(inner), Value::Object(object)) => complete(object, inner, gates),

@@ -1,11 +1,12 @@
 //! OpenAPI documents of one server: types and fields without prose, and what one may do with each resource.
 //!
-//! `/openapi/v3` is an index with one document per group-version; `/openapi/v2` is one document for all. They are built when
-//! first asked for. Clients use them to explain types, to prepare patches, and to see that a server validates fields
+//! `/openapi/v3` is an index with one document per group-version; `/openapi/v2` is one document for all, in JSON and in
+//! protobuf. They are built when first asked for. Clients use them to explain types, to prepare patches, and to see that a server validates fields
 //! itself; the deprecated `/watch/` paths are left out.
 
 mod operation;
 mod paths;
+pub mod protobuf;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ pub struct OpenApi {
     versions: BTreeMap<String, Version>,
     index: OnceLock<Document>,
     swagger: OnceLock<Document>,
+    swagger_protobuf: OnceLock<Document>,
 }
 
 /// One group-version: its resources by their positions in the surface.
@@ -35,7 +37,7 @@ struct Version {
     document: OnceLock<Document>,
 }
 
-/// A finished JSON document.
+/// A finished document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The bytes.
@@ -54,7 +56,8 @@ impl OpenApi {
                 versions.entry(path).or_insert_with(|| Version { served: Vec::new(), document: OnceLock::new() });
             version.served.push(position);
         }
-        Self { surface, versions, index: OnceLock::new(), swagger: OnceLock::new() }
+        let [index, swagger, swagger_protobuf] = [const { OnceLock::new() }; 3];
+        Self { surface, versions, index, swagger, swagger_protobuf }
     }
 
     /// `/openapi/v3`: where the document of each group-version is. The hash in its address changes with its content.
@@ -97,6 +100,23 @@ impl OpenApi {
         })
     }
 
+    /// The same in protobuf.
+    pub fn swagger_protobuf(&self) -> &Document {
+        self.swagger_protobuf.get_or_init(|| {
+            let (release, dialect) = (self.surface.release(), Dialect::V2);
+            let all: Vec<&Served> = self.surface.served().iter().collect();
+            let operations = paths::operations(&all);
+            let mut document = protobuf::Document::default();
+            for (path, operations) in &operations {
+                document.push_path(path, &operation::path_item(path, release, operations, dialect));
+            }
+            for (name, definition) in self.definitions(&operations, dialect) {
+                document.push_definition(&name, &definition);
+            }
+            Document::of(document.finish(&self.info()))
+        })
+    }
+
     fn build(&self, version: &Version) -> Document {
         let dialect = Dialect::V3;
         let served: Vec<&Served> = version.served.iter().map(|position| &self.surface.served()[*position]).collect();
@@ -128,26 +148,32 @@ impl OpenApi {
     }
 
     /// Every type that the operations name, and every type that those are made of.
-    fn push_types(&self, body: &mut String, operations: &BTreeMap<String, Vec<Operation>>, dialect: Dialect) {
+    fn definitions(
+        &self,
+        operations: &BTreeMap<String, Vec<Operation>>,
+        dialect: Dialect,
+    ) -> impl Iterator<Item = (String, Value)> {
         let release = self.surface.release();
         let group_versions = self.surface.served().iter().map(|served| (served.group.name, served.version.name));
         let group_versions: BTreeSet<_> = group_versions.collect();
         let group_versions: Vec<_> = group_versions.into_iter().collect();
         let named = operations.values().flatten().flat_map(|operation| operation.definitions(release));
-        let definitions = types::reachable(release, named);
-        push_object(
-            body,
-            definitions.iter().map(|definition| {
-                (definition.as_str(), types::definition(release, definition, dialect, &group_versions))
-            }),
-        );
+        types::reachable(release, named).into_iter().map(move |name| {
+            let definition = types::definition(release, &name, dialect, &group_versions);
+            (name, definition)
+        })
+    }
+
+    fn push_types(&self, body: &mut String, operations: &BTreeMap<String, Vec<Operation>>, dialect: Dialect) {
+        push_object(body, self.definitions(operations, dialect));
     }
 }
 
 impl Document {
-    fn of(body: String) -> Self {
-        let hash: String = digest(&SHA512, body.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-        Self { body: body.into_bytes().into(), hash: hash.into() }
+    fn of(body: impl Into<Vec<u8>>) -> Self {
+        let body = body.into();
+        let hash: String = digest(&SHA512, &body).as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Self { body: body.into(), hash: hash.into() }
     }
 }
 
@@ -161,13 +187,13 @@ fn security() -> Value {
 }
 
 /// Written piece by piece: a whole document as values would take ten times its bytes.
-fn push_object<'a>(body: &mut String, members: impl Iterator<Item = (&'a str, Value)>) {
+fn push_object<N: AsRef<str>>(body: &mut String, members: impl Iterator<Item = (N, Value)>) {
     body.push('{');
     for (position, (name, value)) in members.enumerate() {
         if position > 0 {
             body.push(',');
         }
-        body.push_str(&Value::from(name).to_string());
+        body.push_str(&Value::from(name.as_ref()).to_string());
         body.push(':');
         body.push_str(&value.to_string());
     }

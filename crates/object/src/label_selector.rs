@@ -1,9 +1,11 @@
 //! A `LabelSelector` in its one-line form, such as `a=b,c in (d,e),!f`.
 
+use serde_json::{Map, Value};
+
 use crate::access::{self, Object};
 
 /// The one-line form, sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
-pub(crate) fn to_text(selector: &Object) -> Option<String> {
+pub fn to_text(selector: &Map<String, Value>) -> Option<String> {
     let labels = access::part(selector, &["matchLabels"]).into_iter().flatten();
     let mut requirements: Vec<(&str, String)> =
         labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();

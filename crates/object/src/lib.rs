@@ -34,7 +34,7 @@ pub mod selectable;
 pub mod table;
 
 mod access;
-mod label_selector;
+pub mod label_selector;
 
 pub use refusal::{Refusal, Subject};
 pub use rules::KindRules;

@@ -19,20 +19,22 @@ pub use strategic::StrategicPatch;
 
 /// Accepts what a patch has made of an object: it must still be one of its kind, with metadata of the right types.
 pub fn accept(patched: Value, expected: GroupVersionKind<&str>) -> Result<Map<String, Value>, Refusal> {
-    let refuse = |patched: &Value, reason: String| {
-        let shown: String = patched.to_string().chars().take(SHOWN_LENGTH_MAX).collect();
-        Refusal::Invalid { subject: Subject::Patch, errors: vec![FieldError::invalid("patch", shown, reason)] }
-    };
     let Value::Object(mut object) = patched else {
-        return Err(refuse(&patched, "the result is not an object".to_owned()));
+        return Err(refused(&patched, "the result is not an object".to_owned()));
     };
     let matched = decode::match_kind(&mut object, expected).map_err(|mismatch| mismatch.to_string());
     let checked =
         matched.and_then(|()| decode::check_types(&mut object, expected).map_err(|refusal| refusal.to_string()));
     match checked {
         Ok(()) => Ok(object),
-        Err(reason) => Err(refuse(&Value::Object(object), reason)),
+        Err(reason) => Err(refused(&Value::Object(object), reason)),
     }
+}
+
+/// Why what a patch has made of an object cannot be stored.
+pub fn refused(patched: &Value, reason: String) -> Refusal {
+    let shown: String = patched.to_string().chars().take(SHOWN_LENGTH_MAX).collect();
+    Refusal::Invalid { subject: Subject::Patch, errors: vec![FieldError::invalid("patch", shown, reason)] }
 }
 
 /// How much of a refused result is repeated to the client, in characters.

@@ -32,6 +32,46 @@ pub fn keep_fields(old: &Map<String, Value>, new: &mut Map<String, Value>, known
     }
 }
 
+/// Drops the fields of `new` that the schema does not have, unless `old` has them: nobody but this client speaks of them. Items
+/// of lists are compared by their merge key or, without one, by their position.
+pub fn drop_fields(old: Option<&Map<String, Value>>, new: &mut Map<String, Value>, known: Known<'_>) {
+    if !known.is_typed() {
+        return;
+    }
+    let before = |name: &str| old.and_then(|old| old.get(name));
+    new.retain(|name, _| known.field(name).is_some() || before(name).is_some());
+    for (name, after) in new {
+        let Some((field, inside)) = known.field(name) else { continue };
+        match after {
+            Value::Object(after) => drop_fields(before(name).and_then(Value::as_object), after, inside),
+            Value::Array(after) => {
+                let old = before(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                drop_in_items(old, after, field.merge_key, inside);
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+fn drop_in_items(old: &[Value], new: &mut [Value], key: Option<&str>, known: Known<'_>) {
+    if !known.is_typed() {
+        return;
+    }
+    let by_key: HashMap<String, &Value> = match key {
+        Some(key) => old.iter().filter_map(|item| Some((item.get(key)?.to_string(), item))).collect(),
+        None => HashMap::new(),
+    };
+    for (at, item) in new.iter_mut().enumerate() {
+        let before = match key {
+            Some(key) => item.get(key).and_then(|value| by_key.get(&value.to_string()).copied()),
+            None => old.get(at),
+        };
+        if let Value::Object(after) = item {
+            drop_fields(before.and_then(Value::as_object), after, known);
+        }
+    }
+}
+
 fn keep_in_items(old: &[Value], new: &mut [Value], key: &str, known: Known<'_>) {
     let identify = |item: &Value| item.get(key).map(Value::to_string);
     let by_key: HashMap<String, &Value> = old.iter().filter_map(|item| Some((identify(item)?, item))).collect();
@@ -84,6 +124,30 @@ mod tests {
             &json!({"spec": {"tolerations": [{"key": "a", "future": 1}]}}),
             &json!({"spec": {"tolerations": [{"key": "a"}]}}),
             &json!({"spec": {"tolerations": [{"key": "a"}]}}),
+        );
+    }
+
+    #[test]
+    fn fields_that_nobody_has_are_dropped_and_stored_ones_are_not() {
+        let check = |old: Value, new: Value, expected: Value| {
+            let mut left = new.as_object().unwrap().clone();
+            drop_fields(old.as_object(), &mut left, Known::new(&TinySchema, POD));
+            assert_eq!(Value::Object(left), expected);
+        };
+        check(
+            json!({"future": 1, "spec": {"nodeName": "a"}}),
+            json!({"future": 2, "typo": 1, "spec": {"nodeName": "a", "typo": 1}, "metadata": {"labels": {"x": "y"}}}),
+            json!({"future": 2, "spec": {"nodeName": "a"}, "metadata": {"labels": {"x": "y"}}}),
+        );
+        check(
+            json!({"spec": {"containers": [{"name": "a", "future": 1}]}}),
+            json!({"spec": {"containers": [{"name": "b", "future": 1}, {"name": "a", "future": 1, "typo": 1}]}}),
+            json!({"spec": {"containers": [{"name": "b"}, {"name": "a", "future": 1}]}}),
+        );
+        check(
+            json!({"spec": {"tolerations": [{"key": "a", "future": 1}]}}),
+            json!({"spec": {"tolerations": [{"key": "a", "future": 1}, {"key": "b", "future": 1}]}}),
+            json!({"spec": {"tolerations": [{"key": "a", "future": 1}, {"key": "b"}]}}),
         );
     }
 

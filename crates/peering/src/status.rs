@@ -51,10 +51,9 @@ pub fn unavailable(why: Unavailable) -> Status {
     let status = status.with_retry_after(RETRY_AFTER_SECONDS);
     match why {
         Unavailable::ForwardedButUnknown => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),
-        Unavailable::OnlyDefined
-        | Unavailable::OnlySuspects
-        | Unavailable::Unheard(_)
-        | Unavailable::NotProven => status,
+        Unavailable::OnlyDefined | Unavailable::OnlySuspects | Unavailable::Unheard(_) | Unavailable::NotProven => {
+            status
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use api::GroupVersionResource;
+use api::time::Time;
 use object::Stored;
 use serde_json::{Value, json};
 
@@ -59,6 +60,13 @@ pub(super) fn namespaces() -> impl Iterator<Item = SystemObject> {
         });
         SystemObject::new("", "namespaces", object)
     })
+}
+
+/// Since when the use of tokens in Secrets could have been seen: kube-controller-manager cleans up nothing before it knows.
+pub(super) fn token_tracking(now: Time) -> SystemObject {
+    let since = now.to_string().split('T').next().unwrap_or_default().to_owned();
+    let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
+    SystemObject::new("", "configmaps", json!({"metadata": metadata, "data": {"since": since}}))
 }
 
 pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {

@@ -28,6 +28,11 @@ pub(super) fn complete(object: &mut Object) {
     if let Some(labels) = child(spec, &["selector", "matchLabels"]) {
         labels.entry(UID_LABELS[1]).or_insert(uid);
     }
+    // A job without labels has those of its pods.
+    let labels = child(spec, &["template", "metadata", "labels"]).cloned().unwrap_or_default();
+    if let Some(own) = child(object, &["metadata", "labels"]).filter(|own| own.is_empty()) {
+        *own = labels;
+    }
 }
 
 /// The object at a path, made if it is not there; `None` if something else is in the way.

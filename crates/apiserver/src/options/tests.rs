@@ -33,7 +33,12 @@ fn a_resource_version_means_what_its_match_says() {
 
 #[test]
 fn nonsense_is_a_bad_request_that_names_it() {
-    check("resourceVersion=x", &expect![[r#"400 invalid resource version "x": strconv.ParseUint: invalid syntax"#]]);
+    check(
+        "resourceVersion=x",
+        &expect![[
+            r#"400 invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax"#
+        ]],
+    );
     check(
         "resourceVersion=5&continue=abc",
         &expect!["400 specifying resource version is not allowed when using continue"],

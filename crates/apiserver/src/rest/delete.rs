@@ -66,12 +66,17 @@ pub(super) async fn delete_collection(context: Context<'_>, request: Request) ->
     Ok(json(Bytes::from(page)))
 }
 
-enum Deleted {
+pub(super) enum Deleted {
     Gone(Stored),
     Waiting(Stored),
 }
 
-async fn delete_one(context: Context<'_>, key: Key, name: &str, options: &DeleteOptions) -> Result<Deleted, Status> {
+pub(super) async fn delete_one(
+    context: Context<'_>,
+    key: Key,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Deleted, Status> {
     let not_found = || Status::not_found(context.asked.group_resource(), name);
     let refuse = |refusal: Refusal| context.refused(refusal, name);
     kinds::refuse_deletion(context.resource.served, name)?;

@@ -14,7 +14,7 @@ use super::{Context, content_type};
 use crate::bodies;
 use crate::forms::Object;
 use crate::options::WriteOptions;
-use crate::typed::{self, Checked, FieldValidation};
+use crate::typed::{self, Checked, FieldValidation, Mistyped};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -72,9 +72,11 @@ impl Change {
             Ok(patched) => patch::accept(patched, kind),
             Err(refusal) => Err(refusal),
         };
-        let value = patched.map_err(|refusal| context.refused(refusal, &context.asked.name))?;
+        let refuse = |refusal| context.refused(refusal, &context.asked.name);
+        let value = patched.map_err(refuse)?;
         let decoded = Decoded { value, duplicates: self.duplicates.clone() };
-        typed::checked(decoded, context.server.surface.release(), kind, self.validation)
+        typed::check_types(decoded, context.server.surface.release(), kind, self.validation)
+            .map_err(|Mistyped { object, reason }| refuse(patch::refused(&object.into(), reason)))
     }
 }
 

@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
 use object::managed_fields::{self, Writer};
 use object::metadata::Stamp;
+use object::rules::StatusPart;
 use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
 use registry::read::Freshness;
 use registry::{Decision, WriteError, Written};
@@ -207,6 +208,7 @@ impl Context<'_> {
         self.server.refuse_verdict(&Verdict { user: &self.caller.user, served, subresource, old, new: &new })?;
         typed::complete(&mut new, &self.server.gates, served.response_kind());
         if let Some(known) = self.fields().known(served.response_kind()) {
+            unknown::drop_fields(Some(old), &mut new, known);
             unknown::keep_fields(old, &mut new, known);
         }
         let prepared = match subresource {
@@ -317,9 +319,14 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     let (release, kind) = (context.server.surface.release(), context.resource.served.response_kind());
     typed::drop_unknown_fields(object, release, kind);
     typed::complete(object, &context.server.gates, kind);
+    let status = if kinds::is_created_with_status(context.resource.served) { object.remove("status") } else { None };
     let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &stamp)?;
+    object.extend(status.map(|status| ("status".to_owned(), status)));
     kinds::complete(context.resource.served, &context.caller.user, object)?;
+    if rules.status == StatusPart::WithMetadata {
+        typed::complete_status(object, release, kind);
+    }
     let api_version = context.api_version();
     managed_fields::update(&Object::new(), object, &context.writer(options, &api_version));
     Refusal::invalid_unless_empty(validate::metadata(object, rules))

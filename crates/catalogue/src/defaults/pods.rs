@@ -1,6 +1,6 @@
 //! Pods, their containers and their volumes.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Object, child, items, set_absent, set_empty, text};
 use crate::gates::Gates;
@@ -95,6 +95,7 @@ pub(super) fn pod_status(status: &mut Object) {
 pub(super) fn container(container: &mut Object) {
     let policy = pull_policy(text(container, "image"));
     set_empty(container, "imagePullPolicy", policy);
+    set_absent(container, "resources", Map::new());
 }
 
 /// A volume that does not say what it is, is an empty folder.

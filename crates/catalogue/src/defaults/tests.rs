@@ -55,16 +55,17 @@ fn a_pod_is_completed() {
     check_added(
         &pod(&json!({"containers": [{"name": "a", "image": "web:1"}]})),
         &expect![[r#"
-        .spec.containers[0].imagePullPolicy "IfNotPresent"
-        .spec.containers[0].terminationMessagePath "/dev/termination-log"
-        .spec.containers[0].terminationMessagePolicy "File"
-        .spec.dnsPolicy "ClusterFirst"
-        .spec.enableServiceLinks true
-        .spec.restartPolicy "Always"
-        .spec.schedulerName "default-scheduler"
-        .spec.securityContext {}
-        .spec.terminationGracePeriodSeconds 30
-    "#]],
+            .spec.containers[0].imagePullPolicy "IfNotPresent"
+            .spec.containers[0].resources {}
+            .spec.containers[0].terminationMessagePath "/dev/termination-log"
+            .spec.containers[0].terminationMessagePolicy "File"
+            .spec.dnsPolicy "ClusterFirst"
+            .spec.enableServiceLinks true
+            .spec.restartPolicy "Always"
+            .spec.schedulerName "default-scheduler"
+            .spec.securityContext {}
+            .spec.terminationGracePeriodSeconds 30
+        "#]],
     );
 }
 
@@ -195,14 +196,16 @@ fn workloads_are_completed() {
     check_added(
         &workload("StatefulSet", &json!({"volumeClaimTemplates": [{"spec": {}}]})),
         &expect![[r#"
-        .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
-        .spec.podManagementPolicy "OrderedReady"
-        .spec.replicas 1
-        .spec.revisionHistoryLimit 10
-        .spec.updateStrategy {"rollingUpdate":{"partition":0},"type":"RollingUpdate"}
-        .spec.volumeClaimTemplates[0].spec.volumeMode "Filesystem"
-        .spec.volumeClaimTemplates[0].status {"phase":"Pending"}
-    "#]],
+            .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
+            .spec.podManagementPolicy "OrderedReady"
+            .spec.replicas 1
+            .spec.revisionHistoryLimit 10
+            .spec.updateStrategy {"rollingUpdate":{"partition":0},"type":"RollingUpdate"}
+            .spec.volumeClaimTemplates[0].apiVersion "v1"
+            .spec.volumeClaimTemplates[0].kind "PersistentVolumeClaim"
+            .spec.volumeClaimTemplates[0].spec.volumeMode "Filesystem"
+            .spec.volumeClaimTemplates[0].status {"phase":"Pending"}
+        "#]],
     );
     check_added(
         &workload("StatefulSet", &json!({"updateStrategy": {"type": "OnDelete"}})),

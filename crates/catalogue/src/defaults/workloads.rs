@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, child, is_empty, set_absent, set_empty, text};
+use super::{Object, child, is_empty, items, set_absent, set_empty, text};
 use crate::gates::Gates;
 use crate::release::Release;
 
@@ -57,6 +57,10 @@ pub(super) fn stateful_set(spec: &mut Object, gates: &Gates) {
                 set_absent(rolling, "maxUnavailable", 1);
             }
         }
+    }
+    for claim in items(spec, "volumeClaimTemplates") {
+        set_empty(claim, "kind", "PersistentVolumeClaim");
+        set_empty(claim, "apiVersion", "v1");
     }
     if let Some(retention) = child(spec, "persistentVolumeClaimRetentionPolicy") {
         set_empty(retention, "whenDeleted", "Retain");

@@ -48,7 +48,7 @@ const POD_SUBRESOURCES: &[Subresource] = &[
     connection("attach", "PodAttachOptions", Verbs::UPGRADE).unbuilt(),
     part("binding", Verbs::CREATE).kind(ResponseKind::Sibling("Binding")).unbuilt(),
     part("ephemeralcontainers", Verbs::PART),
-    part("eviction", Verbs::CREATE).kind(ResponseKind::Foreign("policy", "v1", "Eviction")).unbuilt(),
+    part("eviction", Verbs::CREATE).kind(ResponseKind::Foreign("policy", "v1", "Eviction")),
     connection("exec", "PodExecOptions", Verbs::UPGRADE).unbuilt(),
     part("log", Verbs::GET).unbuilt(),
     connection("portforward", "PodPortForwardOptions", Verbs::UPGRADE).unbuilt(),

@@ -243,3 +243,67 @@ fn check_references(document: &Value, place: &str) {
     }
     assert!(count > 10, "{place} has only {count} references");
 }
+
+/// The fields of a protobuf message that have a length.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let (tag, length) = (varint(&mut bytes), varint(&mut bytes));
+        assert_eq!(tag & 7, 2, "only fields with a length are written");
+        let (value, rest) = bytes.split_at(usize::try_from(length).unwrap());
+        fields.push((tag >> 3, value));
+        bytes = rest;
+    }
+    fields
+}
+
+fn field(bytes: &[u8], number: u64) -> &[u8] {
+    fields(bytes).into_iter().find(|(found, _)| *found == number).unwrap_or_else(|| panic!("no field {number}")).1
+}
+
+/// The value of a member of this name.
+fn member<'a>(bytes: &'a [u8], number: u64, name: &str) -> &'a [u8] {
+    let mut members = fields(bytes).into_iter().filter(|(found, _)| *found == number);
+    let found = members.find(|(_, member)| field(member, 1) == name.as_bytes());
+    field(found.unwrap_or_else(|| panic!("no {name}")).1, 2)
+}
+
+#[test]
+fn protobuf_has_the_same_types_and_the_parameters_of_patches() {
+    let documents = documents(Release::R36, "", "");
+    let (json, protobuf) = (parse(documents.swagger()), documents.swagger_protobuf());
+    let definitions = field(&protobuf.body, 9);
+    let names: Vec<_> = fields(definitions).iter().map(|(_, member)| field(member, 1).to_vec()).collect();
+    let expected: Vec<_> =
+        json["definitions"].as_object().unwrap().keys().map(|name| name.as_bytes().to_vec()).collect();
+    assert_eq!(names, expected);
+    let deployment = member(definitions, 1, "io.k8s.api.apps.v1.Deployment");
+    let kinds = member(deployment, 31, "x-kubernetes-group-version-kind");
+    assert_eq!(field(kinds, 2), br#"[{"group":"apps","kind":"Deployment","version":"v1"}]"#);
+    assert_eq!(field(field(deployment, 22), 1), b"object");
+    let spec = member(field(deployment, 25), 1, "spec");
+    assert_eq!(field(spec, 1), b"#/definitions/io.k8s.api.apps.v1.DeploymentSpec");
+    let required = member(definitions, 1, "io.k8s.api.apps.v1.DeploymentSpec");
+    assert_eq!(field(required, 19), b"selector");
+
+    let path = member(field(&protobuf.body, 8), 2, "/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
+    let patch = field(path, 8);
+    let parameters = fields(patch).into_iter().filter(|(number, _)| *number == 8);
+    let parameters = parameters.map(|(_, item)| field(field(field(field(item, 1), 2), 3), 4));
+    let parameters: Vec<_> = parameters.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    assert_eq!(parameters, ["pretty", "dryRun", "fieldManager", "fieldValidation", "force"]);
+    let kind = member(patch, 13, "x-kubernetes-group-version-kind");
+    assert_eq!(field(kind, 2), br#"{"group":"apps","kind":"Deployment","version":"v1"}"#);
+}

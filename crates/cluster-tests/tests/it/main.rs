@@ -11,6 +11,7 @@ mod kinds;
 mod kube_rs;
 mod kubectl;
 mod kubectl_create;
+mod kubectl_everyday;
 mod lab;
 mod lab_rollout;
 mod lists;

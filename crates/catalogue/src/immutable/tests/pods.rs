@@ -48,7 +48,7 @@ fn everything_else_stays_and_the_difference_is_shown() {
         &pod(&[("nodeName", json!("n"))]),
         &expect![[r#"
             spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)
-            @@ -10,6 +10,7 @@
+            @@ -11,6 +11,7 @@
                ],
                "dnsPolicy": "ClusterFirst",
                "enableServiceLinks": true,

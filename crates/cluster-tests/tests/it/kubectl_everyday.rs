@@ -1,0 +1,118 @@
+//! What people do with kubectl every day, and what a real kube-apiserver answers then.
+
+use std::path::Path;
+
+use cluster_tests::tools::{is_left_out, kubectl};
+
+use super::*;
+
+fn write(kubeconfig: &Path, name: &str, object: &Value) -> String {
+    let file = kubeconfig.with_file_name(name);
+    std::fs::write(&file, object.to_string()).unwrap();
+    file.display().to_string()
+}
+
+fn node() -> Value {
+    let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady"});
+    let status = json!({"capacity": {"cpu": "4", "pods": "110"}, "conditions": [ready]});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status})
+}
+
+fn pod(name: &str) -> Value {
+    let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]});
+    let metadata = json!({"name": name, "labels": {"app": "web"}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+#[test]
+fn a_node_registers_with_its_status_and_is_drained_as_its_budgets_allow() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    on_both(|server| {
+        let kubeconfig = server.kubeconfig();
+        let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
+        run(&["create", "-f", &write(&kubeconfig, "node.json", &node())]);
+        assert!(run(&["get", "nodes"]).contains("n1     Ready"));
+        assert_eq!(run(&["get", "node", "n1", "-o", "jsonpath={.status.allocatable.cpu}"]), "4");
+        for name in ["a", "b"] {
+            run(&["create", "-f", &write(&kubeconfig, "pod.json", &pod(name))]);
+        }
+        run(&["create", "pdb", "web", "--selector=app=web", "--min-available=1"]);
+        let status = |object: &str, status: &Value| {
+            let patch = json!({"status": status}).to_string();
+            run(&["patch", object, "--subresource=status", "--type=merge", "-p", &patch])
+        };
+        let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        status("pod/a", &running);
+        status("pod/b", &running);
+        // As a controller of budgets would say: of two pods one may go.
+        status(
+            "pdb/web",
+            &json!({
+                "observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
+            }),
+        );
+        let drain = ["drain", "n1", "--force", "--grace-period=0", "--timeout=2s"];
+        let refused = kubectl(&kubeconfig, &drain).expect_failure();
+        assert!(refused.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{refused}");
+        assert_eq!(run(&["get", "pods", "-o", "name"]).lines().count(), 1);
+        assert_eq!(run(&["get", "pdb", "web", "-o", "jsonpath={.status.disruptionsAllowed}"]), "0");
+        run(&["delete", "pdb", "web"]);
+        assert!(run(&drain).contains("node/n1 drained"));
+        assert_eq!(run(&["get", "pods", "-o", "name"]), "");
+    });
+}
+
+#[test]
+fn new_objects_have_what_clients_look_for_in_them() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), Store::Sqlite, &[]);
+    let kubeconfig = server.kubeconfig();
+    let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
+    let at = |object: &str, path: &str| run(&["get", object, "-o", &format!("jsonpath={{{path}}}")]);
+    run(&["create", "deployment", "web", "--image=i"]);
+    assert_eq!(at("deployment/web", ".status"), "{}");
+    assert_eq!(at("deployment/web", ".spec.template.spec.containers[0].resources"), "{}");
+    run(&["expose", "deployment", "web", "--port=80"]);
+    assert_eq!(at("service/web", ".status"), r#"{"loadBalancer":{}}"#);
+    run(&["create", "job", "j", "--image=i"]);
+    assert_eq!(at("job/j", ".metadata.labels.job-name"), "j");
+    // A client that adds to a status finds it there.
+    let condition = r#"[{"op":"add","path":"/status/conditions","value":[{"type":"A","status":"True"}]}]"#;
+    run(&["patch", "deployment", "web", "--subresource=status", "--type=json", "-p", condition]);
+    assert_eq!(at("deployment/web", ".status.conditions[0].type"), "A");
+    // What nobody knows is not stored, whoever asks for it.
+    run(&["patch", "deployment", "web", "--type=merge", "-p", r#"{"spec":{"bogus":1}}"#]);
+    assert_eq!(at("deployment/web", ".spec.bogus") + &at("deployment/web", ".metadata.generation"), "1");
+    let refused = kubectl(&kubeconfig, &["patch", "deployment", "web", "-p", r#"{"spec":{"replicas":"many"}}"#]);
+    let refused = refused.expect_failure();
+    assert!(refused.contains("The request is invalid: patch: Invalid value"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_words_that_help() {
+    if is_left_out("kubectl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), Store::Sqlite, &[]);
+    let kubeconfig = server.kubeconfig();
+    let check = |args: &[&str], expected: &str| {
+        let said = kubectl(&kubeconfig, args).expect_failure();
+        assert!(said.contains(expected), "{args:?}: {said}");
+    };
+    let unknown = json!({"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "a"}});
+    let file = write(&kubeconfig, "unknown.json", &unknown);
+    check(&["create", "-f", &file], "no matches for kind \"Unknown\" in version \"v1\"");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let file = write(&kubeconfig, "map.json", &map);
+    check(&["apply", "--server-side", "-f", &file], "Server-side apply not available on the server");
+    kubectl(&kubeconfig, &["create", "-f", &write(&kubeconfig, "pod.json", &pod("a"))]).expect_success();
+    check(&["exec", "a", "--", "ls"], "create of pods/exec is not built in this server, and no other server has it");
+    check(&["logs", "a"], "get of pods/log is not built in this server, and no other server has it");
+    assert!(kubectl(&kubeconfig, &["get", "--raw", "/"]).expect_success().contains("\"/apis/apps/v1\""));
+}
