@@ -21,53 +21,87 @@ pub struct KubeApiserver {
     pki: PathBuf,
     log: PathBuf,
     address: String,
+    binary: PathBuf,
+    flags: Vec<String>,
+}
+
+/// Which of two releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// That of `KUBEBUILDER_ASSETS`.
+    New,
+    /// That of `KUBEBUILDER_ASSETS_OLD`; if there is none, the other one as if it were 1.33.
+    Old,
 }
 
 impl KubeApiserver {
-    /// Starts one on `etcd` with the certificates that our servers made in `folder`, and waits until it is ready. `None`, which
-    /// is said, if `KUBEBUILDER_ASSETS` names no folder that has one.
+    /// Starts one on `etcd` with the certificates that our servers made in `folder`, and waits until it is ready. It knows other
+    /// servers. `None`, which is said, if `KUBEBUILDER_ASSETS` names no folder that has one.
     #[track_caller]
     pub fn start(folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
-        let binary = binary()?;
+        let binary = given()?;
         let port = free_port();
-        let pki = folder.join("unskew-data/pki");
-        let file = |name: &str| pki.join(name).display().to_string();
-        write_public_key(&pki);
-        let mut command = Command::new(binary);
-        command.current_dir(folder).args([
-            format!("--etcd-servers={}", etcd.url()),
+        let file = |name: &str| folder.join("unskew-data/pki").join(name).display().to_string();
+        let mut all = common_flags(folder, etcd, port);
+        all.extend([
             "--storage-media-type=application/json".to_owned(),
             "--feature-gates=UnknownVersionInteroperabilityProxy=true".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={port}"),
             "--peer-advertise-ip=127.0.0.1".to_owned(),
             format!("--peer-advertise-port={port}"),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
-            format!("--service-account-signing-key-file={}", file("sa.key")),
-            format!("--service-account-key-file={}", file("sa.pub")),
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
-            "--authorization-mode=RBAC".to_owned(),
-            format!("--client-ca-file={}", file("ca.crt")),
-            format!("--tls-cert-file={}", file("apiserver.crt")),
-            format!("--tls-private-key-file={}", file("apiserver.key")),
-            format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
             format!("--peer-ca-file={}", file("ca.crt")),
             format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
             format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
         ]);
-        command.args(flags);
-        let log = folder.join("kube-apiserver.log");
+        all.extend(flags.iter().map(ToString::to_string));
+        Some(Self::launch(binary, folder, "kube-apiserver", port, all))
+    }
+
+    /// Starts one as kubeadm would, which knows nothing of others.
+    #[track_caller]
+    pub fn stock(release: Release, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
+        let given = given()?;
+        let port = free_port();
+        let mut all = common_flags(folder, etcd, port);
+        let (binary, name) = match release {
+            Release::New => (given, "kube-apiserver-new"),
+            Release::Old => match binary("KUBEBUILDER_ASSETS_OLD") {
+                Some(old) => (old, "kube-apiserver-old"),
+                None => {
+                    all.push("--emulated-version=1.33".to_owned());
+                    (given, "kube-apiserver-old")
+                }
+            },
+        };
+        all.extend(flags.iter().map(ToString::to_string));
+        Some(Self::launch(binary, folder, name, port, all))
+    }
+
+    #[track_caller]
+    fn launch(binary: PathBuf, folder: &Path, name: &str, port: u16, flags: Vec<String>) -> Self {
+        let pki = folder.join("unskew-data/pki");
+        write_public_key(&pki);
+        let log = folder.join(format!("{name}.log"));
+        let mut command = Command::new(&binary);
+        command.current_dir(folder).args(&flags);
         let (process, _lines) = Process::start(command, &log);
-        let server = Self { process, pki, log, address: format!("127.0.0.1:{port}") };
+        let server = Self { process, pki, log, address: format!("127.0.0.1:{port}"), binary, flags };
         server.wait_ready();
-        Some(server)
+        server
+    }
+
+    /// Starts it again where it was. It must have been killed.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        let mut command = Command::new(&self.binary);
+        command.args(&self.flags);
+        (self.process, _) = Process::start(command, &self.log);
+        self.wait_ready();
+    }
+
+    /// Kills it without a warning; it may be started again.
+    pub fn crash(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait(PATIENCE);
     }
 
     /// A client that is let in as administrator.
@@ -84,8 +118,7 @@ impl KubeApiserver {
 
     /// Kills it without a warning.
     pub fn kill(mut self) {
-        self.process.signal(Signal::KILL);
-        self.process.wait(PATIENCE);
+        self.crash();
     }
 
     #[track_caller]
@@ -101,15 +134,47 @@ impl KubeApiserver {
     }
 }
 
-/// Where it is, by the convention of envtest.
+/// What every one of them needs.
+fn common_flags(folder: &Path, etcd: &Etcd, port: u16) -> Vec<String> {
+    let pki = folder.join("unskew-data/pki");
+    let file = |name: &str| pki.join(name).display().to_string();
+    vec![
+        format!("--etcd-servers={}", etcd.url()),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+        format!("--service-account-signing-key-file={}", file("sa.key")),
+        format!("--service-account-key-file={}", file("sa.pub")),
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    ]
+}
+
+/// The one that tests are given.
 #[expect(clippy::print_stdout, reason = "a test that was not run says so")]
-fn binary() -> Option<PathBuf> {
-    let folder = std::env::var_os("KUBEBUILDER_ASSETS");
-    let binary = folder.map(|folder| Path::new(&folder).join("kube-apiserver")).filter(|binary| binary.exists());
+fn given() -> Option<PathBuf> {
+    let binary = binary("KUBEBUILDER_ASSETS");
     if binary.is_none() {
         println!("not run: KUBEBUILDER_ASSETS names no folder with a kube-apiserver");
     }
     binary
+}
+
+/// Where one is, by the convention of envtest.
+fn binary(variable: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable);
+    folder.map(|folder| Path::new(&folder).join("kube-apiserver")).filter(|binary| binary.exists())
 }
 
 /// Free now; should somebody take it before it does, the test fails with its log.

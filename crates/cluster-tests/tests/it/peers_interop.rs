@@ -232,3 +232,64 @@ fn a_real_server_that_dies_is_answered_for_with_503_and_served_from_when_it_retu
     let _real = KubeApiserver::start(plane.folder(), &etcd, &[]);
     block_on(eventually("it is served from again", async || is_ok(&ours, CLASSES).await));
 }
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CARTS: &str = "/apis/shop.example.com/v1/namespaces/default/carts";
+
+fn definition() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "carts.shop.example.com"},
+        "spec": {
+            "group": "shop.example.com", "scope": "Namespaced",
+            "names": {"plural": "carts", "singular": "cart", "kind": "Cart", "listKind": "CartList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    })
+}
+
+async fn is_status(client: &Client, path: &str, status: u16) -> Result<(), String> {
+    let found = client.get(path).await;
+    if found.status == status { Ok(()) } else { Err(found.brief()) }
+}
+
+#[test]
+fn a_custom_resource_is_served_through_ours_as_soon_as_the_real_server_serves_it() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("ours", &OURS);
+    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let (ours, real) = (plane.admin("ours"), server.admin());
+    block_on(async {
+        eventually("ours knows the real one", async || is_ok(&ours, CLASSES).await).await;
+        assert_eq!(ours.get(CARTS).await.status, 404);
+        let created = ours.create(DEFINITIONS, &definition()).await;
+        assert_eq!(created.status, 201, "{}", created.brief());
+        eventually("the real one serves it", async || is_ok(&real, CARTS).await).await;
+        let begun = std::time::Instant::now();
+        eventually("ours serves it too", async || {
+            let found = ours.get(CARTS).await;
+            // It is defined, so that nobody may say that it is not there.
+            assert!([200, 503].contains(&found.status.as_u16()), "{}", found.brief());
+            if found.status == 200 { Ok(()) } else { Err(found.brief()) }
+        })
+        .await;
+        // Without being told of the definition ours would ask after a minute.
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+        let cart = json!({"apiVersion": "shop.example.com/v1", "kind": "Cart", "metadata": {"name": "a"}, "price": 3});
+        assert_eq!(ours.create(CARTS, &cart).await.status, 201);
+        assert_eq!(real.get(&format!("{CARTS}/a")).await.json()["price"], 3);
+        assert!(listed(&ours).await.iter().any(|name| name.contains("\"carts\"")));
+    });
+    server.kill();
+    block_on(eventually("it is not denied", async || is_status(&ours, CARTS, 503).await));
+    plane.stop("ours");
+    plane.start("ours", &OURS);
+    let ours = plane.admin("ours");
+    block_on(async {
+        let found = ours.get(CARTS).await;
+        assert_eq!(found.status, 503, "{}", found.brief());
+        assert_eq!(ours.delete(&format!("{DEFINITIONS}/carts.shop.example.com")).await.status, 200);
+    });
+}
