@@ -6,7 +6,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -90,12 +90,17 @@ impl Shared {
         }
         let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
         let told = allowed.clone();
-        TokioExecutor::new().execute(poll_fn(move |context| {
-            let polled = Pin::new(&mut connection).poll(context);
-            told.store(connection.current_max_send_streams(), Ordering::Relaxed);
-            // Whoever waits for an answer is told of an error by the answer.
-            polled.map(|_ended| ())
-        }));
+        TokioExecutor::new().execute(async move {
+            loop {
+                told.store(connection.current_max_send_streams(), Ordering::Relaxed);
+                tokio::select! {
+                    // Whoever waits for an answer is told of an error by the answer.
+                    _ended = &mut connection => return,
+                    // It is looked at whenever something came, or a farewell would be noticed by the next request only.
+                    () = moved.notified() => {}
+                }
+            }
+        });
         let usage = Mutex::new(Usage { taken: 0, idle_since: Instant::now() });
         Ok(Arc::new(Self { sender, allowed, is_spent: AtomicBool::new(false), generation, usage }))
     }

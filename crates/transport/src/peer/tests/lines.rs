@@ -151,7 +151,7 @@ pub(super) async fn wait(time: Duration) {
 }
 
 /// Waits for the kernel to tell, which it does within microseconds on one machine, and never by a guess at how long.
-async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl Fn() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::task::yield_now().await;

@@ -185,6 +185,19 @@ async fn a_peer_that_drains_keeps_its_watches_and_gets_no_new_ones_on_their_conn
 }
 
 #[tokio::test]
+async fn a_farewell_is_noticed_before_a_request_meets_it() {
+    let scene = Scene::new(2).await;
+    let (a, b, c) = (scene.watch().await, scene.watch().await, scene.watch().await);
+    drop(b);
+    assert_eq!((a.1.connection, c.1.connection), (0, 1));
+    scene.peer.drain();
+    super::lines::until(|| scene.pool.take_shared().is_none()).await;
+    let (_, asked) = scene.watch().await;
+    assert_eq!(asked.connection, 2, "neither of the old ones, which both have room");
+    assert!(!a.1.answer.is_closed() && !c.1.answer.is_closed(), "and both go on");
+}
+
+#[tokio::test]
 async fn a_connection_that_dies_ends_its_watches_with_an_error() {
     let scene = Scene::new(250).await;
     let (mut a, of_a) = scene.watch().await;
