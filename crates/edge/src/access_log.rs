@@ -173,6 +173,10 @@ impl Entry {
         verb.clone_into(&mut self.verb);
     }
 
+    pub(crate) fn note_error(&self, message: &str) {
+        self.note.error(message);
+    }
+
     /// Goes along with an answer to its end.
     pub(crate) fn follow(mut self, response: Response) -> Response {
         self.status = response.status().as_u16();

@@ -77,7 +77,13 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         let uri = request.uri().clone();
         let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let mut response = match Target::parse(request.method().as_str(), line) {
-            Err(error) => respond(&status_of(Error::Malformed(error.to_string()))),
+            Err(error) => {
+                let status = status_of(Error::Malformed(error.to_string()));
+                if let Some(entry) = &entry {
+                    entry.note_error(&status.message);
+                }
+                respond(&status)
+            }
             Ok(target) => {
                 if let Some(entry) = &mut entry {
                     entry.note_verb(target.verb());
