@@ -317,7 +317,7 @@ impl Forwarder {
 
     /// Sends a request to one of the candidates and returns its answer, of which the head has arrived.
     ///
-    /// Dropped, or with its answer dropped, it closes the connection, which tells the peer to stop.
+    /// Dropped, or with its answer dropped, it takes the request back, which tells the peer to stop.
     pub async fn forward<B>(&self, call: Call<'_>, request: Request<B>) -> Result<Response<AnswerBody>, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,

@@ -22,7 +22,7 @@ pub struct AnsweredBy(pub ServerId);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retried(pub usize);
 
-/// The body of a forwarded response, passed on as it comes. Dropping it closes the connection to the peer, unless it was read
+/// The body of a forwarded response, passed on as it comes. Dropping it tells the peer to stop, unless it was read
 /// to its end.
 pub struct AnswerBody {
     /// What was read already, to judge the answer by.
