@@ -21,6 +21,9 @@ use crate::status::{Facts, Phase, Server, Snapshot};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
                       ?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 
+/// What a gateway calls itself on `/debug/peers`.
+const GATEWAY: &str = "apiserver-gateway";
+
 /// How a cluster is reached.
 #[derive(Debug)]
 pub struct Access {
@@ -142,21 +145,27 @@ pub async fn look(access: &Access) -> Result<Snapshot, ClusterError> {
     })
 }
 
-/// The members by their leases, and by what the server that was asked knows of the others.
+/// The members by their leases, and by what the server that was asked knows of the others; or the upstreams of a gateway.
 fn servers(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Vec<Server> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let upstreams = upstreams(peers);
+    if !upstreams.is_empty() {
+        return upstreams;
+    }
+    let is_alone = leases["items"].as_array().is_some_and(|leases| leases.len() == 1);
     let server = |lease: &Value| {
         let identity = text(&lease["metadata"]["name"]);
         let mut members = peers["members"].as_array().into_iter().flatten();
         let member = members.find(|member| member["server"] == identity).unwrap_or(&Value::Null);
         let is_asked = peers["server"] == identity;
+        let is_of_release = is_asked || is_alone && peers.is_null();
         let hostname = text(&lease["metadata"]["labels"]["kubernetes.io/hostname"]);
         let age = age(lease, now);
         let is_valid = age.is_some_and(|age| age <= lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default());
         let only = if is_asked { &peers["onlyHere"] } else { &member["onlyItServes"] };
         Server {
             name: if hostname.is_empty() { identity.clone() } else { hostname },
-            release: if is_asked { text(&version["gitVersion"]) } else { String::new() },
+            release: if is_of_release { text(&version["gitVersion"]) } else { String::new() },
             phase: if is_valid { Phase::Ready } else { Phase::Stopped },
             phase_seconds: age.and_then(|age| u64::try_from(age).ok()).unwrap_or_default(),
             member_state: match (is_asked, &member["state"]) {
@@ -172,6 +181,29 @@ fn servers(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Ve
         }
     };
     leases["items"].as_array().into_iter().flatten().map(server).collect()
+}
+
+/// What a gateway knows of the servers behind it; empty if no gateway was asked.
+fn upstreams(peers: &Value) -> Vec<Server> {
+    if peers["server"] != GATEWAY {
+        return Vec::new();
+    }
+    let server = |member: &Value| {
+        let text = |name: &str| member[name].as_str().unwrap_or_default().to_owned();
+        let seconds = member["stateSeconds"].as_u64().unwrap_or_default();
+        Server {
+            name: text("address"),
+            address: text("address"),
+            phase: if member["state"] == "live" { Phase::Ready } else { Phase::Stopped },
+            phase_seconds: seconds,
+            identity: text("server"),
+            member_state: text("state"),
+            member_seconds: seconds,
+            only: member["onlyItServes"]["items"].as_array().into_iter().flatten().map(resource).collect(),
+            ..Server::default()
+        }
+    };
+    peers["members"].as_array().into_iter().flatten().map(server).collect()
 }
 
 /// Seconds since the lease was renewed.
@@ -248,5 +280,29 @@ mod tests {
             shown,
             ["host-a v1.36.0 30 live []", "host-b  7230 lease expired []", "host-c  30 mute [\"v1/pods/resize\"]",]
         );
+    }
+
+    #[test]
+    fn the_servers_behind_a_gateway_are_its_upstreams() {
+        let member = |address: &str, state: &str| {
+            let name = format!("apiserver-{address}");
+            json!({"server": name, "address": address, "state": state, "stateSeconds": 5, "onlyItServes": {"items": []}})
+        };
+        let members = [member("10.0.0.1:6443", "live"), member("10.0.0.2:6443", "suspect")];
+        let peers = json!({"server": GATEWAY, "members": members});
+        let now = "2026-11-15T12:00:30Z".parse().unwrap();
+        let shown: Vec<String> = servers(&json!({"items": []}), &json!({}), &peers, now)
+            .iter()
+            .map(|server| format!("{} {:?} {}", server.name, server.phase, server.member_state))
+            .collect();
+        assert_eq!(shown, ["10.0.0.1:6443 Ready live", "10.0.0.2:6443 Stopped suspect"]);
+    }
+
+    #[test]
+    fn a_stock_server_that_is_alone_is_of_the_release_that_answers() {
+        let leases = json!({"items": [{"metadata": {"name": "a"}, "spec": {}}]});
+        let now = "2026-11-15T12:00:30Z".parse().unwrap();
+        let version = json!({"gitVersion": "v1.36.4"});
+        assert_eq!(servers(&leases, &version, &Value::Null, now)[0].release, "v1.36.4");
     }
 }
