@@ -9,6 +9,7 @@
 
 pub mod answer;
 mod attempt;
+mod bandwidth;
 mod choose;
 mod error;
 mod fetch;
@@ -24,6 +25,7 @@ mod upgrade;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -77,6 +79,8 @@ pub struct ForwardLimits {
     /// How many short requests one peer is sent at once; `None` for any number. A request that is one too many goes to the next
     /// peer, and waits if they all have as many.
     pub in_flight_max: Option<usize>,
+    /// How many bytes of bodies go to and from one peer in a second; `None` for any number. What is too much waits.
+    pub bandwidth_max: Option<NonZeroU64>,
     /// How many wait, and for how long.
     pub queue: QueueLimits,
     /// Idle connections to one peer.
@@ -105,6 +109,7 @@ impl Default for ForwardLimits {
             stream_ping_interval: Self::STREAM_PING_INTERVAL,
             stream_ping_timeout: Self::STREAM_PING_TIMEOUT,
             in_flight_max: None,
+            bandwidth_max: None,
             queue: QueueLimits::NONE,
             pool: PoolLimits::default(),
         }

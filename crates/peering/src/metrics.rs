@@ -7,7 +7,7 @@ use api::GroupVersionResource;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -58,6 +58,8 @@ pub struct Metrics {
     pub forward_duration: HistogramVec,
     /// Connections to peers that failed, by peer and reason.
     pub transport_failures: IntCounterVec,
+    /// For how long bodies to and from peers waited because of the limit on bandwidth, by peer.
+    pub bandwidth_waits: CounterVec,
     queue_length: IntGaugeVec,
     queue_wait: HistogramVec,
     queue_refused: IntCounterVec,
@@ -121,6 +123,7 @@ impl Metrics {
                 "Requests that were not let wait for a peer, or not any longer, by reason",
                 &["reason"],
             ),
+            bandwidth_waits: bandwidth_waits(),
             disabled: gauges("unskew_peering_disabled", "1 for each reason why peering is disabled", &["reason"]),
         };
         metrics.register(registry);
@@ -146,6 +149,7 @@ impl Metrics {
         for durations in [&self.forward_duration, &self.queue_wait] {
             registry.register(Box::new(durations.clone())).expect("each name is registered once");
         }
+        registry.register(Box::new(self.bandwidth_waits.clone())).expect("each name is registered once");
         for gauges in [&self.disabled, &self.queue_length] {
             registry.register(Box::new(gauges.clone())).expect("each name is registered once");
         }
@@ -197,6 +201,7 @@ impl Metrics {
         let _ = self.forward_duration.remove_label_values(&[peer.as_str()]);
         let _ = self.queue_wait.remove_label_values(&[peer.as_str()]);
         let _ = self.queue_length.remove_label_values(&[peer.as_str()]);
+        let _ = self.bandwidth_waits.remove_label_values(&[peer.as_str()]);
     }
 
     /// Counts a request for the local document.
@@ -221,6 +226,12 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
 fn durations(name: &str, help: &str) -> HistogramVec {
     let options = HistogramOpts::new(name, help).buckets(FORWARD_BUCKETS.to_vec());
     HistogramVec::new(options, &["peer"]).expect("the name and labels are valid")
+}
+
+fn bandwidth_waits() -> CounterVec {
+    let name = "unskew_peer_bandwidth_wait_seconds_total";
+    let options = Opts::new(name, "How long pieces of bodies waited because of the limit on bandwidth, by peer");
+    CounterVec::new(options, &["peer"]).expect("the name and labels are valid")
 }
 
 /// What follows from the view at the moment somebody looks: members by state, ages of documents, conflicts.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, PeerBody};
 
 use super::Span;
+use super::bandwidth::Metered;
 use super::peers::{Peer, Seat};
 use crate::identity::ServerId;
 
@@ -27,7 +28,7 @@ pub struct Retried(pub usize);
 pub struct AnswerBody {
     /// What was read already, to judge the answer by.
     start: Bytes,
-    rest: Option<PeerBody>,
+    rest: Option<Metered<PeerBody>>,
     span: Span,
     /// Ends what is open when this server stops.
     ending: CancellationToken,
@@ -59,6 +60,7 @@ impl AnswerBody {
         ending: &CancellationToken,
         seat: Seat,
     ) -> Self {
+        let rest = rest.map(|rest| Metered::new(rest, seat.peer().bandwidth()));
         Self { start, rest, span, ending: ending.clone(), guard: None, seat: Some(seat) }
     }
 
@@ -129,11 +131,11 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.start.is_empty() && self.rest.as_ref().is_none_or(PeerBody::is_end_stream)
+        self.start.is_empty() && self.rest.as_ref().is_none_or(Metered::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut size = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), PeerBody::size_hint);
+        let mut size = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Metered::size_hint);
         let start = self.start.len() as u64;
         if let Some(upper) = size.upper() {
             size.set_upper(upper + start);

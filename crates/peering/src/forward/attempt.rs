@@ -101,7 +101,7 @@ impl Attempt<'_> {
     }
 
     async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
-        let request = self.round.head.request(&self.peer.host, self.round.body.body());
+        let request = self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()));
         self.round.is_sent.store(true, Ordering::Relaxed);
         let sent = self.wait(line.send(request)).await;
         sent.inspect_err(|(_, execution)| {

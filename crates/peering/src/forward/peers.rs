@@ -15,6 +15,7 @@ use transport::peer::{Connector, Pool, RequestBody, ServedBy};
 pub use super::choose::{Observed, Standing};
 pub(super) use super::seats::{Seat, SeatKind};
 
+use super::bandwidth::Bandwidth;
 use super::seats::Seats;
 use super::{Candidate, Fault, ForwardLimits, Identity, Ways};
 use crate::hop;
@@ -72,6 +73,9 @@ impl Peers {
             pool: pool(&self.ways.vouching),
             bare: self.ways.bare.as_ref().map(pool),
             limits: self.limits,
+            bandwidth: self.limits.bandwidth_max.map(|limit| {
+                Arc::new(Bandwidth::new(limit, self.metrics.bandwidth_waits.with_label_values(&[server.as_str()])))
+            }),
             ourselves: self.ways.ourselves.clone(),
             duration: self.metrics.forward_duration.with_label_values(&[server.as_str()]),
             is_failing: AtomicBool::new(false),
@@ -127,6 +131,7 @@ pub(super) struct Peer {
     /// Connections that show none.
     bare: Option<Arc<Pool>>,
     limits: ForwardLimits,
+    bandwidth: Option<Arc<Bandwidth>>,
     /// Who pings it.
     ourselves: Identity,
     /// From sending a request to the head of its answer.
@@ -203,6 +208,11 @@ impl Peer {
     /// The connections for a user; `None` if it cannot be sent on with its own credentials.
     pub(super) fn pool_for(&self, user: &Identity) -> Option<&Arc<Pool>> {
         if user.is_vouched_for() { Some(&self.pool) } else { self.bare.as_ref() }
+    }
+
+    /// What bodies to and from it wait for, if anything.
+    pub(super) fn bandwidth(&self) -> Option<&Arc<Bandwidth>> {
+        self.bandwidth.as_ref()
     }
 
     pub(super) fn observed(&self, now: Instant) -> Observed {

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use transport::peer::{BoxError, RequestBody};
 
+use super::bandwidth::{Bandwidth, Metered};
+
 /// Objects in etcd have at most 1.5 MB; what is longer is sent once.
 const REMEMBERED_MAX: usize = 2 << 20;
 
@@ -70,10 +72,10 @@ impl Replay {
     }
 
     /// The body from its beginning, for one attempt.
-    pub(super) fn body(&self) -> RequestBody {
+    pub(super) fn body(&self, bandwidth: Option<&Arc<Bandwidth>>) -> RequestBody {
         match &self.0 {
             None => RequestBody::empty(),
-            Some(source) => RequestBody::new(Reading { source: source.clone(), position: 0 }),
+            Some(source) => RequestBody::new(Metered::new(Reading { source: source.clone(), position: 0 }, bandwidth)),
         }
     }
 
@@ -177,14 +179,14 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_was_sent_in_part_is_sent_again_whole() {
         let replay = replay(vec![Ok("a"), Ok("b"), Ok("c")]);
-        let mut first = replay.body();
+        let mut first = replay.body(None);
         assert_eq!(read(&mut first, 2).await, "ab");
         drop(first);
-        let mut second = replay.body();
+        let mut second = replay.body(None);
         assert_eq!(read(&mut second, 1).await, "a");
         drop(second);
         for _ in 0..2 {
-            assert_eq!(replay.body().collect().await.unwrap().to_bytes(), "abc");
+            assert_eq!(replay.body(None).collect().await.unwrap().to_bytes(), "abc");
         }
         assert!(replay.can_be_sent());
         replay.forget();
@@ -195,7 +197,7 @@ mod tests {
     async fn a_long_body_is_sent_once() {
         let long = "x".repeat(REMEMBERED_MAX);
         let replay = replay(vec![Ok(String::leak(long)), Ok("y")]);
-        let mut body = replay.body();
+        let mut body = replay.body(None);
         read(&mut body, 1).await;
         assert!(replay.can_be_sent());
         assert_eq!(read(&mut body, 1).await, "y");
@@ -205,14 +207,14 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_breaks_off_is_not_the_peers_fault() {
         let replay = replay(vec![Ok("a"), Err("gone".into())]);
-        replay.body().collect().await.unwrap_err();
+        replay.body(None).collect().await.unwrap_err();
         assert!(replay.has_failed() && !replay.can_be_sent());
     }
 
     #[tokio::test]
     async fn no_body_can_be_sent_any_number_of_times() {
         let replay = Replay::new(http_body_util::Empty::<Bytes>::new());
-        assert!(replay.body().is_end_stream());
+        assert!(replay.body(None).is_end_stream());
         replay.forget();
         assert!(replay.can_be_sent());
     }

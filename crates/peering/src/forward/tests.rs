@@ -9,6 +9,7 @@ use super::peers::Standing;
 use super::*;
 use crate::status::Execution;
 
+mod bandwidth;
 mod bodies;
 mod failover;
 mod fetching;

@@ -30,14 +30,19 @@ impl ClientEnd {
 /// Carries bytes between both ends until they end or this server stops.
 pub(super) fn join(client: ClientEnd, peer: PeerEnd, seat: Option<Seat>, tasks: &Tasks, stop: CancellationToken) {
     tasks.spawn_once("peer-tunnel", async move {
-        let _seat = seat;
+        let bandwidth = seat.as_ref().and_then(|seat| seat.peer().bandwidth().cloned());
         let carrying = async move {
             let both = async { tokio::join!(client.0, peer.ready()) };
             let Ok((Ok(client), Ok(peer))) = tokio::time::timeout(HAND_OVER_TIMEOUT, both).await else { return };
-            if let Err(error) = transport::peer::join(client, peer).await {
+            let carried = match &bandwidth {
+                Some(bandwidth) => transport::peer::join_paced(client, peer, |bytes| bandwidth.pass(bytes)).await,
+                None => transport::peer::join(client, peer).await,
+            };
+            if let Err(error) = carried {
                 tracing::debug!(%error, "an upgraded connection broke");
             }
         };
         stop.run_until_cancelled(carrying).await;
+        drop(seat);
     });
 }

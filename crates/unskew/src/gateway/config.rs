@@ -1,6 +1,7 @@
 //! What was typed or found, checked.
 
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) forget_after: Duration,
     pub(crate) in_flight_max: Option<usize>,
+    pub(crate) bandwidth_max: Option<NonZeroU64>,
     pub(crate) queue: QueueLimits,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
@@ -69,6 +71,7 @@ impl Config {
             server_name: flags.parsed("upstream-server-name", |name| ServerName::try_from(name.to_owned()))?,
             forget_after: duration("upstream-forget-after")?,
             in_flight_max: Some(number("upstream-max-requests-inflight")?).filter(|limit| *limit > 0),
+            bandwidth_max: NonZeroU64::new(flags.parsed("upstream-max-bandwidth", str::parse)?),
             queue: QueueLimits {
                 length_max: number("upstream-max-requests-queued")?,
                 user_max: number("upstream-max-requests-queued-per-user")?,

@@ -202,7 +202,12 @@ fn start_forwarder(config: &Config, user: &Identity, metrics: &Metrics, tasks: &
         ourselves: user.clone(),
         cross_origin: CrossOrigin::Theirs,
     };
-    let limits = ForwardLimits { in_flight_max: config.in_flight_max, queue: config.queue, ..ForwardLimits::default() };
+    let limits = ForwardLimits {
+        in_flight_max: config.in_flight_max,
+        bandwidth_max: config.bandwidth_max,
+        queue: config.queue,
+        ..ForwardLimits::default()
+    };
     Ok(Forwarder::new(ways, limits, metrics.clone(), tasks))
 }
 

@@ -57,6 +57,12 @@ pub(crate) static TABLE: &[Flag] = &[
     ),
     flag("upstream-max-requests-queued-per-user", Kind::Text, "100", "How many of these may be of one user."),
     flag("upstream-queue-timeout", Kind::Text, "10s", "How long a request waits before it is answered 429."),
+    flag(
+        "upstream-max-bandwidth",
+        Kind::Text,
+        "0",
+        "How many bytes of bodies a second may go to and from one upstream; what is more waits; 0 for no limit.",
+    ),
     flag("state-dir", Kind::Text, "", "Where is kept what upstreams serve, so that a restart does not forget it."),
     // Who may come in.
     flag("client-ca-file", Kind::Text, "", "The authorities of client certificates."),

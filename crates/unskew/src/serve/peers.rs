@@ -1,6 +1,7 @@
 //! The flags that are about the other servers, and what becomes of them.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +57,7 @@ pub(crate) struct PeerFlags {
     merge: Merge,
     tells: bool,
     in_flight_max: Option<usize>,
+    bandwidth_max: Option<NonZeroU64>,
 }
 
 /// By which certificates servers know each other.
@@ -107,6 +109,7 @@ impl PeerFlags {
                 0 => None,
                 limit => Some(limit),
             },
+            bandwidth_max: NonZeroU64::new(flags.parsed("peer-max-bandwidth", str::parse)?),
         })
     }
 
@@ -267,7 +270,8 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
 fn forwarder(flags: &PeerFlags, files: ClientFiles, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
     let tls = files.watch(tasks).context("--peer-ca-file, --proxy-client-cert-file, --proxy-client-key-file")?;
     let dialer = Dialer::start(&flags.egress, tasks).context("--egress-selector-config-file")?;
-    let limits = ForwardLimits { in_flight_max: flags.in_flight_max, ..ForwardLimits::default() };
+    let PeerFlags { in_flight_max, bandwidth_max, .. } = *flags;
+    let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
     Ok(Forwarder::new(Ways::of_server(Arc::new(Connector::new(tls, dialer))), limits, metrics.clone(), tasks))
 }
 

@@ -189,6 +189,12 @@ pub(crate) static TABLE: &[Flag] = &[
         "How many requests may be under way to one other server; 0 for no limit.",
     ),
     flag(
+        "peer-max-bandwidth",
+        Kind::Text,
+        "0",
+        "How many bytes of bodies a second may go to and from one other server; what is more waits; 0 for no limit.",
+    ),
+    flag(
         "peer-response-headers",
         Kind::Bool,
         "false",

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::*;
 
 /// A client's connection to a server that forwards everything to one peer.
-async fn through(bench: &Arc<Bench>, peer: &Arc<ScriptedPeer>) -> tokio::io::DuplexStream {
+pub(super) async fn through(bench: &Arc<Bench>, peer: &Arc<ScriptedPeer>) -> tokio::io::DuplexStream {
     let (near, far) = tokio::io::duplex(64 << 10);
     let (bench, peer) = (bench.clone(), peer.clone());
     let tasks = bench.tasks.clone();
@@ -28,7 +28,7 @@ async fn through(bench: &Arc<Bench>, peer: &Arc<ScriptedPeer>) -> tokio::io::Dup
     near
 }
 
-async fn read_head(client: &mut tokio::io::DuplexStream) -> String {
+pub(super) async fn read_head(client: &mut tokio::io::DuplexStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(client.read_u8().await.unwrap());

@@ -1,0 +1,141 @@
+//! How many bytes a second go to and from one peer.
+//!
+//! Bytes queue up in the order in which they come, and each piece waits until those before it are paid for. A stream has one
+//! piece in the queue and not the next, so that streams take turns: beside downloads a watch waits for one piece of each.
+//! Nothing is dropped. Without a limit there is no queue.
+
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use prometheus::Counter;
+use tokio::time::{Instant, Sleep};
+
+/// After a quiet time, as much may go at once as flows in this: a limit is about what lasts.
+const BURST: Duration = Duration::from_secs(1);
+
+/// What has gone and is not paid for.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    bytes_per_second: NonZeroU64,
+    /// When all that has gone is paid for.
+    paid_at: Instant,
+}
+
+impl Bucket {
+    /// Adds a piece, and says when it may go.
+    fn add(&mut self, bytes: usize, now: Instant) -> Instant {
+        let first = self.paid_at.max(now);
+        self.paid_at = first + self.cost(bytes);
+        first.checked_sub(BURST).map_or(now, |when| when.max(now))
+    }
+
+    fn cost(&self, bytes: usize) -> Duration {
+        const NANOS: u128 = 1_000_000_000;
+        let nanos = bytes as u128 * NANOS / u128::from(self.bytes_per_second.get());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// The limit of one peer, shared by all that goes there and comes back.
+#[derive(Debug)]
+pub(super) struct Bandwidth {
+    bucket: Mutex<Bucket>,
+    /// For how long pieces were held.
+    held: Counter,
+}
+
+impl Bandwidth {
+    pub(super) fn new(bytes_per_second: NonZeroU64, held: Counter) -> Self {
+        Self { bucket: Mutex::new(Bucket { bytes_per_second, paid_at: Instant::now() }), held }
+    }
+
+    /// When a piece may go; `None` if at once.
+    fn hold(&self, bytes: usize) -> Option<Instant> {
+        let now = Instant::now();
+        let when = self.bucket.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, now);
+        let wait = when.duration_since(now);
+        if wait.is_zero() {
+            return None;
+        }
+        self.held.inc_by(wait.as_secs_f64());
+        Some(when)
+    }
+
+    /// Waits until a piece may go.
+    pub(super) async fn pass(&self, bytes: usize) {
+        if let Some(when) = self.hold(bytes) {
+            tokio::time::sleep_until(when).await;
+        }
+    }
+}
+
+/// A body whose pieces wait for their turn, if there is a limit.
+#[derive(Debug)]
+pub(super) struct Metered<B> {
+    body: B,
+    bandwidth: Option<Arc<Bandwidth>>,
+    held: Option<Held>,
+}
+
+/// A piece that waits.
+#[derive(Debug)]
+struct Held {
+    bytes: Bytes,
+    until: Pin<Box<Sleep>>,
+}
+
+impl<B> Metered<B> {
+    pub(super) fn new(body: B, bandwidth: Option<&Arc<Bandwidth>>) -> Self {
+        Self { body, bandwidth: bandwidth.cloned(), held: None }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Metered<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.get_mut();
+        let Some(bandwidth) = &this.bandwidth else { return Pin::new(&mut this.body).poll_frame(context) };
+        if this.held.is_none() {
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            let when = frame.data_ref().and_then(|bytes| bandwidth.hold(bytes.len()));
+            match (when, frame.into_data()) {
+                (Some(when), Ok(bytes)) => {
+                    this.held = Some(Held { bytes, until: Box::pin(tokio::time::sleep_until(when)) });
+                }
+                (None, Ok(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                (_, Err(other)) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+        if let Some(held) = &mut this.held {
+            ready!(held.until.as_mut().poll(context));
+        }
+        Poll::Ready(this.held.take().map(|held| Ok(Frame::data(held.bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut size = self.body.size_hint();
+        let held = self.held.as_ref().map_or(0, |held| held.bytes.len() as u64);
+        if let Some(upper) = size.upper() {
+            size.set_upper(upper + held);
+        }
+        size.set_lower(size.lower() + held);
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests;
