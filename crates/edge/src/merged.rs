@@ -38,6 +38,21 @@ impl MergedPages {
         Page::of(path, self.merge).is_some()
     }
 
+    /// Whether a request is for the document of this server alone, in the form that kube-apiserver counts: whoever asks, and for
+    /// `/api` too, which is never merged there.
+    pub(crate) fn is_for_local(self, path: &str, headers: &HeaderMap) -> bool {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Most requests name no profile, and are not looked at any further.
+        if !matches!(path, "/api" | "/apis") || !accept.contains("profile") {
+            return false;
+        }
+        let offer = DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest: self.oldest };
+        matches!(
+            negotiate_discovery(accept, offer),
+            Ok(DiscoveryForm::Aggregated { version: AggregatedVersion::V2, profile: Profile::Local, .. })
+        )
+    }
+
     /// Answers if the path is a discovery page and the client wants it of all servers. `None`: the local one is to answer.
     pub(crate) fn serve(
         self,
@@ -54,10 +69,7 @@ impl MergedPages {
         // Whoever accepts nothing that we have is told so by the local page.
         let form = negotiate_discovery(text(ACCEPT), offer).ok()?;
         let (document, pretty) = match form {
-            DiscoveryForm::Aggregated { profile: Profile::Local, .. } => {
-                metrics.count_nopeer();
-                return None;
-            }
+            DiscoveryForm::Aggregated { profile: Profile::Local, .. } => return None,
             DiscoveryForm::Legacy { .. } if self.merge == Merge::Aggregated => return None,
             // A document that lacks what others serve is worse than none: controllers would draw conclusions from it.
             _ if view.first_sync() == FirstSync::Pending => {
@@ -148,5 +160,34 @@ fn is_all_ours(key: &str, view: &View) -> bool {
     match (groups.version(group, version), ours.version(group, version)) {
         (Some(merged), Some(ours)) => merged.resources == ours.resources,
         (None, _) | (_, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+    #[test]
+    fn a_request_for_the_local_document_is_known_by_its_profile() {
+        let pages = MergedPages { merge: Merge::Aggregated, oldest: AggregatedVersion::V2Beta1 };
+        let check = |path: &str, accept: &str, expected: bool| {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(pages.is_for_local(path, &headers), expected, "{path} {accept}");
+        };
+        for profile in ["nopeer", "local"] {
+            for path in ["/api", "/apis"] {
+                check(path, &format!("{V2};profile={profile}"), true);
+                check(path, &format!("{V2};profile={profile},application/json"), true);
+                check(path, &format!("{V2BETA1};profile={profile}"), false);
+            }
+            check("/apis/batch", &format!("{V2};profile={profile}"), false);
+            check("/apis", &format!("application/json;profile={profile}"), false);
+        }
+        check("/apis", V2, false);
+        check("/apis", &format!("{V2};profile=other"), false);
+        assert!(!pages.is_for_local("/apis", &HeaderMap::new()));
     }
 }

@@ -160,18 +160,24 @@ impl Away<'_> {
 }
 
 impl Peers {
-    /// Whether a request is for a page of ours. Peers of some releases ask for documents without saying that they want ours
-    /// alone, and would echo what we merged.
-    pub(crate) fn has_page(&self, request: &Request, hop: Hop) -> bool {
-        let path = request.uri().path();
-        path == DEBUG_PAGE || hop == Hop::FromClient && self.merged.has_page(path)
+    /// Whether a path may be one of our pages, or one that is counted.
+    pub(crate) fn has_page(&self, path: &str) -> bool {
+        path == DEBUG_PAGE || path == "/api" || self.merged.has_page(path)
     }
 
-    /// The pages about the cluster, and the documents that speak for it.
-    pub(crate) async fn page(&self, request: &Request) -> Option<Result<Response, Error>> {
+    /// The pages about the cluster, and the documents that speak for it. Peers of some releases ask for documents without saying
+    /// that they want ours alone, and would echo what we merged: they get it from whoever serves it here.
+    pub(crate) async fn page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == DEBUG_PAGE {
             return Some(self.report(query).map_err(Error::from));
+        }
+        if self.merged.is_for_local(path, request.headers()) {
+            self.metrics.count_nopeer();
+            return None;
+        }
+        if hop == Hop::FromPeer || !self.merged.has_page(path) {
+            return None;
         }
         if self.is_recent.as_ref().is_some_and(|is_recent| !is_recent()) {
             // Those who do not answer now are no members any more, or are known to be away; the rest is what there is.

@@ -214,7 +214,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             return Some(Ok(page));
         }
         let is_metrics = uri.path() == "/metrics";
-        let is_ours = is_metrics || self.peers.as_ref().is_some_and(|peers| peers.has_page(request, hop));
+        let is_ours = is_metrics || self.peers.as_ref().is_some_and(|peers| peers.has_page(uri.path()));
         if !is_ours || !self.gate.shows(caller, request).await {
             return None;
         }
@@ -222,7 +222,7 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
             let (reads, writes) = self.seats.taken();
             return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page(reads, writes))));
         }
-        self.peers.as_ref()?.page(request).await
+        self.peers.as_ref()?.page(request, hop).await
     }
 
     /// A request may ask for less time than it would get, never for more.

@@ -4,7 +4,7 @@ mod outages;
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::wait::within;
+use cluster_tests::wait::{figure, within};
 use cluster_tests::{Client, ControlPlane, Lines, Store};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -181,6 +181,9 @@ fn one_document_lists_what_all_servers_serve() {
         let hits = block_on(clients[1].get("/metrics"));
         let hits = String::from_utf8_lossy(&hits.body).into_owned();
         assert!(hits.contains("aggregator_discovery_nopeer_requests_total 1"), "{hits}");
+        // The one that does not publish is asked by both others, for /api and for /apis.
+        let asked = block_on(figure(&clients[2], "aggregator_discovery_nopeer_requests_total"));
+        assert!(asked >= 4, "{asked}");
         assert!(!hits.contains("aggregator_discovery_peer_aggregated_cache_hits_total 0"), "{hits}");
     });
 }
