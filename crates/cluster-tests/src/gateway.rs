@@ -117,6 +117,11 @@ impl Gateway {
         self.process.resident_bytes()
     }
 
+    /// How many files, sockets among them, it has open.
+    pub fn open_files(&self) -> usize {
+        self.process.open_files()
+    }
+
     /// Waits until `/readyz` is green.
     #[track_caller]
     pub fn wait_ready(&self) {

@@ -82,6 +82,8 @@ fn watches_notice_nothing_of_servers_that_are_not_theirs() {
     block_on(async {
         let mut watches = open(&admin, WATCHES).await;
         println!("{WATCHES} watches, {} KiB resident", gateway.resident_bytes() / 1024);
+        let files = gateway.open_files();
+        assert!((CONNECTIONS..WATCHES / 10).contains(&files), "{files} open files: watches share connections");
         // A server comes.
         plane.launch("c", &[STOCK]);
         cluster_tests::wait::eventually("the new server is used", async || {
