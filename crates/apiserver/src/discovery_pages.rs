@@ -17,6 +17,11 @@ use http::header::{ACCEPT, USER_AGENT};
 /// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
 const LAST_WITH_V2BETA1: Release = Release::R32;
 
+/// The oldest version of aggregated documents that a release gives.
+pub fn oldest_aggregated(release: Release) -> AggregatedVersion {
+    if release <= LAST_WITH_V2BETA1 { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 }
+}
+
 /// Pages that no document lists.
 const OTHER_PAGES: [&str; 10] = [
     "/.well-known/openid-configuration",
@@ -56,12 +61,8 @@ impl DiscoveryPages {
             protobuf: aggregated::protobuf(groups, AggregatedVersion::V2),
         };
         let aggregated = HashMap::from([("api", aggregate(&core)), ("apis", aggregate(&apis))]);
-        let is_old = surface.release() <= LAST_WITH_V2BETA1;
-        Self {
-            aggregated,
-            legacy: legacy_documents(surface, address),
-            oldest: if is_old { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 },
-        }
+        let oldest = oldest_aggregated(surface.release());
+        Self { aggregated, legacy: legacy_documents(surface, address), oldest }
     }
 
     /// `/`: where pages are. Documents below `/openapi/v3` are in the index of those.

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use api::{GroupResource, GroupVersionResource, Status, Target};
 use bytes::Bytes;
 use catalogue::openapi::OpenApi;
-use catalogue::{Gates, Served, Surface};
+use catalogue::{Gates, Release, Served, Surface};
 use edge::{Body, Call, Error, Local, Request, Response};
 use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -42,6 +42,7 @@ use store::Key;
 use tasks::Tasks;
 
 pub use accounts::Accounts;
+pub use discovery_pages::oldest_aggregated;
 
 use crate::discovery_pages::DiscoveryPages;
 use crate::gate::{Caller, Rules};
@@ -230,10 +231,18 @@ impl Local<Caller> for ApiServer {
     fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
+            let deprecation = deprecation(call.target, self.surface.release());
             let response = self.answer(call, request).await.map_err(Error::from)?;
-            Ok(rest::warned(response, &warnings))
+            Ok(rest::warned(rest::warned(response, &warnings), deprecation.as_slice()))
         })
     }
+}
+
+/// What clients are told of a resource that goes some day.
+fn deprecation(target: &Target<'_>, release: Release) -> Option<&'static str> {
+    let Target::Resource(resource) = target else { return None };
+    let is_endpoints = resource.resource == "endpoints" && resource.group.is_empty() && release >= Release::R33;
+    is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
 }
 
 /// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.

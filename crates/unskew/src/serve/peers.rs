@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::media::AggregatedVersion;
-use catalogue::{Gates, Release, Surface};
+use catalogue::{Gates, Surface};
 use discovery::Groups;
 use edge::health::{Check, Pages};
 use edge::merged::{Merge, MergedPages};
@@ -34,8 +33,6 @@ use crate::settings::{may_be_built_in, merge_of};
 const PROXY_GATE: &str = "UnknownVersionInteroperabilityProxy";
 /// The gate of the lease.
 const IDENTITY_GATE: &str = "APIServerIdentity";
-/// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
-const LAST_WITH_V2BETA1: Release = Release::R32;
 /// Somewhere that is never reached: no packet is sent to learn by which interface one would be.
 const ELSEWHERE: &str = "192.0.2.1:9";
 
@@ -257,7 +254,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             cluster: cluster.clone(),
             forwarder: forwarder.clone(),
             metrics,
-            merged: MergedPages { merge: flags.merge, oldest: oldest(surface.release()) },
+            merged: MergedPages { merge: flags.merge, oldest: apiserver::oldest_aggregated(surface.release()) },
             tells: flags.tells,
             joined: joined.subscribe(),
             nearest: None,
@@ -311,11 +308,7 @@ fn certificates(flags: &Values) -> Certificates {
 /// What this server serves itself, all groups in one document.
 fn whole(surface: &Surface) -> Arc<Groups> {
     let (core, apis) = (surface.groups_core(), surface.groups_apis());
-    Arc::new(Groups::new(core.items().iter().chain(apis.items()).cloned().collect()))
-}
-
-fn oldest(release: Release) -> AggregatedVersion {
-    if release <= LAST_WITH_V2BETA1 { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 }
+    Arc::new(Groups::concat(&[&core, &apis]))
 }
 
 fn hostname() -> String {
