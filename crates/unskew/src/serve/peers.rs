@@ -200,10 +200,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
     let metrics = Metrics::new(registry);
     let hostname = flags.hostname.clone().unwrap_or_else(hostname);
     let server = flags.server(storage, &hostname, advertised.port());
-    if let Some(reason) = flags.disabled().filter(|_| flags.is_proxy_on) {
-        tracing::error!(reason, "peering is disabled: this server neither asks nor forwards to the others");
-        metrics.disabled.with_label_values(&["certificates"]).set(1);
-    }
+    tell_if_disabled(flags, &metrics);
     let forwarder = match (flags.is_proxy_on, client_files(&flags.certificates, cert_dir)) {
         (true, Some(files)) => Some(forwarder(flags, files, &metrics, tasks)?),
         (true, None) | (false, _) => None,
@@ -262,6 +259,13 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
         }
     });
     Ok(Some(Started { cluster, joined, peers, forwarder }))
+}
+
+fn tell_if_disabled(flags: &PeerFlags, metrics: &Metrics) {
+    if let Some(reason) = flags.disabled().filter(|_| flags.is_proxy_on) {
+        tracing::error!(reason, "peering is disabled: this server neither asks nor forwards to the others");
+        metrics.disabled.with_label_values(&["certificates"]).set(1);
+    }
 }
 
 fn forwarder(flags: &PeerFlags, files: ClientFiles, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
