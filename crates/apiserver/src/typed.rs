@@ -3,7 +3,7 @@
 
 use api::{FieldError, GroupVersionKind, Status, query};
 use catalogue::schema::{Place, Struct, cannot_be_handled, check, drop_unknown, settle, strict_error};
-use catalogue::{Gates, Release, defaults, immutable};
+use catalogue::{Gates, Release, defaults, immutable, values};
 use object::decode::Decoded;
 use object::schema::{Field, FieldSchema, Known, PatchStrategy, TypeRef};
 
@@ -92,6 +92,22 @@ pub(crate) fn complete_status(object: &mut Object, release: Release, kind: Group
     if let Some(status) = Struct::of_kind(release, kind).and_then(defaults::empty_status) {
         object.insert("status".to_owned(), status.into());
     }
+}
+
+/// Values that Kubernetes refuses. What is stored already may stay as it is: another server, or a former one, took it.
+pub(crate) fn refused_values(
+    old: Option<&Object>,
+    new: &Object,
+    release: Release,
+    kind: GroupVersionKind<&str>,
+) -> Vec<FieldError> {
+    let Some(known) = Struct::of_kind(release, kind) else { return Vec::new() };
+    let mut faults = values::faults(known, new);
+    if let Some(old) = old.filter(|_| !faults.is_empty()) {
+        let before = values::faults(known, old);
+        faults.retain(|fault| !before.contains(fault));
+    }
+    faults
 }
 
 /// What an update changes and must not.

@@ -7,7 +7,7 @@
 //! not text; [`openapi`] tells clients about kinds and types.
 //!
 //! Reading order: [`kinds`] (a look at one of its files shows most), [`kind`], [`gates`], [`runtime_config`], [`surface`];
-//! then [`schema`], [`defaults`], [`immutable`], [`protobuf`] and [`openapi`].
+//! then [`schema`], [`defaults`], [`values`], [`immutable`], [`protobuf`] and [`openapi`].
 
 pub mod defaults;
 pub mod diff;
@@ -22,6 +22,7 @@ pub mod release;
 pub mod runtime_config;
 pub mod schema;
 pub mod surface;
+pub mod values;
 pub mod verbs;
 
 pub use diff::{Diff, diff};

@@ -117,13 +117,13 @@ mod tests {
         }))
     }
 
-    fn budget(status: Value) -> Object {
+    fn budget(status: &Value) -> Object {
         let spec = json!({"selector": {"matchLabels": {"app": "web"}}});
         object(json!({"metadata": {"name": "b", "generation": 1}, "spec": spec, "status": status}))
     }
 
     #[track_caller]
-    fn check(status: Value, ready: &str, expected: &str) {
+    fn check(status: &Value, ready: &str, expected: &str) {
         let now = "2026-01-02T03:04:05Z".parse::<jiff::Timestamp>().unwrap().into();
         let outcome = match spend(&budget(status), &pod(ready), now) {
             Ok(None) => "free".to_owned(),
@@ -140,24 +140,24 @@ mod tests {
     #[test]
     fn an_eviction_is_paid_for_or_refused() {
         check(
-            json!({"observedGeneration": 1, "disruptionsAllowed": 2}),
+            &json!({"observedGeneration": 1, "disruptionsAllowed": 2}),
             "True",
             r#"{"disruptedPods":{"a":"2026-01-02T03:04:05Z"},"disruptionsAllowed":1,"observedGeneration":1}"#,
         );
         check(
-            json!({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": 2}),
+            &json!({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": 2}),
             "True",
             "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b needs 2 \
              healthy pods and has 2 currently",
         );
         check(
-            json!({"disruptionsAllowed": 1}),
+            &json!({"disruptionsAllowed": 1}),
             "True",
             "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b is still \
              being processed by the server.",
         );
         check(
-            json!({"observedGeneration": 1, "disruptionsAllowed": -1}),
+            &json!({"observedGeneration": 1, "disruptionsAllowed": -1}),
             "True",
             "403 poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative",
         );
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_not_ready_costs_nothing_while_the_others_are_healthy() {
-        check(json!({"desiredHealthy": 1, "currentHealthy": 1}), "False", "free");
+        check(&json!({"desiredHealthy": 1, "currentHealthy": 1}), "False", "free");
         check(
-            json!({"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 1}),
+            &json!({"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 1}),
             "False",
             "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b needs 2 \
              healthy pods and has 1 currently",

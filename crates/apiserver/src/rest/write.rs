@@ -242,6 +242,7 @@ impl Context<'_> {
         let mut faults = validate::metadata_update(old, new, self.resource.rules);
         if matches!(&*self.asked.subresource, "" | "scale") {
             let kind = self.resource.served.response_kind();
+            faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
             faults.extend(typed::forbidden_changes(old, new, &self.server.gates, kind));
         }
         faults
@@ -329,7 +330,9 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     }
     let api_version = context.api_version();
     managed_fields::update(&Object::new(), object, &context.writer(options, &api_version));
-    Refusal::invalid_unless_empty(validate::metadata(object, rules))
+    let mut faults = validate::metadata(object, rules);
+    faults.extend(typed::refused_values(None, object, release, kind));
+    Refusal::invalid_unless_empty(faults)
 }
 
 /// An object as sent: of the right kind and types. Warnings go to the client with the answer.

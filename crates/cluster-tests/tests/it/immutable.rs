@@ -37,8 +37,11 @@ fn what_must_stay_stays_whichever_way_it_is_written() {
         assert_eq!(client.update(&one, &deployment("web", "other")).await.brief(), refused);
         let patch = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}});
         let answer = merge(&client, &one, &patch).await;
-        assert_eq!(answer.brief(), refused);
-        let cause = &answer.json()["details"]["causes"][0];
+        let both = "422 Deployment.apps \"web\" is invalid: [spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: \
+                    `selector` does not match template `labels`, spec.selector: Invalid value: \
+                    {\"matchLabels\":{\"app\":\"other\"}}: field is immutable]";
+        assert_eq!(answer.brief(), both);
+        let cause = &answer.json()["details"]["causes"][1];
         assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldValueInvalid"), &json!("spec.selector")));
         assert_eq!(merge(&client, &one, &json!({"spec": {"replicas": 3}})).await.status, 200);
         assert_eq!(client.get(&one).await.json()["spec"]["selector"], json!({"matchLabels": {"app": "web"}}));

@@ -176,7 +176,12 @@ def minimal(model):
     if model.__name__ == "V1RoleRef":
         return model(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")
     wanted = lambda name, field: field.is_required() or name == "spec"
-    return model(**{name: value_of(field.annotation) for name, field in model.model_fields.items() if wanted(name, field)})
+    made = model(**{name: value_of(field.annotation) for name, field in model.model_fields.items() if wanted(name, field)})
+    if model.__name__ == "V1CronJobSpec":
+        made.schedule = "@daily"
+    if model.__name__ == "V1JobSpec":
+        made.template.spec.restart_policy = "Never"
+    return made
 
 # Where a method's requests go: the group with the version, and the resource.
 def target_of(api, method):

@@ -111,8 +111,15 @@ fn what_cannot_be_done_is_said_in_words_that_help() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let file = write(&kubeconfig, "map.json", &map);
     check(&["apply", "--server-side", "-f", &file], "Server-side apply not available on the server");
+    let schedule = ["create", "cronjob", "c", "--image=i", "--schedule=nonsense"];
+    check(&schedule, "spec.schedule: Invalid value: \"nonsense\": expected exactly 5 fields, found 1: [nonsense]");
+    check(&["create", "priorityclass", "system-x", "--value=1"], "system-x is not a known system priority class");
+    kubectl(&kubeconfig, &["create", "service", "clusterip", "s", "--tcp=80"]).expect_success();
+    check(&["patch", "service", "s", "-p", r#"{"spec":{"type":"Bogus"}}"#], "spec.type: Unsupported value: \"Bogus\"");
     kubectl(&kubeconfig, &["create", "-f", &write(&kubeconfig, "pod.json", &pod("a"))]).expect_success();
     check(&["exec", "a", "--", "ls"], "create of pods/exec is not built in this server, and no other server has it");
     check(&["logs", "a"], "get of pods/log is not built in this server, and no other server has it");
+    let warned = kubectl(&kubeconfig, &["get", "endpoints"]).stderr;
+    assert!(warned.contains("Warning: v1 Endpoints is deprecated in v1.33+"), "{warned}");
     assert!(kubectl(&kubeconfig, &["get", "--raw", "/"]).expect_success().contains("\"/apis/apps/v1\""));
 }

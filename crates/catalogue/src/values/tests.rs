@@ -1,0 +1,134 @@
+use api::GroupVersionKind;
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::*;
+use crate::release::Release;
+
+#[track_caller]
+fn check(group: &str, kind: &str, object: &Value, expected: &Expect) {
+    let kind = Struct::of_kind(Release::R36, GroupVersionKind { group, version: "v1", kind }).unwrap();
+    let found: Vec<_> = faults(kind, object.as_object().unwrap()).iter().map(ToString::to_string).collect();
+    expected.assert_eq(&found.join("\n"));
+}
+
+#[test]
+fn keys_of_data_are_names_of_files() {
+    check("", "ConfigMap", &json!({"data": {"a.b_c-D": "1"}, "binaryData": {"x": ""}}), &expect![""]);
+    check(
+        "",
+        "ConfigMap",
+        &json!({"data": {"bad key": "1", "..": "2"}}),
+        &expect![[r#"
+            data[..]: Invalid value: "..": must not be '..'
+            data[bad key]: Invalid value: "bad key": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"#]],
+    );
+    check(
+        "",
+        "Secret",
+        &json!({"data": {"a b": "MQ=="}}),
+        &expect![[r#"
+        data[a b]: Invalid value: "a b": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"#]],
+    );
+}
+
+#[test]
+fn services_are_of_a_type_and_have_ports() {
+    let good = json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": "web", "protocol": "TCP"}]});
+    check("", "Service", &json!({"spec": good}), &expect![""]);
+    let bad = json!({"type": "Bogus", "ports": [{"port": 0, "targetPort": 0, "protocol": "ICMP"}]});
+    check(
+        "",
+        "Service",
+        &json!({"spec": bad}),
+        &expect![[r#"
+            spec.type: Unsupported value: "Bogus": supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"
+            spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive
+            spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive
+            spec.ports[0].protocol: Unsupported value: "ICMP": supported values: "SCTP", "TCP", "UDP""#]],
+    );
+}
+
+#[test]
+fn workloads_select_the_pods_they_make() {
+    let with = |labels: Value, selector: Value| {
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}]}});
+        json!({"spec": {"selector": selector, "template": template}})
+    };
+    let selector = json!({"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]});
+    check("apps", "Deployment", &with(json!({"app": "a", "tier": "b"}), selector.clone()), &expect![""]);
+    check("apps", "Deployment", &json!({}), &expect![""]);
+    check(
+        "apps",
+        "Deployment",
+        &with(json!({"app": "a"}), selector),
+        &expect![[r#"
+            spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`"#]],
+    );
+    check(
+        "",
+        "ReplicationController",
+        &with(json!({"app": "b"}), json!({"app": "a"})),
+        &expect![[r#"
+            spec.template.metadata.labels: Invalid value: {"app":"b"}: `selector` does not match template `labels`"#]],
+    );
+    let twice = json!([{"name": "c", "ports": [{"containerPort": 99999}]}, {"name": "c"}, {"name": "C"}]);
+    check(
+        "apps",
+        "StatefulSet",
+        &json!({"spec": {"replicas": -1, "template": {"spec": {"restartPolicy": "Never", "containers": twice}}}}),
+        &expect![[r#"
+            spec.replicas: Invalid value: -1: must be greater than or equal to 0
+            spec.template.spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between 1 and 65535, inclusive
+            spec.template.spec.containers[1].name: Duplicate value: "c"
+            spec.template.spec.containers[2].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always""#]],
+    );
+}
+
+#[test]
+fn jobs_end_and_are_started_by_a_schedule() {
+    let template = |policy: &str| json!({"template": {"spec": {"restartPolicy": policy}}});
+    check("batch", "Job", &json!({"spec": template("Never")}), &expect![""]);
+    check(
+        "batch",
+        "Job",
+        &json!({"spec": template("Always")}),
+        &expect![[r#"spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never""#]],
+    );
+    check(
+        "batch",
+        "CronJob",
+        &json!({"spec": {"schedule": "nonsense", "jobTemplate": {"spec": template("Always")}}}),
+        &expect![[r#"
+            spec.schedule: Invalid value: "nonsense": expected exactly 5 fields, found 1: [nonsense]
+            spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never""#]],
+    );
+}
+
+#[test]
+fn a_few_more_mistakes_are_told() {
+    check(
+        "policy",
+        "PodDisruptionBudget",
+        &json!({"spec": {"minAvailable": 1, "maxUnavailable": 1}}),
+        &expect![[r#"
+            spec: Invalid value: {"maxUnavailable":1,"minAvailable":1}: minAvailable and maxUnavailable cannot be both set"#]],
+    );
+    check(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        &json!({"metadata": {"name": "system-foo"}}),
+        &expect![
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-foo is not a known system priority class"
+        ],
+    );
+    let rules = json!({"rules": [{"host": "*.example.com"}, {}, {"host": "-bad-"}]});
+    check(
+        "networking.k8s.io",
+        "Ingress",
+        &json!({"spec": rules}),
+        &expect![[r#"
+            spec.rules[2].host: Invalid value: "-bad-": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
+    );
+}
