@@ -54,6 +54,37 @@ fn forwarded_watches_hold_no_seat_and_forwarded_requests_write_no_log() {
     });
 }
 
+/// For how long bodies were held, whosever they were.
+async fn held(client: &Client) -> f64 {
+    let page = client.get("/metrics").await;
+    let text = String::from_utf8_lossy(&page.body).into_owned();
+    let series = text.lines().filter(|line| line.starts_with("unskew_peer_bandwidth_wait_seconds_total{"));
+    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+#[test]
+fn a_limit_on_bandwidth_holds_what_is_forwarded_and_loses_nothing() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("new", &[NEW]);
+    plane.start("old", &[OLD, "--peer-max-bandwidth=10000"]);
+    let [new, old] = ["new", "old"].map(|name| plane.admin(name));
+    let one = format!("{CLASSES}/one");
+    block_on(async {
+        eventually("the servers know each other", async || is_ok(&old, CLASSES).await).await;
+        let class = json!({
+            "metadata": {"name": "one"}, "driverName": "disks.example.com", "parameters": {"a": "x".repeat(30_000)},
+        });
+        assert_eq!(old.create(CLASSES, &class).await.status, 201);
+        eventually("an answer is held, since the one before is not paid for", async || {
+            let [direct, forwarded] = [new.get(&one).await, old.get(&one).await];
+            assert_eq!(forwarded.body, direct.body);
+            if held(&old).await > 0.0 { Ok(()) } else { Err("nothing was held".to_owned()) }
+        })
+        .await;
+        assert_eq!(held(&new).await, 0.0, "the limit is that of the server that forwards");
+    });
+}
+
 #[test]
 fn a_server_that_stops_forwards_as_long_as_it_takes_requests() {
     let mut plane = ControlPlane::new(Store::Sqlite);
