@@ -36,22 +36,29 @@ impl Round<'_> {
     pub(super) async fn run(&self) -> Result<Response<AnswerBody>, ForwardError> {
         let mut tried = Tried { failures: Vec::new(), execution: Execution::None };
         let mut busy: SmallVec<[usize; 4]> = SmallVec::new();
+        // Who waits is counted there, and is no failure yet.
+        let may_wait = self.shared.limits.queue.length_max > 0;
         for (number, peer) in self.peers.iter().enumerate() {
             let Some(seat) = peer.seat(self.kind()) else {
-                self.note(peer, &Fault::Busy);
+                if !may_wait {
+                    self.note(peer, &Fault::Busy);
+                }
                 tried.failures.push(Failure { server: peer.server().clone(), fault: Fault::Busy });
                 busy.push(number);
                 continue;
             };
             let others_left = number + 1 < self.peers.len() || !busy.is_empty();
-            if let Some(response) = self.try_one(seat, others_left, &mut tried).await? {
+            if let Some(response) = self.try_one(number, seat, others_left, &mut tried).await? {
                 return Ok(response);
             }
         }
-        while self.shared.limits.queue.length_max > 0 && !busy.is_empty() {
+        while may_wait && !busy.is_empty() {
             let seat = self.wait_for_seat(&busy).await?;
-            busy.retain(|number| !Arc::ptr_eq(&self.peers[*number], seat.peer()));
-            if let Some(response) = self.try_one(seat, !busy.is_empty(), &mut tried).await? {
+            let Some(index) = busy.iter().position(|number| Arc::ptr_eq(&self.peers[*number], seat.peer())) else {
+                break;
+            };
+            let number = busy.remove(index);
+            if let Some(response) = self.try_one(number, seat, !busy.is_empty(), &mut tried).await? {
                 return Ok(response);
             }
         }
@@ -82,14 +89,14 @@ impl Round<'_> {
     /// Tries a candidate that has room; `None` if the next may be tried.
     async fn try_one(
         &self,
+        number: usize,
         seat: Seat,
         others_left: bool,
         tried: &mut Tried,
     ) -> Result<Option<Response<AnswerBody>>, ForwardError> {
-        let peer = seat.peer().clone();
-        let number = self.peers.iter().position(|other| Arc::ptr_eq(other, &peer)).unwrap_or_default();
+        let peer = &self.peers[number];
         self.trying.store(number, Ordering::Relaxed);
-        let attempt = Attempt { round: self, peer: &peer, others_left };
+        let attempt = Attempt { round: self, peer, others_left };
         let (fault, execution) = match attempt.run(seat).await {
             Ok(mut response) => {
                 let before = error::tries(&tried.failures);
@@ -103,7 +110,7 @@ impl Round<'_> {
         if self.body.has_failed() {
             return Err(ForwardError::ClientGone);
         }
-        self.note(&peer, &fault);
+        self.note(peer, &fault);
         tried.failures.push(Failure { server: peer.server().clone(), fault });
         tried.execution = self.softened(execution);
         if tried.execution != Execution::Unknown && self.body.can_be_sent() {

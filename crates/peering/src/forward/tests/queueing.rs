@@ -78,7 +78,8 @@ async fn a_request_waits_for_room_and_is_answered() {
     assert_eq!(text(second.await.unwrap()).await, "GET /second HTTP/1.1 ");
     assert_eq!(bench.figures("unskew_peer_queue_length"), ["apiserver-a 0"]);
     assert_eq!(bench.figures("unskew_peer_queue_wait_seconds"), ["apiserver-a 1"]);
-    // Nothing is left of either.
+    // Nothing is left of either, and nothing of it was a failure.
+    assert!(bench.failures().is_empty());
     let observed = bench.forwarder.peers().observed(&server(0)).unwrap();
     assert_eq!((observed.in_flight, observed.standing), (0, Standing::Well));
 }
