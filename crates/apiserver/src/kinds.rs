@@ -1,5 +1,6 @@
 //! What is special about a kind: everything that the catalogue's shape does not already say, each in one small place.
 
+pub(crate) mod binding;
 pub(crate) mod budget;
 mod daemon_set;
 mod fixed_data;
@@ -230,7 +231,7 @@ pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: a
 
 /// The subresources that are written like objects, each of a kind or two.
 pub(crate) const PARTS: &[&str] =
-    &["status", "finalize", "approval", "ephemeralcontainers", "eviction", "resize", "token", "scale"];
+    &["status", "finalize", "approval", "binding", "ephemeralcontainers", "eviction", "resize", "token", "scale"];
 
 /// The state that a write to a subresource asks for, where it changes one part and nothing else; `None` if it is none of
 /// those.

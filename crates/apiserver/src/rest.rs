@@ -1,5 +1,6 @@
 //! The verbs of a resource.
 
+mod bind;
 mod delete;
 mod evict;
 mod get;
@@ -63,6 +64,7 @@ async fn serve_rarer(context: Context<'_>, request: Request) -> Result<Response,
     }
     match asked.verb {
         Verb::Create if asked.subresource == "token" => token::create(context, request).await,
+        Verb::Create if asked.subresource == "binding" => bind::create(context, request).await,
         Verb::Create if asked.subresource == "eviction" => evict::create(context, request).await,
         Verb::Create => write::create(context, request).await,
         Verb::Update => write::update(context, request).await,

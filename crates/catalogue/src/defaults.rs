@@ -57,13 +57,14 @@ fn empty(kind: Struct) -> Map<String, Value> {
     object
 }
 
-/// Parts of a status that are no pointers in Go, and so are there though nothing is in them.
-const WRITTEN_EMPTY: [(&str, &str); 5] = [
+/// Parts of a status that Go writes though nothing is in them: they are no pointers, or are not marked as omitted when zero.
+const WRITTEN_EMPTY: [(&str, &str); 6] = [
     ("IngressStatus", "loadBalancer"),
     ("NodeDaemonEndpoints", "kubeletEndpoint"),
     ("NodeStatus", "daemonEndpoints"),
     ("NodeStatus", "nodeInfo"),
     ("ServiceStatus", "loadBalancer"),
+    ("StatefulSetStatus", "availableReplicas"),
 ];
 
 fn complete_within(value: &mut Value, shape: Shape, gates: &Gates) {

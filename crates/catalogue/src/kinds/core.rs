@@ -46,7 +46,7 @@ pub(super) static CORE: Group = group(
 
 const POD_SUBRESOURCES: &[Subresource] = &[
     connection("attach", "PodAttachOptions", Verbs::UPGRADE).unbuilt(),
-    part("binding", Verbs::CREATE).kind(ResponseKind::Sibling("Binding")).unbuilt(),
+    part("binding", Verbs::CREATE).kind(ResponseKind::Sibling("Binding")),
     part("ephemeralcontainers", Verbs::PART),
     part("eviction", Verbs::CREATE).kind(ResponseKind::Foreign("policy", "v1", "Eviction")),
     connection("exec", "PodExecOptions", Verbs::UPGRADE).unbuilt(),

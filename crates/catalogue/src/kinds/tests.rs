@@ -173,7 +173,7 @@ fn what_is_listed_and_not_built() {
         let subresources = kind.subresources.iter().filter(|subresource| !subresource.built);
         unbuilt.extend(subresources.map(|subresource| format!("{}/{}", kind.plural, subresource.name)));
     }
-    expect!["bindings componentstatuses nodes/proxy pods/attach pods/binding pods/exec pods/log pods/portforward pods/proxy services/proxy"].assert_eq(&unbuilt.join(" "));
+    expect!["bindings componentstatuses nodes/proxy pods/attach pods/exec pods/log pods/portforward pods/proxy services/proxy"].assert_eq(&unbuilt.join(" "));
 }
 
 #[test]

@@ -36,7 +36,17 @@ fn a_node_registers_with_its_status_and_is_drained_as_its_budgets_allow() {
         assert!(run(&["get", "nodes"]).contains("n1     Ready"));
         assert_eq!(run(&["get", "node", "n1", "-o", "jsonpath={.status.allocatable.cpu}"]), "4");
         for name in ["a", "b"] {
-            run(&["create", "-f", &write(&kubeconfig, "pod.json", &pod(name))]);
+            let mut pod = pod(name);
+            pod["spec"].as_object_mut().unwrap().remove("nodeName");
+            run(&["create", "-f", &write(&kubeconfig, "pod.json", &pod)]);
+            // As a scheduler does.
+            let binding =
+                json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n1"}});
+            let file = write(&kubeconfig, "binding.json", &binding);
+            let path = format!("/api/v1/namespaces/default/pods/{name}/binding");
+            run(&["create", "--raw", &path, "-f", &file]);
+            let refused = kubectl(&kubeconfig, &["create", "--raw", &path, "-f", &file]).expect_failure();
+            assert!(refused.contains("is already assigned to node \"n1\""), "{refused}");
         }
         run(&["create", "pdb", "web", "--selector=app=web", "--min-available=1"]);
         let status = |object: &str, status: &Value| {

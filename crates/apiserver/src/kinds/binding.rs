@@ -1,0 +1,131 @@
+//! Bindings: a pod is given a node, once.
+
+use api::time::Time;
+use api::{FieldError, GroupResource, Status};
+use serde_json::{Map, Value, json};
+
+use crate::forms::Object;
+
+/// What conflicts are about.
+const RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "pods/binding" };
+
+/// Refuses a binding to anything but a node.
+pub(crate) fn check(binding: &Object) -> Result<(), Status> {
+    let target = |name: &str| binding.get("target").and_then(|target| target.get(name)?.as_str()).unwrap_or_default();
+    let fault = match (target("kind"), target("name")) {
+        ("" | "Node", "") => FieldError::required("target.name", ""),
+        ("" | "Node", _) => return Ok(()),
+        (other, _) => FieldError::not_supported("target.kind", other, &["Node", "<empty>"]),
+    };
+    Err(Status::internal_error(fault))
+}
+
+/// The pod as it is on the node of a binding.
+pub(crate) fn bind(pod: &Object, binding: &Object, now: Time) -> Result<Object, Status> {
+    let name = text(pod, "metadata", "name");
+    let refuse = |reason: String| Status::conflict(RESOURCE, name, reason);
+    for (field, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let [wanted, found] = [binding, pod].map(|object| text(object, "metadata", field));
+        if !wanted.is_empty() && wanted != found {
+            let reason =
+                format!("Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {found}");
+            return Err(refuse(reason));
+        }
+    }
+    let node = text(pod, "spec", "nodeName");
+    if pod.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some()) {
+        return Err(refuse(format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    if !node.is_empty() {
+        return Err(refuse(format!("pod {name} is already assigned to node {node:?}")));
+    }
+    let gates = pod.get("spec").and_then(|spec| spec.get("schedulingGates")?.as_array());
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        return Err(refuse(format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    Ok(bound(pod, binding, now))
+}
+
+fn bound(pod: &Object, binding: &Object, now: Time) -> Object {
+    let mut next = pod.clone();
+    part(&mut next, "spec").insert("nodeName".to_owned(), text(binding, "target", "name").into());
+    let given = binding.get("metadata").and_then(|metadata| metadata.get("annotations")?.as_object());
+    if let Some(given) = given.filter(|given| !given.is_empty()) {
+        let annotations = part(part(&mut next, "metadata"), "annotations");
+        annotations.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    let status = part(&mut next, "status");
+    status.remove("nominatedNodeName");
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    if let Some(conditions) = conditions.as_array_mut() {
+        conditions.retain(|condition| condition["type"] != "PodScheduled");
+        conditions.push(json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
+        }));
+    }
+    next
+}
+
+/// The object in a field, made if it is not there.
+fn part<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
+    let value = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was just made one")
+}
+
+fn text<'a>(object: &'a Object, part: &str, name: &str) -> &'a str {
+    object.get(part).and_then(|part| part.get(name)?.as_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: &Value) -> Object {
+        value.as_object().unwrap().clone()
+    }
+
+    #[track_caller]
+    fn check_bind(pod: &Value, binding: &Value, expected: &str) {
+        let now = "2026-01-02T03:04:05Z".parse::<jiff::Timestamp>().unwrap().into();
+        let binding = object(binding);
+        let found = match check(&binding).and_then(|()| bind(&object(pod), &binding, now)) {
+            Ok(next) => Value::Object(next).to_string(),
+            Err(status) => format!("{} {}", status.http_code(), status.message),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_pod_is_bound_once() {
+        let to_n1 = json!({"target": {"kind": "Node", "name": "n1"}, "metadata": {"annotations": {"a": "b"}}});
+        check_bind(
+            &json!({"metadata": {"name": "p"}, "spec": {}, "status": {"nominatedNodeName": "n2"}}),
+            &to_n1,
+            r#"{"metadata":{"annotations":{"a":"b"},"name":"p"},"spec":{"nodeName":"n1"},"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:05Z","status":"True","type":"PodScheduled"}]}}"#,
+        );
+        let conflict = "409 Operation cannot be fulfilled on pods/binding \"p\": ";
+        check_bind(
+            &json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n2"}}),
+            &to_n1,
+            &format!("{conflict}pod p is already assigned to node \"n2\""),
+        );
+        check_bind(
+            &json!({"metadata": {"name": "p", "deletionTimestamp": "x"}}),
+            &to_n1,
+            &format!("{conflict}pod p is being deleted, cannot be assigned to a host"),
+        );
+        check_bind(
+            &json!({"metadata": {"name": "p", "uid": "1"}}),
+            &json!({"target": {"name": "n1"}, "metadata": {"uid": "2"}}),
+            &format!("{conflict}Precondition failed: UID in precondition: 2, UID in object meta: 1"),
+        );
+        check_bind(
+            &json!({"metadata": {"name": "p"}}),
+            &json!({"target": {"kind": "Pod", "name": "n1"}}),
+            "500 Internal error occurred: target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"",
+        );
+    }
+}
