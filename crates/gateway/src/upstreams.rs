@@ -123,10 +123,9 @@ impl Upstreams {
         self.lock().values().all(|known| is_recent(&known.sight.borrow()))
     }
 
-    /// How many are ready, and how many there are.
-    pub fn count(&self) -> (usize, usize) {
-        let known = self.lock();
-        (known.values().filter(|known| known.is_ready()).count(), known.len())
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().len()
     }
 
     /// The upstream of the newest release among those that are ready: what is about no resource is asked of one and the same,

@@ -15,6 +15,7 @@ use edge::pipeline::Pipeline;
 use gateway::board::Board;
 use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Way};
 use peering::forward::{CrossOrigin, ForwardLimits, Forwarder, Identity, Ways};
+use peering::members::State;
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
@@ -263,11 +264,15 @@ fn checks(way: &Way, draining: CancellationToken) -> Vec<Check> {
     let (upstreams, cluster) = (way.upstreams.clone(), way.cluster.clone());
     vec![
         Check::new("upstreams-heard", Pages::ReadyOnly, move || first_sync.check().map_err(str::to_owned)),
-        Check::detailed("upstreams", Pages::ReadyOnly, move || match upstreams.count() {
-            (0, all) => Err(format!("none of {all} upstreams is ready")),
-            (ready, all) => {
-                let count = format!("{ready} of {all} upstreams are ready");
-                Ok([count].into_iter().chain(peering::readiness::details(&cluster.view())).collect())
+        Check::detailed("upstreams", Pages::ReadyOnly, move || {
+            let (view, all) = (cluster.view(), upstreams.count());
+            // By what requests are routed by: an upstream may have been found ready a moment before that.
+            match view.members().iter().filter(|member| member.state == State::Live).count() {
+                0 => Err(format!("none of {all} upstreams is ready")),
+                ready => {
+                    let count = format!("{ready} of {all} upstreams are ready");
+                    Ok([count].into_iter().chain(peering::readiness::details(&view)).collect())
+                }
             }
         }),
         Check::new("shutdown", Pages::ReadyOnly, move || {
