@@ -1,6 +1,7 @@
 //! Who may come in: front proxies, certificates, tokens and nobody, then impersonation, then what rules allow.
 
 mod caller;
+mod memory;
 mod rules;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use access::authenticate::{AuthenticationError, Authenticator, Identity, Method, Shown, Unauthenticated};
 use access::impersonate::{Impersonation, ImpersonationError};
 use access::tokens::{Note, TokenError};
-use access::{Attributes, Decision, User};
+use access::{Attributes, Decision};
 use api::Target;
 use edge::audit::{Actors, Trail};
 use edge::{Connection, Error, Gate, Request};
@@ -20,12 +21,11 @@ use smallvec::SmallVec;
 
 pub use caller::Caller;
 pub use edge::certificates::Bundles;
+use edge::certificates::Judged;
 pub use rules::{Rules, Signing};
 
 use crate::accounts::Accounts;
-
-/// What peers mark forwarded requests with: a front proxy may, anybody else would only pretend.
-const HOP_MARKS: [&str; 2] = ["x-kubernetes-peer-proxied", "x-kubernetes-apiserver-rerouted"];
+use memory::Memory;
 
 /// Authentication and authorization of one server.
 #[derive(Debug)]
@@ -42,10 +42,9 @@ impl AccessGate {
     fn authenticate(
         &self,
         authenticator: &Authenticator,
-        connection: &Connection,
+        judged: &Judged,
         request: &Request,
     ) -> Result<Identity, Unauthenticated> {
-        let judged = self.bundles.judge(connection);
         let path = request.uri().path();
         let lines = lines(request.headers());
         let headers = lines.iter().copied();
@@ -59,10 +58,16 @@ impl Gate for AccessGate {
 
     async fn identify(&self, connection: &Connection, request: &mut Request) -> Result<Caller, Error> {
         let authenticator = self.rules.authenticator.get();
-        let mut found = self.authenticate(&authenticator, connection, request);
+        let judged = self.bundles.judge(connection);
+        let memory = judged.derived(|_| Memory::default());
+        if let Some(caller) = memory.recall(&authenticator, request.headers()) {
+            remove(request.headers_mut(), |name| authenticator.is_credential(name));
+            return Ok(caller);
+        }
+        let mut found = self.authenticate(&authenticator, &judged, request);
         // An account that was made a moment ago through another server is not in the cache yet.
         if found.as_ref().is_err_and(is_early) && self.accounts.catch_up().await {
-            found = self.authenticate(&authenticator, connection, request);
+            found = self.authenticate(&authenticator, &judged, request);
         }
         let identity = found.map_err(|refused| Error::Unauthorized { reason: refused.to_string() })?;
         if let Some(trail) = Trail::of(request) {
@@ -70,11 +75,15 @@ impl Gate for AccessGate {
                 trail.annotate(key, value);
             }
         }
+        let caller = memory.note(&authenticator, request.headers(), &identity);
         strip(request.headers_mut(), &authenticator, &identity);
-        Ok(Caller::from(identity))
+        Ok(caller)
     }
 
     fn act_as(&self, caller: Caller, request: &mut Request) -> Result<Caller, Error> {
+        if !request.headers().keys().any(|name| Impersonation::is_header(name.as_str())) {
+            return Ok(caller);
+        }
         let refuse = |error: ImpersonationError| Error::from(error.to_status());
         let wanted = Impersonation::from_headers(&lines(request.headers()).iter().copied()).map_err(refuse)?;
         remove(request.headers_mut(), Impersonation::is_header);
@@ -114,9 +123,7 @@ impl Gate for AccessGate {
     }
 
     fn identity(&self, caller: &Caller) -> Result<forward::Identity, UnsendableUser> {
-        let User { name, uid, groups, extra } = &*caller.user;
-        let extra = extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (&**key, &**value)));
-        forward::Identity::new(name, uid, groups.iter().map(|group| &**group), extra)
+        caller.named()
     }
 }
 
@@ -141,12 +148,9 @@ fn lines(headers: &HeaderMap) -> SmallVec<[(&str, &[u8]); 16]> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// Removes what proves or claims an identity, and what only a front proxy may say: from now on the caller speaks for itself.
+/// Removes what proves or claims an identity: from now on the caller speaks for itself.
 fn strip(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &Identity) {
     remove(headers, |name| authenticator.is_credential(name));
-    if identity.method != Method::FrontProxy {
-        remove(headers, |name| HOP_MARKS.contains(&name));
-    }
     if let Some(protocols) = &identity.websocket_protocols {
         // They came in a header, so they fit into one.
         let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
@@ -155,7 +159,7 @@ fn strip(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &Iden
 }
 
 fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
-    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
+    let unwanted: SmallVec<[HeaderName; 8]> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
     for name in unwanted {
         headers.remove(name);
     }

@@ -1,9 +1,10 @@
 //! Somebody who was let in, as handlers see them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use access::User;
 use access::authenticate::{Identity, Method};
+use peering::forward::{self, UnsendableUser};
 
 /// Who asks, and how we know. Clones share it.
 #[derive(Clone, Debug)]
@@ -16,17 +17,29 @@ pub struct Caller {
     pub method: Method,
     /// What the client is to be warned of.
     pub warnings: Vec<&'static str>,
+    /// The user as peers are told, once somebody asked.
+    named: Arc<OnceLock<Result<forward::Identity, UnsendableUser>>>,
 }
 
 impl Caller {
     pub(super) fn acting_as(self, user: User) -> Self {
-        Self { user: Arc::new(user), impersonator: Some(self.user), ..self }
+        Self { user: Arc::new(user), impersonator: Some(self.user), named: Arc::default(), ..self }
+    }
+
+    /// The user as a peer is told.
+    pub(super) fn named(&self) -> Result<forward::Identity, UnsendableUser> {
+        let name = || {
+            let User { name, uid, groups, extra } = &*self.user;
+            let extra = extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (&**key, &**value)));
+            forward::Identity::new(name, uid, groups.iter().map(|group| &**group), extra)
+        };
+        self.named.get_or_init(name).clone()
     }
 }
 
 impl From<Identity> for Caller {
     fn from(identity: Identity) -> Self {
         let Identity { user, method, warnings, .. } = identity;
-        Self { user, impersonator: None, method, warnings }
+        Self { user, impersonator: None, method, warnings, named: Arc::default() }
     }
 }

@@ -12,8 +12,8 @@ use transport::{Authorities, Watched};
 
 use super::*;
 
-#[track_caller]
-fn check(method: Method, expected: &[&str]) {
+#[test]
+fn credentials_and_claims_do_not_travel_on() {
     let mut headers = HeaderMap::new();
     for name in [
         "accept",
@@ -26,26 +26,65 @@ fn check(method: Method, expected: &[&str]) {
     ] {
         headers.append(name, HeaderValue::from_static("true"));
     }
+    strip(&mut headers, &authenticator(), &identity(Method::Certificate));
+    let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+    left.sort_unstable();
+    // Marks are read, and removed, by whoever reads them.
+    assert_eq!(left, ["accept", "x-kubernetes-apiserver-rerouted", "x-kubernetes-peer-proxied"]);
+}
+
+fn authenticator() -> Authenticator {
     let configured = HeaderNames { user: vec!["X-Forwarded-User".to_owned()], ..HeaderNames::default() };
-    let authenticator = Authenticator {
+    Authenticator {
         front_proxy: Some(FrontProxy { headers: configured, ..FrontProxy::default() }),
         certificates: CertificateParts::ALL,
         tokens: BearerTokens::default(),
         anonymous: Anonymous::Yes,
-    };
+    }
+}
+
+fn identity(method: Method) -> Identity {
     let user = Arc::new(User::named("jane"));
-    let identity = Identity { user, method, notes: vec![], warnings: vec![], websocket_protocols: None };
-    strip(&mut headers, &authenticator, &identity);
-    let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-    left.sort_unstable();
-    assert_eq!(left, expected);
+    Identity { user, method, notes: vec![], warnings: vec![], websocket_protocols: None }
 }
 
 #[test]
-fn credentials_and_claims_do_not_travel_on_and_marks_only_from_front_proxies() {
-    check(Method::Certificate, &["accept"]);
-    check(Method::Anonymous, &["accept"]);
-    check(Method::FrontProxy, &["accept", "x-kubernetes-apiserver-rerouted", "x-kubernetes-peer-proxied"]);
+fn who_shows_the_same_is_recalled_and_nobody_else() {
+    let headers = |lines: &[(&'static str, &'static str)]| -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    };
+    let [shown, with_accept, other, none] = [
+        headers(&[("x-forwarded-user", "jane")]),
+        headers(&[("accept", "*/*"), ("x-forwarded-user", "jane")]),
+        headers(&[("x-forwarded-user", "root")]),
+        headers(&[]),
+    ];
+    let (authenticator, changed) = (Arc::new(authenticator()), Arc::new(authenticator()));
+    for (method, is_recalled) in [
+        (Method::FrontProxy, true),
+        (Method::Certificate, true),
+        (Method::Token, false),
+        (Method::Anonymous, false),
+    ] {
+        let memory = Memory::default();
+        let noted = memory.note(&authenticator, &shown, &identity(method));
+        let recalled = memory.recall(&authenticator, &shown);
+        assert_eq!(recalled.map(|caller| caller.user), is_recalled.then_some(noted.user), "{method:?}");
+        assert_eq!(memory.recall(&authenticator, &with_accept).is_some(), is_recalled, "{method:?}");
+        for headers in [&other, &none] {
+            assert!(memory.recall(&authenticator, headers).is_none(), "{method:?} {headers:?}");
+        }
+        assert!(memory.recall(&changed, &shown).is_none(), "{method:?} before other rules");
+    }
+}
+
+#[test]
+fn claims_that_are_large_are_not_kept() {
+    let (authenticator, memory) = (Arc::new(authenticator()), Memory::default());
+    let mut headers = HeaderMap::new();
+    headers.insert("x-forwarded-user", HeaderValue::try_from("j".repeat(5_000)).unwrap());
+    memory.note(&authenticator, &headers, &identity(Method::FrontProxy));
+    assert!(memory.recall(&authenticator, &headers).is_none());
 }
 
 #[test]
