@@ -5,8 +5,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -23,8 +23,11 @@ const KEEPALIVE_COUNT: u32 = 3;
 const ACKNOWLEDGED_WITHIN_MS: u32 = 30_000;
 
 /// A connected socket. Clones are the same socket.
+///
+/// Behind a lock, which nobody ever waits for: whoever looks at it has the connection to themselves. Only through a mutable
+/// stream does the runtime remember that a read took all there was, which spares the next look at the kernel.
 #[derive(Clone, Debug)]
-pub(super) struct Socket(Arc<Kind>);
+pub(super) struct Socket(Arc<Mutex<Kind>>);
 
 #[derive(Debug)]
 enum Kind {
@@ -41,63 +44,45 @@ impl Socket {
         sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_COUNT)?;
         sockopt::set_tcp_user_timeout(&stream, ACKNOWLEDGED_WITHIN_MS)?;
-        Ok(Self(Arc::new(Kind::Tcp(stream))))
+        Ok(Self(Arc::new(Mutex::new(Kind::Tcp(stream)))))
     }
 
     pub(super) fn from_unix(stream: UnixStream) -> Self {
-        Self(Arc::new(Kind::Unix(stream)))
+        Self(Arc::new(Mutex::new(Kind::Unix(stream))))
     }
 
     /// Whether it is open and holds nothing to read: all that an idle connection may be.
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let looked = match &*self.0 {
+        let looked = match &*self.lock() {
             Kind::Tcp(stream) => recv(stream, &mut byte, flags),
             Kind::Unix(stream) => recv(stream, &mut byte, flags),
         };
         matches!(looked, Err(Errno::AGAIN))
     }
 
-    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &*self.0 {
-            Kind::Tcp(stream) => stream.poll_read_ready(context),
-            Kind::Unix(stream) => stream.poll_read_ready(context),
-        }
-    }
-
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &*self.0 {
-            Kind::Tcp(stream) => stream.poll_write_ready(context),
-            Kind::Unix(stream) => stream.poll_write_ready(context),
-        }
+    fn lock(&self) -> MutexGuard<'_, Kind> {
+        // A stream is as good as it was, whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.poll_read_ready(context))?;
-            let free = buffer.initialize_unfilled();
-            let read = match &*self.0 {
-                Kind::Tcp(stream) => stream.try_read(free),
-                Kind::Unix(stream) => stream.try_read(free),
-            };
-            match read {
-                Ok(length) => {
-                    buffer.advance(length);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        match &mut *self.lock() {
+            Kind::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Kind::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
+        match &mut *self.lock() {
+            Kind::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Kind::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
     }
 
     fn poll_write_vectored(
@@ -105,16 +90,9 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.poll_write_ready(context))?;
-            let written = match &*self.0 {
-                Kind::Tcp(stream) => stream.try_write_vectored(parts),
-                Kind::Unix(stream) => stream.try_write_vectored(parts),
-            };
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
+        match &mut *self.lock() {
+            Kind::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Kind::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
         }
     }
 
@@ -126,16 +104,10 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let how = rustix::net::Shutdown::Write;
-        let done = match &*self.0 {
-            Kind::Tcp(stream) => rustix::net::shutdown(stream, how),
-            Kind::Unix(stream) => rustix::net::shutdown(stream, how),
-        };
-        match done {
-            // The other end was faster.
-            Ok(()) | Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error.into())),
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self.lock() {
+            Kind::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Kind::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }
