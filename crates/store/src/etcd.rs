@@ -4,10 +4,12 @@
 //! as many connections and members as it takes; every request has a deadline.
 //!
 //! Reading order: `proto` (what is said), `link` (one connection), `members` (failover), `failure` (what an error means),
-//! then `reads`, `probes`, `writes`, `leases` and `watch`.
+//! then `reads`, `probes` (with a `lane` of their own, which is `hush`ed), `writes`, `leases` and `watch`.
 
 mod config;
 mod failure;
+mod hush;
+mod lane;
 mod leases;
 mod link;
 mod members;
@@ -24,6 +26,7 @@ use futures_util::FutureExt;
 use tasks::Tasks;
 
 pub use self::config::{Config, ConfigError, Timeouts};
+use self::lane::Lane;
 use self::leases::Leases;
 use self::link::Dialer;
 use self::members::Members;
@@ -46,11 +49,17 @@ impl Etcd {
         let members = Members::new(addresses, dialer);
         members.greet().await;
         let client =
-            Arc::new(Client { members, leases: Leases::default(), timeouts: config.timeouts, tasks: tasks.clone() });
+            Arc::new(Client {
+                members,
+                lane: tokio::sync::Mutex::default(),
+                leases: Leases::default(),
+                timeouts: config.timeouts,
+                tasks: tasks.clone(),
+            });
         let probes = Arc::new(Probes::new());
         let (asked, answering, stop) = (probes.clone(), client.clone(), tasks.stopping());
         tasks.spawn_once("etcd revision", async move {
-            stop.run_until_cancelled(asked.answer_all(|| answering.probe())).await;
+            stop.run_until_cancelled(asked.answer_all(|| answering.probe_in_lane())).await;
             asked.close();
         });
         Ok(Self { client, probes })
@@ -61,6 +70,8 @@ impl Etcd {
 #[derive(Debug)]
 struct Client {
     members: Members,
+    /// Used by one after the other; there is only one who does.
+    lane: tokio::sync::Mutex<Lane>,
     leases: Leases,
     timeouts: Timeouts,
     tasks: Tasks,

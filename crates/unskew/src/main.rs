@@ -17,6 +17,9 @@ use std::process::ExitCode;
 
 use crate::args::Command;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Wrong usage: an unknown flag, a value that does not parse.
 pub(crate) const EXIT_USAGE: u8 = 64;
 /// It was done, and what it found is not as it should be: a rollout that clients noticed, a claim that does not hold.

@@ -71,6 +71,11 @@ impl fmt::Display for Address {
     }
 }
 
+/// Plain or TLS.
+pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Dialer {
@@ -110,18 +115,20 @@ impl Dialer {
     }
 
     async fn connect(&self, address: &Address, purpose: Purpose) -> Result<Connected, BoxError> {
-        let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
-        tcp.set_nodelay(true)?;
-        match (&self.tls, &address.tls_name) {
-            (Some(tls), Some(name)) => self.handshake(tls.connect(name.clone(), tcp).await?, purpose).await,
-            _ => self.handshake(tcp, purpose).await,
-        }
+        self.handshake(self.stream(address).await?, purpose).await
     }
 
-    async fn handshake<Io>(&self, io: Io, purpose: Purpose) -> Result<Connected, BoxError>
-    where
-        Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    /// A connection on which nothing was said yet.
+    pub(super) async fn stream(&self, address: &Address) -> Result<Box<dyn Io>, BoxError> {
+        let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        tcp.set_nodelay(true)?;
+        Ok(match (&self.tls, &address.tls_name) {
+            (Some(tls), Some(name)) => Box::new(tls.connect(name.clone(), tcp).await?),
+            _ => Box::new(tcp),
+        })
+    }
+
+    async fn handshake(&self, io: Box<dyn Io>, purpose: Purpose) -> Result<Connected, BoxError> {
         let mut builder = Builder::new(Spawn(self.tasks.clone()));
         builder
             .timer(TokioTimer::new())

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, judge};
+use super::lane::Target;
 use super::link::{Address, Dialer, Link, Purpose};
 use super::proto::{Call, Repeat};
 use super::version::Version;
@@ -94,6 +95,18 @@ impl Members {
             // Why one was not let in is told to those who need it.
             let _ = self.admit(index, &mut slot, dialed);
         }
+    }
+
+    /// How connections are made.
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
+    /// The etcd that answered last, for probes; `None` if none ever did.
+    pub(super) fn probed(&self) -> Option<Target> {
+        let cluster = *self.cluster.get()?;
+        let address = self.members[self.preferred.load(Ordering::Relaxed)].address.clone();
+        Some(Target { address, cluster })
     }
 
     /// The time that a request of now may take.

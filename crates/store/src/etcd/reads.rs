@@ -20,7 +20,7 @@ const PAGE_BYTES_AIM: usize = 4 << 20;
 const RESTARTS_MAX: u32 = 3;
 
 /// etcd's way to say "no upper bound".
-const UNBOUNDED: &[u8] = b"\0";
+pub(super) const UNBOUNDED: &[u8] = b"\0";
 
 impl Client {
     pub(super) async fn get(&self, key: Key) -> Result<(Option<Entry>, Revision), Error> {
@@ -74,6 +74,15 @@ impl Client {
             let (Some(last), false) = (last, is_complete) else { return Ok(page) };
             request.revision = to_wire(page.revision);
             request.key = [&last, UNBOUNDED].concat().into();
+        }
+    }
+
+    /// The current revision, asked of etcd now: in the lane if that is open, and otherwise as everything is asked.
+    pub(super) async fn probe_in_lane(&self) -> Result<Revision, Error> {
+        let target = || self.members.probed();
+        match self.lane.lock().await.probe(target, self.members.dialer()).await {
+            Some(revision) => Ok(revision),
+            None => self.probe().await,
         }
     }
 
@@ -161,7 +170,7 @@ pub(super) fn range_begin(prefix: &Key) -> Bytes {
     if prefix.is_empty() { Bytes::from_static(UNBOUNDED) } else { prefix.clone() }
 }
 
-fn current(response: &RangeResponse) -> Revision {
+pub(super) fn current(response: &RangeResponse) -> Revision {
     from_wire(response.header.unwrap_or_default().revision)
 }
 

@@ -6,6 +6,7 @@ mod compaction;
 mod conformance;
 mod etcd;
 mod etcd_conformance;
+mod etcd_lane;
 mod etcd_leases;
 mod etcd_limits;
 mod etcd_members;
