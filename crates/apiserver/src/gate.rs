@@ -159,7 +159,8 @@ fn strip(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &Iden
 }
 
 fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
-    let unwanted: SmallVec<[HeaderName; 8]> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
+    let unwanted: SmallVec<[HeaderName; 8]> =
+        headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
     for name in unwanted {
         headers.remove(name);
     }

@@ -48,14 +48,13 @@ impl Etcd {
         let dialer = Dialer { tls: config.tls()?, timeouts: config.timeouts, tasks: tasks.clone() };
         let members = Members::new(addresses, dialer);
         members.greet().await;
-        let client =
-            Arc::new(Client {
-                members,
-                lane: tokio::sync::Mutex::default(),
-                leases: Leases::default(),
-                timeouts: config.timeouts,
-                tasks: tasks.clone(),
-            });
+        let client = Arc::new(Client {
+            members,
+            lane: tokio::sync::Mutex::default(),
+            leases: Leases::default(),
+            timeouts: config.timeouts,
+            tasks: tasks.clone(),
+        });
         let probes = Arc::new(Probes::new());
         let (asked, answering, stop) = (probes.clone(), client.clone(), tasks.stopping());
         tasks.spawn_once("etcd revision", async move {

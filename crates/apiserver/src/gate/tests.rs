@@ -60,12 +60,9 @@ fn who_shows_the_same_is_recalled_and_nobody_else() {
         headers(&[]),
     ];
     let (authenticator, changed) = (Arc::new(authenticator()), Arc::new(authenticator()));
-    for (method, is_recalled) in [
-        (Method::FrontProxy, true),
-        (Method::Certificate, true),
-        (Method::Token, false),
-        (Method::Anonymous, false),
-    ] {
+    for (method, is_recalled) in
+        [(Method::FrontProxy, true), (Method::Certificate, true), (Method::Token, false), (Method::Anonymous, false)]
+    {
         let memory = Memory::default();
         let noted = memory.note(&authenticator, &shown, &identity(method));
         let recalled = memory.recall(&authenticator, &shown);

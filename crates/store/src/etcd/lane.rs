@@ -142,7 +142,8 @@ impl Open {
         let uri = Uri::from_parts(uri).map_err(|error| error.to_string())?;
         let header = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
         // The last one makes an etcd that has lost its leader say so at once.
-        let headers = [header("content-type", "application/grpc"), header("te", "trailers"), header("hasleader", "true")];
+        let headers =
+            [header("content-type", "application/grpc"), header("te", "trailers"), header("hasleader", "true")];
         Ok(Self {
             sender,
             connection: Box::pin(connection),
