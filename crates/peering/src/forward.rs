@@ -5,7 +5,8 @@
 //! byte for byte, as they come, in both directions; the user travels in headers that only we can set.
 //!
 //! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `seats` gives it a place
-//! at one of them, for which it may have to wait in a `queue`, `attempt` tries that one, `judge` decides whether its answer is one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
+//! at one of them, for which it may have to wait in a `queue`, `attempt` tries that one, `judge` decides whether its answer is
+//! one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
 
 pub mod answer;
 mod attempt;
