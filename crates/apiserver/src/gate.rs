@@ -13,7 +13,7 @@ use access::{Attributes, Decision};
 use api::Target;
 use edge::audit::{Actors, Trail};
 use edge::{Connection, Error, Gate, Request};
-use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
 use peering::forward::{self, UnsendableUser};
 use peering::hop::Sender;
@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 pub use caller::Caller;
 pub use edge::certificates::Bundles;
 use edge::certificates::Judged;
+use edge::claims::remove;
 pub use rules::{Rules, Signing};
 
 use crate::accounts::Accounts;
@@ -155,14 +156,6 @@ fn strip(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &Iden
         // They came in a header, so they fit into one.
         let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
         headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
-    }
-}
-
-fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
-    let unwanted: SmallVec<[HeaderName; 8]> =
-        headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
-    for name in unwanted {
-        headers.remove(name);
     }
 }
 

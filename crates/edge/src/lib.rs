@@ -12,6 +12,7 @@ pub mod audit;
 pub mod body;
 pub mod call;
 pub mod certificates;
+pub mod claims;
 pub mod health;
 pub mod listener;
 pub mod merged;

@@ -10,9 +10,10 @@ use access::authenticate::{AuthenticationError, Certificate, CertificateParts, F
 use api::{Status, Target};
 use edge::audit::{Actors, Trail};
 use edge::certificates::{Bundles, Judged};
+use edge::claims;
 use edge::{Connection, Error, Gate, Request};
 use http::Method;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use peering::forward::identity::BEARER_PROTOCOL_PREFIX;
 use peering::forward::{Identity, UnsendableUser};
 use peering::hop::Sender;
@@ -57,8 +58,8 @@ impl Gate for GatewayGate {
             Err(_) if shows_token(request.headers()) => Identity::as_shown(),
             Err(error) => return Err(Error::Unauthorized { reason: error.to_string() }),
         };
-        if let Some(claims) = &self.claims {
-            remove(request.headers_mut(), |name| claims.contains(name));
+        if let Some(names) = &self.claims {
+            claims::remove(request.headers_mut(), |name| names.contains(name));
         }
         Ok(Caller { identity, client: connection.peer.ip() })
     }
@@ -140,22 +141,12 @@ fn vouch_for_own(judged: &Judged) -> Vouched {
 
 /// Impersonation is for the upstream to judge, as everything is that people may do.
 fn identity_of(user: &User) -> Result<Identity, Status> {
-    let User { name, uid, groups, extra } = user;
-    let extra = extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (&**key, &**value)));
-    let identity = Identity::new(name, uid, groups.iter().map(|group| &**group), extra);
     let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-    Ok(identity.map_err(unsendable)?.with_impersonation_open())
+    Ok(claims::named(user).map_err(unsendable)?.with_impersonation_open())
 }
 
 fn shows_token(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|line| line.to_str().ok());
     let mut offered = protocols.flat_map(|line| line.split(',')).map(str::trim);
     headers.contains_key(AUTHORIZATION) || offered.any(|protocol| protocol.starts_with(BEARER_PROTOCOL_PREFIX))
-}
-
-fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
-    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
-    for name in unwanted {
-        headers.remove(name);
-    }
 }

@@ -5,22 +5,22 @@
 use serde_json::{Map, Value};
 
 /// A JSON object, such as a whole Kubernetes object.
-pub(crate) type Object = Map<String, Value>;
+pub type Object = Map<String, Value>;
 
 /// The value at a path of field names.
-pub(crate) fn get<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
+pub fn get<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     let start = object.get(*first)?;
     rest.iter().try_fold(start, |value, name| value.as_object()?.get(*name))
 }
 
 /// The string at a path; empty when absent.
-pub(crate) fn text<'a>(object: &'a Object, path: &[&str]) -> &'a str {
+pub fn text<'a>(object: &'a Object, path: &[&str]) -> &'a str {
     get(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The integer at a path.
-pub(crate) fn integer(object: &Object, path: &[&str]) -> Option<i64> {
+pub fn integer(object: &Object, path: &[&str]) -> Option<i64> {
     get(object, path)?.as_i64()
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn flag(object: &Object, path: &[&str]) -> bool {
 }
 
 /// The list at a path; empty when absent.
-pub(crate) fn list<'a>(object: &'a Object, path: &[&str]) -> &'a [Value] {
+pub fn list<'a>(object: &'a Object, path: &[&str]) -> &'a [Value] {
     get(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -45,12 +45,12 @@ pub(crate) fn texts<'a>(object: &'a Object, path: &[&str]) -> impl Iterator<Item
 }
 
 /// The object at a path.
-pub(crate) fn part<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Object> {
+pub fn part<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Object> {
     get(object, path)?.as_object()
 }
 
 /// The object in a field, made when it is not there. A value of another type is replaced.
-pub(crate) fn part_mut<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
+pub fn part_mut<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
     let value = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -33,7 +33,7 @@ pub mod partial;
 pub mod selectable;
 pub mod table;
 
-mod access;
+pub mod access;
 pub mod label_selector;
 
 pub use refusal::{Refusal, Subject};

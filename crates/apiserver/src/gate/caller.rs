@@ -28,12 +28,7 @@ impl Caller {
 
     /// The user as a peer is told.
     pub(super) fn named(&self) -> Result<forward::Identity, UnsendableUser> {
-        let name = || {
-            let User { name, uid, groups, extra } = &*self.user;
-            let extra = extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (&**key, &**value)));
-            forward::Identity::new(name, uid, groups.iter().map(|group| &**group), extra)
-        };
-        self.named.get_or_init(name).clone()
+        self.named.get_or_init(|| edge::claims::named(&self.user)).clone()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use access::User;
 use access::authenticate::{Anonymous, BearerTokens, Certificate, CertificateParts, FrontProxy, HeaderNames};
+use http::HeaderName;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use transport::pki::{Authority, Pair, Purpose};

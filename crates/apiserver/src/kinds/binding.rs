@@ -2,7 +2,8 @@
 
 use api::time::Time;
 use api::{FieldError, GroupResource, Status};
-use serde_json::{Map, Value, json};
+use object::access::{part_mut, text};
+use serde_json::json;
 
 use crate::forms::Object;
 
@@ -22,17 +23,17 @@ pub(crate) fn check(binding: &Object) -> Result<(), Status> {
 
 /// The pod as it is on the node of a binding.
 pub(crate) fn bind(pod: &Object, binding: &Object, now: Time) -> Result<Object, Status> {
-    let name = text(pod, "metadata", "name");
+    let name = text(pod, &["metadata", "name"]);
     let refuse = |reason: String| Status::conflict(RESOURCE, name, reason);
     for (field, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let [wanted, found] = [binding, pod].map(|object| text(object, "metadata", field));
+        let [wanted, found] = [binding, pod].map(|object| text(object, &["metadata", field]));
         if !wanted.is_empty() && wanted != found {
             let reason =
                 format!("Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {found}");
             return Err(refuse(reason));
         }
     }
-    let node = text(pod, "spec", "nodeName");
+    let node = text(pod, &["spec", "nodeName"]);
     if pod.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some()) {
         return Err(refuse(format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
@@ -48,13 +49,13 @@ pub(crate) fn bind(pod: &Object, binding: &Object, now: Time) -> Result<Object, 
 
 fn bound(pod: &Object, binding: &Object, now: Time) -> Object {
     let mut next = pod.clone();
-    part(&mut next, "spec").insert("nodeName".to_owned(), text(binding, "target", "name").into());
+    part_mut(&mut next, "spec").insert("nodeName".to_owned(), text(binding, &["target", "name"]).into());
     let given = binding.get("metadata").and_then(|metadata| metadata.get("annotations")?.as_object());
     if let Some(given) = given.filter(|given| !given.is_empty()) {
-        let annotations = part(part(&mut next, "metadata"), "annotations");
+        let annotations = part_mut(part_mut(&mut next, "metadata"), "annotations");
         annotations.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
-    let status = part(&mut next, "status");
+    let status = part_mut(&mut next, "status");
     status.remove("nominatedNodeName");
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     if let Some(conditions) = conditions.as_array_mut() {
@@ -66,21 +67,10 @@ fn bound(pod: &Object, binding: &Object, now: Time) -> Object {
     next
 }
 
-/// The object in a field, made if it is not there.
-fn part<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
-    let value = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    value.as_object_mut().expect("it was just made one")
-}
-
-fn text<'a>(object: &'a Object, part: &str, name: &str) -> &'a str {
-    object.get(part).and_then(|part| part.get(name)?.as_str()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn object(value: &Value) -> Object {

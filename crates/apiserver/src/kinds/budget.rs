@@ -3,6 +3,7 @@
 use api::selector::LabelSelector;
 use api::time::Time;
 use api::{GroupResource, Status};
+use object::access::{get, integer, list, part, text};
 use serde_json::{Map, Value, json};
 
 use crate::forms::Object;
@@ -13,17 +14,17 @@ const NO_BUDGET: &str = "Cannot evict pod as it would violate the pod's disrupti
 
 /// Whether a pod disrupts nothing when it goes: it does not run, or goes anyway.
 pub(crate) fn is_free(pod: &Object) -> bool {
-    let is_marked = at(pod, &["metadata", "deletionTimestamp"]).is_some();
+    let is_marked = get(pod, &["metadata", "deletionTimestamp"]).is_some();
     is_marked || matches!(text(pod, &["status", "phase"]), "Pending" | "Succeeded" | "Failed")
 }
 
 /// Whether a budget is one of this pod. An empty selector selects all pods, none selects none.
 pub(crate) fn covers(budget: &Object, pod: &Object) -> bool {
-    let Some(selector) = at(budget, &["spec", "selector"]).and_then(Value::as_object) else { return false };
+    let Some(selector) = part(budget, &["spec", "selector"]) else { return false };
     let Some(Ok(selector)) = object::label_selector::to_text(selector).map(|text| LabelSelector::parse(&text)) else {
         return false;
     };
-    selector.matches(|label| at(pod, &["metadata", "labels", label]).and_then(Value::as_str))
+    selector.matches(|label| get(pod, &["metadata", "labels", label]).and_then(Value::as_str))
 }
 
 /// What is left of a budget when a pod of it is evicted; `None` if the pod costs nothing.
@@ -43,7 +44,7 @@ pub(crate) fn spend(budget: &Object, pod: &Object, now: Time) -> Result<Option<O
         return Err(refuse(format!("The disruption budget {name} is still being processed by the server."))
             .with_retry_after(10));
     }
-    let disrupted = at(budget, &["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, Map::len);
+    let disrupted = part(budget, &["status", "disruptedPods"]).map_or(0, Map::len);
     match number(budget, &["status", "disruptionsAllowed"]) {
         ..0 => Err(forbid("pdb disruptions allowed is negative")),
         _ if disrupted > DISRUPTED_MAX => {
@@ -83,21 +84,14 @@ fn lets_unready_go(budget: &Object) -> bool {
 }
 
 fn is_ready(pod: &Object) -> bool {
-    let conditions = at(pod, &["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    list(pod, &["status", "conditions"])
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-fn at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
-    let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(object.get(*first)?, |value, name| value.get(name))
-}
-
-fn text<'a>(object: &'a Object, path: &[&str]) -> &'a str {
-    at(object, path).and_then(Value::as_str).unwrap_or_default()
-}
-
+/// What is not there counts as nothing.
 fn number(object: &Object, path: &[&str]) -> i64 {
-    at(object, path).and_then(Value::as_i64).unwrap_or_default()
+    integer(object, path).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod access;
 mod bad_input;
+mod carts;
 mod controllers;
 mod deploy;
 mod gateway;

@@ -10,6 +10,7 @@ use cluster_tests::{Client, ControlPlane, Lines};
 use http::Method;
 
 use super::*;
+use crate::carts::{CARTS, DEFINITIONS, definition};
 
 /// `storage.k8s.io/v1` has it from 1.34 on.
 const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
@@ -231,22 +232,6 @@ fn a_real_server_that_dies_is_answered_for_with_503_and_served_from_when_it_retu
     block_on(is_unavailable(&ours));
     let _real = KubeApiserver::start(plane.folder(), &etcd, &[]);
     block_on(eventually("it is served from again", async || is_ok(&ours, CLASSES).await));
-}
-
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const CARTS: &str = "/apis/shop.example.com/v1/namespaces/default/carts";
-
-fn definition() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "carts.shop.example.com"},
-        "spec": {
-            "group": "shop.example.com", "scope": "Namespaced",
-            "names": {"plural": "carts", "singular": "cart", "kind": "Cart", "listKind": "CartList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
 }
 
 async fn is_status(client: &Client, path: &str, status: u16) -> Result<(), String> {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::hush::Hushed;
 use super::link::{Address, Dialer};
 use super::proto::{Call as _, RangeRequest, RangeResponse};
-use super::reads::{UNBOUNDED, current};
+use super::reads::{current, probe_request};
 use crate::contract::Revision;
 
 /// For how long a probe waits before it is asked the general way. An etcd that takes longer has other troubles.
@@ -203,9 +203,9 @@ async fn exchange(sender: &mut SendRequest<Bytes>, request: Request<()>, message
     Some(message.freeze().slice(PREFIX_BYTES..))
 }
 
-/// What a probe asks for. No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
+/// A probe as gRPC sends it.
 fn message() -> Bytes {
-    let request = RangeRequest { key: UNBOUNDED.into(), count_only: true, ..RangeRequest::default() };
+    let request = probe_request();
     let mut message = BytesMut::new();
     message.put_u8(0);
     message.put_u32(u32::try_from(request.encoded_len()).expect("some bytes"));

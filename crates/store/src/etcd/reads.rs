@@ -20,7 +20,7 @@ const PAGE_BYTES_AIM: usize = 4 << 20;
 const RESTARTS_MAX: u32 = 3;
 
 /// etcd's way to say "no upper bound".
-pub(super) const UNBOUNDED: &[u8] = b"\0";
+const UNBOUNDED: &[u8] = b"\0";
 
 impl Client {
     pub(super) async fn get(&self, key: Key) -> Result<(Option<Entry>, Revision), Error> {
@@ -88,9 +88,7 @@ impl Client {
 
     /// The current revision, asked of etcd now.
     pub(super) async fn probe(&self) -> Result<Revision, Error> {
-        // No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
-        let request = RangeRequest { key: UNBOUNDED.into(), count_only: true, ..RangeRequest::default() };
-        let response = self.ask(request).await.map_err(|failure| failure.into_read_error())?;
+        let response = self.ask(probe_request()).await.map_err(|failure| failure.into_read_error())?;
         Ok(current(&response))
     }
 
@@ -168,6 +166,11 @@ pub(super) fn range_end(prefix: &[u8]) -> Bytes {
 /// The beginning of a prefix as etcd wants it: an empty key is none.
 pub(super) fn range_begin(prefix: &Key) -> Bytes {
     if prefix.is_empty() { Bytes::from_static(UNBOUNDED) } else { prefix.clone() }
+}
+
+/// What a probe asks for. No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
+pub(super) fn probe_request() -> RangeRequest {
+    RangeRequest { key: UNBOUNDED.into(), count_only: true, ..RangeRequest::default() }
 }
 
 pub(super) fn current(response: &RangeResponse) -> Revision {

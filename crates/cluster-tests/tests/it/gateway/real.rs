@@ -11,28 +11,13 @@ use transport::pki::{Authority, Purpose};
 
 use super::*;
 use crate::access::{certificate, whoami};
-
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const CARTS: &str = "/apis/shop.example.com/v1/namespaces/default/carts";
+use crate::carts::{CARTS, DEFINITIONS, definition};
 
 /// `resource.k8s.io/v1` is there from 1.34 on, and nothing protects its objects from being deleted.
 const DEVICES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
 fn device(name: &str) -> Value {
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": {}})
-}
-
-fn definition() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "carts.shop.example.com"},
-        "spec": {
-            "group": "shop.example.com", "scope": "Namespaced",
-            "names": {"plural": "carts", "singular": "cart", "kind": "Cart", "listKind": "CartList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
 }
 
 async fn becomes(client: &Client, path: &str, status: StatusCode) {
