@@ -1,22 +1,30 @@
 //! Connections: accepted, secured, and served until they end or the server stops.
+//!
+//! A connection lives on a worker, and so does what is answered at once: an object from memory, or whatever a peer sends. What
+//! may take long to compute is answered by the runtime of the whole process, so that the other connections need not wait for it.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::{Target, Verb};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tasks::Tasks;
+use tasks::{Tasks, Workers};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::JoinError;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use transport::Watched;
 
 use crate::call::{Connection, Gate, Local};
 use crate::pipeline::Pipeline;
+use crate::{Request, Response};
 
 /// Clients that have not finished their handshake by then are sent away; Go's servers wait as long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,23 +40,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Paths of documents that are ready to be sent, and of what is looked at every second.
+const AT_ONCE: [&str; 5] = ["/api", "/livez", "/readyz", "/healthz", "/version"];
+
 /// Accepts connections until `stop`, then asks every connection to finish what it has begun. Returns when the last is
 /// handed over; `tasks` waits for them.
 pub async fn run<G: Gate, L: Local<G::Caller>>(
     listener: TcpListener,
     tls: Watched<ServerConfig>,
     pipeline: Arc<Pipeline<G, L>>,
+    workers: Workers,
     tasks: Tasks,
     stop: CancellationToken,
 ) {
+    let answering = Answering { pipeline, process: Handle::current() };
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        match accepted {
+        // Out of one runtime's sight, to be watched over by another.
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(tls.get());
-                let pipeline = pipeline.clone();
-                let stop = stop.clone();
-                tasks.spawn_once("connection", async move {
-                    if let Err(error) = serve(stream, peer, acceptor, pipeline, stop).await {
+                let (answering, stop) = (answering.clone(), stop.clone());
+                tasks.spawn_once_at(workers.place(), "connection", async move {
+                    if let Err(error) = serve(stream, peer, acceptor, answering, stop).await {
                         tracing::debug!(%peer, %error, "a connection ended early");
                     }
                 });
@@ -61,24 +74,57 @@ pub async fn run<G: Gate, L: Local<G::Caller>>(
     }
 }
 
+/// How requests are answered, and where.
+struct Answering<G, L> {
+    pipeline: Arc<Pipeline<G, L>>,
+    /// The runtime of the whole process.
+    process: Handle,
+}
+
+impl<G, L> Clone for Answering<G, L> {
+    fn clone(&self) -> Self {
+        Self { pipeline: self.pipeline.clone(), process: self.process.clone() }
+    }
+}
+
+impl<G: Gate, L: Local<G::Caller>> Answering<G, L> {
+    async fn answer(self, connection: Arc<Connection>, request: Request) -> Result<Response, JoinError> {
+        if is_answered_at_once(&request) {
+            return Ok(self.pipeline.answer(&connection, request).await);
+        }
+        let Self { pipeline, process } = self;
+        let answering = async move { pipeline.answer(&connection, request).await };
+        AbortOnDropHandle::new(process.spawn(answering)).await
+    }
+}
+
+/// Whether no answer to this request needs more than a look into memory, if it is not somebody else's.
+fn is_answered_at_once(request: &Request) -> bool {
+    let line = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    match Target::parse(request.method().as_str(), line) {
+        Ok(Target::Resource(resource)) => resource.verb == Verb::Get,
+        // All others are pages that are written when they are asked for.
+        Ok(Target::NonResource(path)) => AT_ONCE.iter().any(|prefix| path.path.starts_with(prefix)),
+        Err(_) => true,
+    }
+}
+
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn serve<G: Gate, L: Local<G::Caller>>(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     peer: SocketAddr,
     acceptor: TlsAcceptor,
-    pipeline: Arc<Pipeline<G, L>>,
+    answering: Answering<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
+    let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let connection = Arc::new(connection_of(&stream, peer));
-    let answer = move |request| {
-        let (pipeline, connection) = (pipeline.clone(), connection.clone());
-        async move { Ok::<_, std::convert::Infallible>(pipeline.answer(&connection, request).await) }
-    };
+    let answer = move |request| answering.clone().answer(connection.clone(), request);
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder

@@ -2,14 +2,19 @@
 //!
 //! Libraries do not call `tokio::spawn`: they are given a [`Tasks`] handle. It knows every task by name, tells all of them
 //! to stop, waits for them, and reports the first that ended unasked or panicked, because a dead refresh loop must not
-//! look like a healthy server.
+//! look like a healthy server. [`Workers`] are where short and frequent ones run.
+
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+pub use workers::{Place, WorkerNumber, Workers};
 
 /// A family of tasks that start under one handle and stop together. Clones share the family.
 #[derive(Clone, Debug)]
@@ -50,12 +55,18 @@ impl Tasks {
         Run: FnOnce(CancellationToken) -> Running,
         Running: Future<Output = ()> + Send + 'static,
     {
-        self.track(task, run(self.stop.clone()), Ending::OnlyWhenStopped);
+        self.track(&Handle::current(), task, run(self.stop.clone()), Ending::OnlyWhenStopped);
     }
 
     /// Starts a task that may end on its own, for one piece of work; only a panic is a [`Failure`].
     pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.track(task, work, Ending::WhenDone);
+        self.track(&Handle::current(), task, work, Ending::WhenDone);
+    }
+
+    /// The same, on a worker.
+    pub fn spawn_once_at(&self, place: Place, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let runtime = place.runtime().clone();
+        self.track(&runtime, task, hold(place, work), Ending::WhenDone);
     }
 
     /// The signal that all tasks of this family stop on.
@@ -87,7 +98,13 @@ impl Tasks {
         }
     }
 
-    fn track(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static, ending: Ending) {
+    fn track(
+        &self,
+        runtime: &Handle,
+        task: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+        ending: Ending,
+    ) {
         let reporter = Reporter {
             task,
             ending,
@@ -95,12 +112,19 @@ impl Tasks {
             failure: self.failure.clone(),
             kind: FailureKind::Panicked,
         };
-        self.tracker.spawn(async move {
+        let reported = async move {
             let mut reporter = reporter;
             work.await;
             reporter.kind = FailureKind::EndedUnasked;
-        });
+        };
+        self.tracker.spawn_on(reported, runtime);
     }
+}
+
+/// Does some work and keeps a place meanwhile.
+async fn hold(place: Place, work: impl Future<Output = ()>) {
+    work.await;
+    drop(place);
 }
 
 impl Default for Tasks {

@@ -9,6 +9,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tasks::WorkerNumber;
 use tokio::time::Instant;
 
 use super::body::RequestBody;
@@ -21,6 +22,8 @@ pub(super) struct Connection {
     /// Reads and writes whenever it is polled; gone once the connection has ended.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     socket: Socket,
+    /// Where its socket is watched over.
+    home: WorkerNumber,
     /// The reading of the certificates that it was opened with.
     pub(super) generation: u64,
     /// Since when nothing has travelled on it.
@@ -48,7 +51,7 @@ impl Connection {
     ) -> Result<Self, hyper::Error> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let driver = Some(Box::pin(connection.with_upgrades()) as Pin<Box<_>>);
-        Ok(Self { sender, driver, socket, generation, idle_since: Instant::now() })
+        Ok(Self { sender, driver, socket, home: WorkerNumber::here(), generation, idle_since: Instant::now() })
     }
 
     /// Sends a request and waits for the head of its answer. Dropped before that, it leaves a connection that is of no more use.
@@ -75,6 +78,20 @@ impl Connection {
         // The end of an answer is noticed by one more look. Nobody needs to be woken: it is looked at again before it is used.
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.sender.is_ready()
+    }
+
+    /// Whether its socket is watched over by the runtime of this thread.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.home == WorkerNumber::here()
+    }
+
+    /// Settles where it is about to be used. `false`: it cannot, and is of no more use.
+    pub(super) fn settle(&mut self) -> bool {
+        if !self.is_at_home() {
+            self.home = WorkerNumber::here();
+            return self.socket.move_here().is_ok();
+        }
+        true
     }
 
     /// Whether it can still be used after it was idle.

@@ -152,12 +152,21 @@ impl Pool {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
         loop {
-            let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let mut connection = self.pop()?;
             let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_age_max;
-            if is_young && connection.generation == generation && connection.is_quiet() {
+            if is_young && connection.generation == generation && connection.is_quiet() && connection.settle() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
                 return Some(Line { way: Way::Own(connection, self.clone()), is_reused: true });
             }
+        }
+    }
+
+    /// The last used of those that are at home here; of all if there is none, because a new one costs more than to move it.
+    fn pop(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        match idle.iter().rposition(Connection::is_at_home) {
+            Some(at) => Some(idle.remove(at)),
+            None => idle.pop(),
         }
     }
 

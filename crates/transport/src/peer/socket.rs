@@ -33,6 +33,8 @@ pub(super) struct Socket(Arc<Mutex<Kind>>);
 enum Kind {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// It could not be moved, and is closed.
+    Gone,
 }
 
 impl Socket {
@@ -58,8 +60,20 @@ impl Socket {
         let looked = match &*self.lock() {
             Kind::Tcp(stream) => recv(stream, &mut byte, flags),
             Kind::Unix(stream) => recv(stream, &mut byte, flags),
+            Kind::Gone => return false,
         };
         matches!(looked, Err(Errno::AGAIN))
+    }
+
+    /// Has the runtime of this thread watch over it, and no longer the one that did. Nobody may wait for it.
+    pub(super) fn move_here(&self) -> io::Result<()> {
+        let mut kind = self.lock();
+        *kind = match std::mem::replace(&mut *kind, Kind::Gone) {
+            Kind::Tcp(stream) => Kind::Tcp(TcpStream::from_std(stream.into_std()?)?),
+            Kind::Unix(stream) => Kind::Unix(UnixStream::from_std(stream.into_std()?)?),
+            Kind::Gone => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Kind> {
@@ -73,6 +87,7 @@ impl AsyncRead for Socket {
         match &mut *self.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Kind::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }
@@ -82,6 +97,7 @@ impl AsyncWrite for Socket {
         match &mut *self.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Kind::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -93,6 +109,7 @@ impl AsyncWrite for Socket {
         match &mut *self.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Kind::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -108,6 +125,7 @@ impl AsyncWrite for Socket {
         match &mut *self.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Kind::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }

@@ -21,7 +21,7 @@ use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
 use peering::view::Peering;
 use peering::{Address, Cluster, HolderIdentity, ServerId};
-use tasks::Tasks;
+use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let access_log = start_access_log(&config, &registry, &tasks)?;
     let pipeline = Arc::new(pipeline.logged(access_log).among(Some(peers(&config, &way, metrics))));
     let (connections, closing) = (Tasks::new(), CancellationToken::new());
-    let accepting = edge::listener::run(listener, serving, pipeline, connections.clone(), closing.clone());
+    let accepting =
+        edge::listener::run(listener, serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
     say(&mut std::io::stdout(), &format!("unskew gateway: https://{address}"));
     let outcome = tokio::select! {

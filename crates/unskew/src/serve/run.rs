@@ -14,7 +14,7 @@ use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use peering::presence::{Presence, TwinError};
 use registry::{Barrier, Cache, Registry};
-use tasks::Tasks;
+use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +87,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let peers = cluster.as_mut().and_then(|started| started.peers.take());
     let pipeline = Arc::new(pipeline.audited(auditor).among(peers));
     let (connections, closing) = (Tasks::new(), CancellationToken::new());
-    let accepting = edge::listener::run(listener, trust.serving, pipeline, connections.clone(), closing.clone());
+    let accepting =
+        edge::listener::run(listener, trust.serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
     announce(address, trust.admin.as_deref());
     let mut presence = None;
