@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use api::target::Resource;
-use api::{GroupVersionResource, Status, Target};
+use api::{GroupVersionResource, Status, Target, Verb};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use peering::forward::{AnsweredBy, Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
@@ -137,6 +137,7 @@ impl Away<'_> {
             effect: Effect::of(resource),
             span: errand.span,
             prefers: prefers.as_ref().or(peers.nearest.as_ref()),
+            is_brief: resource.verb == Verb::Get,
             answers: Answers::of(resource),
             doubt: &|server| peers.cluster.doubt(server),
         };

@@ -56,6 +56,7 @@ impl Way {
             effect: errand.effect,
             span: errand.span,
             prefers: newest.as_ref(),
+            is_brief: false,
             answers: Answers::OfAnyone,
             doubt: &|server| self.cluster.doubt(server),
         };

@@ -151,6 +151,8 @@ pub struct Call<'a> {
     pub effect: Effect,
     /// For how long it may take.
     pub span: Span,
+    /// Whether the answer will be short, as that of one object is.
+    pub is_brief: bool,
     /// Who answers, if it is well: because it answered before, or is the nearest.
     pub prefers: Option<&'a ServerId>,
     /// Whose answer it will be.

@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,6 +27,22 @@ impl WorkerNumber {
     pub fn here() -> Self {
         NUMBER.get()
     }
+
+    /// How many numbers there are.
+    pub fn count() -> usize {
+        1 + workers()
+    }
+
+    /// Less than [`WorkerNumber::count`].
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// As many as the machine has cores for us. Asked once: it may change under a running process.
+fn workers() -> usize {
+    static COUNT: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+    *COUNT
 }
 
 /// Workers, as many as the machine has cores for us. They end when this is dropped and their last place is free.
@@ -55,9 +71,8 @@ pub struct Place {
 impl Workers {
     /// Starts the threads.
     pub fn start() -> io::Result<Self> {
-        let count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let stop = CancellationToken::new();
-        let workers = (1..=count).map(|number| Worker::start(number, stop.clone())).collect::<Result<_, _>>()?;
+        let workers = (1..=workers()).map(|number| Worker::start(number, stop.clone())).collect::<Result<_, _>>()?;
         Ok(Self { workers, next: AtomicUsize::new(0), stop: Arc::new(stop.drop_guard()) })
     }
 

@@ -14,6 +14,7 @@ mod body;
 mod connection;
 mod dial;
 pub mod egress;
+mod error;
 mod pool;
 mod shared;
 mod socket;
@@ -23,7 +24,8 @@ mod tunnel;
 
 pub use body::{BoxError, PeerBody, RequestBody};
 pub use dial::{DialError, Dialer, Egress, ProxyTls};
-pub use pool::{Connector, Line, Pool, PoolLimits, SendError, ServedBy};
+pub use error::LineError;
+pub use pool::{Connector, Line, Pool, PoolLimits, SendError, ServedBy, Sharing};
 pub use tls::{ClientFiles, ClientTls, ClientTlsError};
 pub use tunnel::{PeerEnd, join, join_paced};
 

@@ -1,16 +1,16 @@
 //! One candidate's turn.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::Response;
 use tokio::time::Instant;
-use transport::peer::{Line, PeerBody, Pool, SendError};
+use transport::peer::{Line, PeerBody, Pool, SendError, Sharing};
 
 use super::answer::{AnswerBody, AnsweredBy};
 use super::peers::{Peer, Pinged, Seat, SeatKind};
-use super::{Effect, Fault, Round, head, judge, upgrade};
+use super::{Effect, Fault, Round, Span, head, judge, upgrade};
 use crate::status::Execution;
 
 /// How a candidate failed, and whether it may have executed the request.
@@ -21,8 +21,8 @@ pub(super) type Failed = (Fault, Execution);
 enum Carriage {
     /// On a connection that carries nothing else meanwhile.
     Alone,
-    /// Beside others: its answer lasts, and it does no harm to send it again if a connection is given up.
-    Shared,
+    /// Beside others of its kind: it does no harm to send it again if a connection is given up.
+    Shared(Sharing),
     /// On a connection that never comes back.
     HandedOver,
 }
@@ -61,7 +61,7 @@ impl Attempt<'_> {
         let pool = self.pool()?;
         let found = match self.carriage() {
             Carriage::Alone => pool.take(),
-            Carriage::Shared => pool.take_shared(),
+            Carriage::Shared(sharing) => pool.take_shared(sharing),
             Carriage::HandedOver => None,
         };
         if let Some(line) = found {
@@ -85,25 +85,28 @@ impl Attempt<'_> {
         let limits = &self.round.shared.limits;
         let limit =
             if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
+        // Boxed, because every request would carry the room for what hardly one of them does.
         let opened = match self.carriage() {
-            Carriage::Shared => pool.open_shared(limit).await,
-            Carriage::Alone | Carriage::HandedOver => pool.open(limit).await,
+            Carriage::Shared(sharing) => Box::pin(pool.open_shared(sharing, limit)).await,
+            Carriage::Alone | Carriage::HandedOver => Box::pin(pool.open(limit)).await,
         };
         opened.map_err(|error| (error.into(), Execution::None))
     }
 
     fn carriage(&self) -> Carriage {
-        match (self.round.call.span, self.round.call.effect) {
-            _ if self.round.head.is_upgrade => Carriage::HandedOver,
-            (super::Span::Open, Effect::Reads) => Carriage::Shared,
-            (super::Span::Open, Effect::Writes) | (super::Span::Until(_), _) => Carriage::Alone,
+        let Round { head, call, body, .. } = self.round;
+        match (call.span, call.effect) {
+            _ if head.is_upgrade => Carriage::HandedOver,
+            (Span::Open, Effect::Reads) if body.is_empty() => Carriage::Shared(Sharing::Lasting),
+            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief => Carriage::Shared(Sharing::Brief),
+            (Span::Open | Span::Until(_), Effect::Reads | Effect::Writes) => Carriage::Alone,
         }
     }
 
     async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
         let request = self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()));
         self.round.is_sent.store(true, Ordering::Relaxed);
-        let sent = self.wait(line.send(request)).await;
+        let sent = self.wait(pin!(line.send(request))).await;
         sent.inspect_err(|(_, execution)| {
             self.round.is_sent.store(*execution == Execution::Unknown, Ordering::Relaxed);
         })
@@ -112,7 +115,7 @@ impl Attempt<'_> {
     /// Waits for the head of an answer. A peer that is silent for long is pinged, and a slow one that answers is left alone.
     async fn wait(
         &self,
-        sending: impl Future<Output = Result<Response<PeerBody>, SendError>>,
+        mut sending: Pin<&mut impl Future<Output = Result<Response<PeerBody>, SendError>>>,
     ) -> Result<Response<PeerBody>, Failed> {
         let answered = |sent: Result<_, SendError>| {
             sent.map_err(|SendError { error, unsent }| {
@@ -120,7 +123,6 @@ impl Attempt<'_> {
                 (Fault::Broken(error), execution)
             })
         };
-        let mut sending = pin!(sending);
         loop {
             if let Ok(sent) = tokio::time::timeout(self.round.shared.limits.patience, &mut sending).await {
                 return answered(sent);

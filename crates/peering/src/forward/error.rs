@@ -2,7 +2,7 @@
 
 use api::Status;
 use http::StatusCode;
-use transport::peer::DialError;
+use transport::peer::{DialError, LineError};
 
 use super::queue::Refusal;
 use crate::identity::ServerId;
@@ -106,7 +106,7 @@ pub enum Fault {
     Busy,
     /// The connection ended, or what came over it was not HTTP.
     #[error("{0}")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] LineError),
     /// Neither an answer nor one to a ping.
     #[error("it does not answer, not even a ping")]
     Deaf,
@@ -134,7 +134,7 @@ impl Fault {
             Self::NoWay => "no_way",
             Self::Dial(error) => error.reason(),
             Self::Busy => "busy",
-            Self::Broken(error) if error.is_parse() => "garbage",
+            Self::Broken(error) if error.is_garbage() => "garbage",
             Self::Broken(_) => "broken",
             Self::Deaf => "no_answer",
             Self::HandedBack => "handed_back",

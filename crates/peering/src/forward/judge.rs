@@ -13,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use transport::peer::PeerBody;
+use transport::peer::{LineError, PeerBody};
 
 use super::attempt::Failed;
 use super::{Answers, Fault};
@@ -88,7 +88,7 @@ async fn judge_body(response: Response<PeerBody>) -> Result<Judged, Failed> {
 }
 
 /// Reads the body, or so much of it that it is certainly no Status.
-async fn look_at(body: &mut PeerBody) -> Result<Bytes, hyper::Error> {
+async fn look_at(body: &mut PeerBody) -> Result<Bytes, LineError> {
     let mut looked_at = BytesMut::new();
     while looked_at.len() <= LOOKED_AT_MAX {
         let Some(frame) = body.frame().await else { break };

@@ -61,6 +61,11 @@ impl Replay {
         Self(Some(Arc::new(Mutex::new(source))))
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether it can be sent, or sent again, from its beginning.
     pub(super) fn can_be_sent(&self) -> bool {
         self.state() == State::Remembering

@@ -94,6 +94,7 @@ impl Bench {
             effect,
             span,
             prefers: None,
+            is_brief: false,
             answers: Answers::OfBearer,
             doubt: &|server| self.doubted.lock().unwrap().push(server.clone()),
         };

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use h2::RecvStream;
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::connection::Connection;
+use super::error::LineError;
 use super::pool::Pool;
 use super::shared::Place;
 
@@ -67,6 +70,21 @@ pub struct PeerBody {
     carrier: Option<Carrier>,
 }
 
+/// What has yet to come.
+#[derive(Debug)]
+enum Incoming {
+    Http1(hyper::body::Incoming),
+    Http2(Stream),
+}
+
+/// One answer of many on a connection.
+#[derive(Debug)]
+struct Stream {
+    stream: RecvStream,
+    /// How many bytes are left, if the answer says so.
+    left: Option<u64>,
+}
+
 /// What an answer comes over.
 #[derive(Debug)]
 pub(super) enum Carrier {
@@ -77,15 +95,26 @@ pub(super) enum Carrier {
 }
 
 impl PeerBody {
-    pub(super) fn new(incoming: Incoming, carrier: Carrier) -> Self {
-        let mut body = Self { incoming, carrier: Some(carrier) };
+    /// What comes over a connection of its own.
+    pub(super) fn own(incoming: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
+        let carrier = Some(Carrier::Own(connection, pool));
+        let mut body = Self { incoming: Incoming::Http1(incoming), carrier };
         body.release_at_end();
         body
     }
 
     /// An answer that hands the connection over: it never goes back.
-    pub(super) fn of_upgrade(incoming: Incoming, carrier: Carrier) -> Self {
-        Self { incoming, carrier: Some(carrier) }
+    pub(super) fn of_upgrade(incoming: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
+        Self { incoming: Incoming::Http1(incoming), carrier: Some(Carrier::Own(connection, pool)) }
+    }
+
+    /// What comes over a connection that others use too.
+    pub(super) fn shared(stream: RecvStream, headers: &HeaderMap, place: Place) -> Self {
+        let left = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let incoming = Incoming::Http2(Stream { stream, left });
+        let mut body = Self { incoming, carrier: Some(Carrier::Shared { _place: place }) };
+        body.release_at_end();
+        body
     }
 
     pub(super) fn into_connection(mut self) -> Option<Connection> {
@@ -96,7 +125,7 @@ impl PeerBody {
     }
 
     fn release_at_end(&mut self) {
-        if self.incoming.is_end_stream() {
+        if self.is_end_stream() {
             self.release();
         }
     }
@@ -108,36 +137,34 @@ impl PeerBody {
         }
     }
 
-    /// What comes next. HTTP/2 may end an answer with an empty frame, which is for nobody.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        loop {
-            let next = Pin::new(&mut self.incoming).poll_frame(context);
-            let is_empty = |frame: &Frame<Bytes>| frame.data_ref().is_some_and(Bytes::is_empty);
-            if !matches!(&next, Poll::Ready(Some(Ok(frame))) if is_empty(frame)) {
-                return next;
-            }
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, LineError>>> {
+        match &mut self.incoming {
+            Incoming::Http1(incoming) => Pin::new(incoming).poll_frame(context).map_err(LineError::from),
+            Incoming::Http2(stream) => stream.poll_next(context).map_err(LineError::from),
         }
     }
 
-    /// Moves a connection of its own along. One that is shared moves by itself.
-    fn drive(&mut self, context: &mut Context<'_>) {
+    /// Moves a connection of its own along, if it has one. One that is shared moves by itself.
+    fn drive(&mut self, context: &mut Context<'_>) -> bool {
         match &mut self.carrier {
-            Some(Carrier::Own(connection, _)) => connection.drive(context),
-            Some(Carrier::Shared { .. }) | None => {}
+            Some(Carrier::Own(connection, _)) => {
+                connection.drive(context);
+                true
+            }
+            Some(Carrier::Shared { .. }) | None => false,
         }
     }
 }
 
 impl Body for PeerBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = LineError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, LineError>>> {
         let this = self.get_mut();
         let mut next = this.poll_next(context);
-        if next.is_pending() {
-            // The look above said that we want more; now it can be read, and looked for again.
-            this.drive(context);
+        // The look above said that we want more; now it can be read, and looked for again.
+        if next.is_pending() && this.drive(context) {
             next = this.poll_next(context);
         }
         match &next {
@@ -151,10 +178,36 @@ impl Body for PeerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match &self.incoming {
+            Incoming::Http1(incoming) => incoming.is_end_stream(),
+            Incoming::Http2(stream) => stream.stream.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.incoming {
+            Incoming::Http1(incoming) => incoming.size_hint(),
+            Incoming::Http2(stream) if stream.stream.is_end_stream() => SizeHint::with_exact(0),
+            Incoming::Http2(stream) => stream.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}
+
+impl Stream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        loop {
+            return Poll::Ready(match ready!(self.stream.poll_data(context)) {
+                // HTTP/2 may end an answer with an empty frame, which is for nobody.
+                Some(Ok(bytes)) if bytes.is_empty() => continue,
+                Some(Ok(bytes)) => {
+                    // As much may come again. It cannot be refused: it was just taken.
+                    let _ = self.stream.flow_control().release_capacity(bytes.len());
+                    self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                    Some(Ok(Frame::data(bytes)))
+                }
+                Some(Err(error)) => Some(Err(error)),
+                None => ready!(self.stream.poll_trailers(context))?.map(|trailers| Ok(Frame::trailers(trailers))),
+            });
+        }
     }
 }

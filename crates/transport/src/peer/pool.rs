@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tasks::WorkerNumber;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::body::{Carrier, PeerBody, RequestBody};
+use super::body::{PeerBody, RequestBody};
 use super::connection::{Connection, Unanswered};
 use super::dial::{DialError, Dialer, Stream};
+use super::error::LineError;
 use super::shared::{Place, Shared};
 use super::socket::Socket;
 use super::streams::{News, Opened, Streams, Turn, heard};
@@ -111,8 +114,10 @@ pub struct Pool {
     limits: PoolLimits,
     /// The one that was used last is at the end, and is used first.
     idle: Mutex<Vec<Connection>>,
-    /// Those that answers share.
-    streams: Streams,
+    /// Those that lasting answers share.
+    lasting: Streams,
+    /// Those that brief answers share, of each worker its own.
+    brief: Box<[Streams]>,
     opened: AtomicU64,
     reused: AtomicU64,
 }
@@ -121,6 +126,16 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
     }
+}
+
+/// What shares connections with its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Answers that last, such as watches: a connection each would cost more than the answer.
+    Lasting,
+    /// Answers that are short and come soon: what several of them say travels together. They share with those of the same
+    /// worker, so that nobody has to be woken elsewhere.
+    Brief,
 }
 
 /// How often connections were opened, and how often one was used again.
@@ -141,7 +156,8 @@ impl Pool {
             port,
             limits,
             idle: Mutex::default(),
-            streams: Streams::default(),
+            lasting: Streams::default(),
+            brief: (0..WorkerNumber::count()).map(|_| Streams::default()).collect(),
             opened: AtomicU64::new(0),
             reused: AtomicU64::new(0),
         })
@@ -170,13 +186,14 @@ impl Pool {
         }
     }
 
-    /// A place on a connection that others use too, for an answer that lasts; or what [`Pool::take`] gives, if the peer does not
-    /// let answers share connections.
-    pub fn take_shared(self: &Arc<Self>) -> Option<Line> {
-        if self.streams.are_apart() {
+    /// A place on a connection that others use too; or what [`Pool::take`] gives, if the peer does not let answers share
+    /// connections.
+    pub fn take_shared(self: &Arc<Self>, sharing: Sharing) -> Option<Line> {
+        let streams = self.streams(sharing);
+        if streams.are_apart() {
             return self.take();
         }
-        let place = self.streams.place(self.connector.tls.get().generation)?;
+        let place = streams.place(self.connector.tls.get().generation)?;
         self.reused.fetch_add(1, Ordering::Relaxed);
         Some(Line { way: Way::Shared(place), is_reused: true })
     }
@@ -189,17 +206,28 @@ impl Pool {
         Ok(Line { way: Way::Own(connection, self.clone()), is_reused: false })
     }
 
-    /// A place on a new connection within `limit`, for an answer that lasts. One that somebody else is just opening is waited
-    /// for, as long as it will have room.
-    pub async fn open_shared(self: &Arc<Self>, limit: Duration) -> Result<Line, DialError> {
-        let connecting = self.way_to_share();
+    /// A place on a new connection within `limit`. One that somebody else is just opening is waited for, as long as it will
+    /// have room.
+    pub async fn open_shared(self: &Arc<Self>, sharing: Sharing, limit: Duration) -> Result<Line, DialError> {
+        let connecting = self.way_to_share(self.streams(sharing));
         let way = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
         Ok(Line { way, is_reused: false })
     }
 
-    async fn way_to_share(self: &Arc<Self>) -> Result<Way, DialError> {
+    fn streams(&self, sharing: Sharing) -> &Streams {
+        match sharing {
+            Sharing::Lasting => &self.lasting,
+            Sharing::Brief => &self.brief[WorkerNumber::here().index()],
+        }
+    }
+
+    fn all_streams(&self) -> impl Iterator<Item = &Streams> {
+        std::iter::once(&self.lasting).chain(&self.brief)
+    }
+
+    async fn way_to_share(self: &Arc<Self>, streams: &Streams) -> Result<Way, DialError> {
         loop {
-            let opener = match self.streams.turn(self.connector.tls.get().generation) {
+            let opener = match streams.turn(self.connector.tls.get().generation) {
                 Turn::Take(place) => return Ok(Way::Shared(place)),
                 Turn::Wait(news) => match heard(news).await {
                     News::Failed(error) => return Err(error.again()),
@@ -239,7 +267,7 @@ impl Pool {
         };
         let closed: Vec<_> = self.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
         drop(closed);
-        self.streams.sweep(generation, age_max);
+        self.all_streams().for_each(|streams| streams.sweep(generation, age_max));
     }
 
     /// How many connections are idle.
@@ -249,7 +277,7 @@ impl Pool {
 
     /// How many connections answers share.
     pub fn shared(&self) -> usize {
-        self.streams.len()
+        self.all_streams().map(Streams::len).sum()
     }
 
     /// How requests were served so far.
@@ -294,7 +322,7 @@ enum Way {
 pub struct SendError {
     /// What the connection says.
     #[source]
-    pub error: hyper::Error,
+    pub error: LineError,
     /// The request, if nothing of it was sent. Otherwise nobody knows what became of it.
     pub unsent: Option<Box<Request<RequestBody>>>,
 }
@@ -314,20 +342,35 @@ impl Line {
     }
 
     /// Sends a request, whose target must be a path and which must name a host, and waits for the head of the answer. Has no
-    /// time limit; dropping it closes the connection, or takes back the request on one that is shared.
+    /// time limit; dropping it closes the connection, or takes back the request on one that is shared, which carries no bodies
+    /// of requests.
     pub async fn send(self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
-        let (answer, carrier) = match self.way {
-            Way::Own(mut connection, pool) => (connection.send(request).await, Carrier::Own(connection, pool)),
-            Way::Shared(place) => (place.send(request).await, Carrier::Shared { _place: place }),
-        };
-        match answer {
-            Ok(response) => {
-                let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                Ok(response.map(|incoming| {
-                    if is_upgrade { PeerBody::of_upgrade(incoming, carrier) } else { PeerBody::new(incoming, carrier) }
-                }))
+        match self.way {
+            Way::Own(mut connection, pool) => match connection.send(request).await {
+                Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    Ok(response.map(|incoming| PeerBody::of_upgrade(incoming, connection, pool)))
+                }
+                Ok(response) => Ok(response.map(|incoming| PeerBody::own(incoming, connection, pool))),
+                Err(Unanswered { error, unsent }) => {
+                    Err(SendError { error: error.into(), unsent: unsent.map(Box::new) })
+                }
+            },
+            Way::Shared(place) => {
+                let (head, body) = request.into_parts();
+                if !body.is_end_stream() {
+                    let unsent = Some(Box::new(Request::from_parts(head, body)));
+                    return Err(SendError { error: LineError::Bodied, unsent });
+                }
+                match place.send(Request::from_parts(head, ())).await {
+                    Ok(response) => {
+                        let (head, stream) = response.into_parts();
+                        let body = PeerBody::shared(stream, &head.headers, place);
+                        Ok(Response::from_parts(head, body))
+                    }
+                    // Nobody knows whether the peer has seen it.
+                    Err(error) => Err(SendError { error: error.into(), unsent: None }),
+                }
             }
-            Err(Unanswered { error, unsent }) => Err(SendError { error, unsent: unsent.map(Box::new) }),
         }
     }
 }

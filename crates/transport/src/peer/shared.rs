@@ -6,23 +6,22 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
+use h2::client::{Connection, SendRequest};
+use h2::{Ping, PingPong, RecvStream};
 use http::header::HOST;
 use http::uri::{Authority, Scheme};
-use http::{Request, Response, Uri};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper::rt::Executor;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::Notify;
+use http::{Request, Response, Uri, Version};
+use hyper::rt::Executor as _;
+use hyper_util::rt::TokioExecutor;
 use tokio::time::Instant;
 
-use super::body::RequestBody;
-use super::connection::Unanswered;
 use super::dial::Stream;
 
 /// How many answers share a connection, if the peer allows as many: kube-apiserver allows 100 or 250, by release.
@@ -36,11 +35,15 @@ const CONNECTION_WINDOW: u32 = 128 << 20;
 /// How often a connection is asked whether its other end is there, and for how long it may take: Kubernetes' settings.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Header lists of answers beyond this are refused.
+const HEADERS_MAX_BYTES: u32 = 256 << 10;
+/// Who gives up after so long has not changed its mind: the connection may be cut.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection that carries many answers at once.
 pub(super) struct Shared {
-    sender: SendRequest<RequestBody>,
-    /// How many the peer allows at once.
+    sender: SendRequest<Bytes>,
+    /// How many the peer allows at once; none any more once the connection has ended.
     allowed: Arc<AtomicUsize>,
     /// Whether a request has failed on it. What it carries goes on; what is new goes elsewhere.
     is_spent: AtomicBool,
@@ -65,49 +68,33 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// Speaks HTTP/2 over a connection, and waits until the peer has said how many answers it allows.
     pub(super) async fn new(stream: impl Stream + 'static, generation: u64) -> io::Result<Arc<Self>> {
-        let moved = Arc::new(Notify::new());
-        let mut builder = http2::Builder::new(Spawner(moved.clone()));
+        let mut builder = h2::client::Builder::new();
         builder
-            .timer(TokioTimer::new())
+            .enable_push(false)
             // None before its settings have come: what is one too many would be refused, or wait.
             .initial_max_send_streams(0)
-            .initial_stream_window_size(PLACE_WINDOW)
+            .initial_window_size(PLACE_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
+            .max_header_list_size(HEADERS_MAX_BYTES)
             // Events may still come for watches that were given up, and that is nobody's fault.
             .max_concurrent_reset_streams(PLACES_MAX)
             .max_local_error_reset_streams(None);
-        let (sender, mut connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        while connection.current_max_send_streams() == 0 {
-            tokio::select! {
-                () = moved.notified() => {}
-                ended = &mut connection => return Err(match ended {
-                    Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
-                    Err(error) => io::Error::other(error),
-                }),
-            }
-        }
-        let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-        let told = allowed.clone();
-        TokioExecutor::new().execute(async move {
-            loop {
-                told.store(connection.current_max_send_streams(), Ordering::Relaxed);
-                tokio::select! {
-                    // Whoever waits for an answer is told of an error by the answer.
-                    _ended = &mut connection => return,
-                    // It is looked at whenever something came, or a farewell would be noticed by the next request only.
-                    () = moved.notified() => {}
-                }
-            }
-        });
+        let (sender, mut connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+        poll_fn(|context| settled(&mut connection, context)).await?;
+        let allowed = Arc::new(AtomicUsize::new(connection.max_concurrent_send_streams()));
+        TokioExecutor::new().execute(run(connection, allowed.clone()));
         let usage = Mutex::new(Usage { taken: 0, idle_since: Instant::now() });
         Ok(Arc::new(Self { sender, allowed, is_spent: AtomicBool::new(false), generation, usage }))
     }
 
     /// Whether it may take new requests, by what is known now.
     pub(super) fn is_open(&self, generation: u64) -> bool {
-        self.generation == generation && !self.is_spent.load(Ordering::Relaxed) && !self.sender.is_closed()
+        // Not ready: the peer has said farewell.
+        let is_ready = |mut sender: SendRequest<Bytes>| {
+            matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
+        };
+        let is_spent = self.is_spent.load(Ordering::Relaxed) || self.allowed.load(Ordering::Relaxed) == 0;
+        self.generation == generation && !is_spent && is_ready(self.sender.clone())
     }
 
     /// How many answers it has room for when it is empty.
@@ -143,13 +130,33 @@ pub(super) struct Place(Arc<Shared>);
 
 impl Place {
     /// Sends a request and waits for the head of its answer. Dropping either takes back the request.
-    pub(super) async fn send(&self, request: Request<RequestBody>) -> Result<Response<Incoming>, Unanswered> {
-        let sending = self.0.sender.clone().try_send_request(with_authority(request));
-        sending.await.map_err(|mut fault| {
+    pub(super) async fn send(&self, request: Request<()>) -> Result<Response<RecvStream>, h2::Error> {
+        let mut waiting = Waiting { shared: &self.0, since: Instant::now(), has_ended: false };
+        let answer = match self.0.sender.clone().send_request(in_http2(request), true) {
+            Ok((answer, _)) => answer.await,
+            Err(error) => Err(error),
+        };
+        waiting.has_ended = true;
+        if answer.is_err() {
             self.0.is_spent.store(true, Ordering::Relaxed);
-            let unsent = fault.take_message();
-            Unanswered { error: fault.into_error(), unsent }
-        })
+        }
+        answer
+    }
+}
+
+/// Somebody who waits for an answer.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    since: Instant,
+    has_ended: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The others may go on to wait, but nobody else is to begin.
+        if !self.has_ended && self.since.elapsed() >= LONG_WAIT {
+            self.shared.is_spent.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -163,33 +170,51 @@ impl Drop for Place {
     }
 }
 
-/// The form of a target in HTTP/2, which names the host with it and not in a header.
-fn with_authority(mut request: Request<RequestBody>) -> Request<RequestBody> {
-    let host = request.headers().get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let Some(authority) = host else { return request };
+/// Whether the peer's settings have come.
+fn settled<S: Stream>(connection: &mut Connection<S>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    match Pin::new(&mut *connection).poll(context) {
+        Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
+        Poll::Pending if connection.max_concurrent_send_streams() > 0 => Poll::Ready(Ok(())),
+        Poll::Pending => Poll::Pending,
+    }
+}
+
+/// Moves a connection along until its end, or until the peer does not answer pings any more.
+async fn run<S: Stream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>) {
+    let pings = connection.ping_pong();
+    let moving = poll_fn(|context| {
+        let polled = Pin::new(&mut connection).poll(context);
+        allowed.store(connection.max_concurrent_send_streams(), Ordering::Relaxed);
+        polled
+    });
+    tokio::select! {
+        // Whoever waits for an answer is told of an error by the answer.
+        _ended = moving => {}
+        () = falls_silent(pings) => {}
+    }
+    allowed.store(0, Ordering::Relaxed);
+}
+
+/// Returns when the peer lets a ping wait for too long.
+async fn falls_silent(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(PING_INTERVAL).await;
+        if !matches!(tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+            return;
+        }
+    }
+}
+
+/// The form of a request in HTTP/2, which names the host with the target and not in a header.
+fn in_http2(mut request: Request<()>) -> Request<()> {
+    *request.version_mut() = Version::HTTP_2;
+    let host = request.headers_mut().remove(HOST);
+    let Some(authority) = host.and_then(|host| Authority::from_maybe_shared(host).ok()) else { return request };
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
     parts.scheme = Some(Scheme::HTTPS);
     parts.authority = Some(authority);
     *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
-    request.headers_mut().remove(HOST);
     request
-}
-
-/// Runs what a connection consists of, and tells after every step that something may have changed.
-#[derive(Clone)]
-struct Spawner(Arc<Notify>);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
-    fn execute(&self, work: F) {
-        let moved = self.0.clone();
-        TokioExecutor::new().execute(async move {
-            let mut work = pin!(work);
-            poll_fn(|context| {
-                let polled = work.as_mut().poll(context);
-                moved.notify_one();
-                polled
-            })
-            .await;
-        });
-    }
 }

@@ -20,6 +20,7 @@ fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: boo
         effect: Effect::Reads,
         span: Span::Open,
         prefers: None,
+        is_brief: false,
         answers: Answers::OfBearer,
         doubt: &|_| {},
     };

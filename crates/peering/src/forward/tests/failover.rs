@@ -190,6 +190,7 @@ async fn a_write_goes_on_to_the_next_peer_if_there_is_no_connection() {
         effect: Effect::Writes,
         span: Span::Open,
         prefers: None,
+        is_brief: false,
         answers: Answers::OfBearer,
         doubt: &|_| {},
     };

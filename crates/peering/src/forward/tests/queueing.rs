@@ -29,6 +29,7 @@ fn ask<'a>(bench: &'a Bench, peers: &'a [&'a ScriptedPeer], user: &'a str, path:
             effect: Effect::Reads,
             span: Span::Until(Instant::now() + ENOUGH),
             prefers: None,
+            is_brief: false,
             answers: Answers::OfBearer,
             doubt: &|_| {},
         };

@@ -38,6 +38,7 @@ impl Scene {
             effect: Effect::Reads,
             span: Span::Open,
             prefers: None,
+            is_brief: false,
             answers: Answers::OfBearer,
             doubt: &|_| {},
         };

@@ -34,9 +34,9 @@ impl Scene {
 }
 
 async fn begin(pool: &Arc<Pool>) -> Result<PeerBody, SendError> {
-    let line = match pool.take_shared() {
+    let line = match pool.take_shared(Sharing::Lasting) {
         Some(line) => line,
-        None => pool.open_shared(ENOUGH).await.unwrap(),
+        None => pool.open_shared(Sharing::Lasting, ENOUGH).await.unwrap(),
     };
     Ok(line.send(get("/api/v1/pods?watch=1")).await?.into_body())
 }
@@ -191,7 +191,7 @@ async fn a_farewell_is_noticed_before_a_request_meets_it() {
     drop(b);
     assert_eq!((a.1.connection, c.1.connection), (0, 1));
     scene.peer.drain();
-    super::lines::until(|| scene.pool.take_shared().is_none()).await;
+    super::lines::until(|| scene.pool.take_shared(Sharing::Lasting).is_none()).await;
     let (_, asked) = scene.watch().await;
     assert_eq!(asked.connection, 2, "neither of the old ones, which both have room");
     assert!(!a.1.answer.is_closed() && !c.1.answer.is_closed(), "and both go on");
@@ -238,7 +238,7 @@ async fn whoever_waits_for_a_connection_is_told_why_there_is_none() {
     let foreign = Certificates::new(foreign.path());
     let peer = SharingPeer::start(foreign.server(), &scene.tasks, 250).await;
     let pool = Scene::pool_to(&scene.certificates, peer.address.port());
-    let (a, b) = tokio::join!(pool.open_shared(ENOUGH), pool.open_shared(ENOUGH));
+    let (a, b) = tokio::join!(pool.open_shared(Sharing::Lasting, ENOUGH), pool.open_shared(Sharing::Lasting, ENOUGH));
     assert_eq!((a.unwrap_err().reason(), b.unwrap_err().reason()), ("tls", "tls"));
     assert_eq!(peer.connections(), 1, "one try for both");
 }
@@ -246,9 +246,9 @@ async fn whoever_waits_for_a_connection_is_told_why_there_is_none() {
 #[tokio::test]
 async fn an_opening_that_is_given_up_is_taken_over_by_who_waits() {
     let scene = Scene::new(250).await;
-    let mut gives_up = Box::pin(scene.pool.open_shared(ENOUGH));
+    let mut gives_up = Box::pin(scene.pool.open_shared(Sharing::Lasting, ENOUGH));
     assert!(is_pending(&mut gives_up).await, "it has begun");
-    let mut waits = Box::pin(scene.pool.open_shared(ENOUGH));
+    let mut waits = Box::pin(scene.pool.open_shared(Sharing::Lasting, ENOUGH));
     assert!(is_pending(&mut waits).await, "it waits");
     drop(gives_up);
     waits.await.unwrap().send(get("/")).await.unwrap();
