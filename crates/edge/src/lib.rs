@@ -13,6 +13,7 @@ pub mod body;
 pub mod call;
 pub mod certificates;
 pub mod claims;
+mod cork;
 pub mod health;
 pub mod listener;
 pub mod merged;

@@ -3,12 +3,16 @@
 //! A connection lives on a worker, and so does what is answered at once: an object from memory, or whatever a peer sends. What
 //! may take long to compute is answered by the runtime of the whole process, so that the other connections need not wait for it.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use api::{Target, Verb};
+use futures_util::FutureExt as _;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
@@ -23,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use transport::Watched;
 
 use crate::call::{Connection, Gate, Local};
+use crate::cork::Cork;
 use crate::pipeline::Pipeline;
 use crate::{Request, Response};
 
@@ -135,17 +140,25 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
             .keep_alive_timeout(PING_TIMEOUT);
         // Apart from the task that sends the answer: making one takes some ten kilobytes, which a watch would hold for an hour.
         let service = service_fn(move |request| Box::pin(answer(request)));
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::select! {
-            ended = connection.as_mut() => return Ok(ended?),
-            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        return Ok(connection.await?);
+        let cork = Cork::new(stream);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(cork.clone()), service));
+        let mut stopping = pin!(stop.cancelled().fuse());
+        return poll_fn(|context| {
+            if stopping.as_mut().poll(context).is_ready() {
+                connection.as_mut().graceful_shutdown();
+            }
+            let ended = connection.as_mut().poll(context).map_err(ConnectionError::from);
+            match (&ended, cork.let_go(context)) {
+                (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
+                (Poll::Ready(_), _) | (Poll::Pending, Poll::Ready(Ok(())) | Poll::Pending) => ended,
+            }
+        })
+        .await;
     }
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     let serving = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).with_upgrades();
-    let mut connection = std::pin::pin!(serving);
+    let mut connection = pin!(serving);
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
