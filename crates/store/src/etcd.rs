@@ -20,10 +20,10 @@ mod version;
 mod watch;
 mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use futures_util::FutureExt;
-use tasks::Tasks;
+use tasks::{Tasks, WorkerNumber};
 
 pub use self::config::{Config, ConfigError, Timeouts};
 use self::lane::Lane;
@@ -37,7 +37,20 @@ use crate::contract::{Entry, Key, Outcome, Page, Pending, Range, Revision, Store
 #[derive(Debug)]
 pub struct Etcd {
     client: Arc<Client>,
+    desks: [Desk; DESKS],
+}
+
+/// How many probes are under way at once at most, each for others who wait: one for the runtime of the whole process, and two
+/// for its workers. While one crowd waits for its probe, the other is answered. More would have etcd pay for what fewer find
+/// out.
+const DESKS: usize = 3;
+
+/// Where some of those wait who need to know the current revision.
+#[derive(Debug)]
+struct Desk {
     probes: Arc<Probes>,
+    /// Probes are sent from where the first who asked here lives, which is where others who ask here live too.
+    opened: Once,
 }
 
 impl Etcd {
@@ -48,20 +61,27 @@ impl Etcd {
         let dialer = Dialer { tls: config.tls()?, timeouts: config.timeouts, tasks: tasks.clone() };
         let members = Members::new(addresses, dialer);
         members.greet().await;
-        let client = Arc::new(Client {
-            members,
-            lane: tokio::sync::Mutex::default(),
-            leases: Leases::default(),
-            timeouts: config.timeouts,
-            tasks: tasks.clone(),
+        let client =
+            Arc::new(Client { members, leases: Leases::default(), timeouts: config.timeouts, tasks: tasks.clone() });
+        let desk = || Desk { probes: Arc::new(Probes::new()), opened: Once::new() };
+        Ok(Self { client, desks: std::array::from_fn(|_| desk()) })
+    }
+
+    /// Where those wait who ask from this thread.
+    fn desk(&self) -> &Desk {
+        let desk = match WorkerNumber::here().index().checked_sub(1) {
+            None => &self.desks[0],
+            Some(worker) => &self.desks[1 + worker % (DESKS - 1)],
+        };
+        desk.opened.call_once(|| {
+            let (probes, client, stop) = (desk.probes.clone(), self.client.clone(), self.client.tasks.stopping());
+            self.client.tasks.spawn_once("etcd revision", async move {
+                let lane = tokio::sync::Mutex::new(Lane::default());
+                stop.run_until_cancelled(probes.answer_all(|| client.probe_in(&lane))).await;
+                probes.close();
+            });
         });
-        let probes = Arc::new(Probes::new());
-        let (asked, answering, stop) = (probes.clone(), client.clone(), tasks.stopping());
-        tasks.spawn_once("etcd revision", async move {
-            stop.run_until_cancelled(asked.answer_all(|| answering.probe_in_lane())).await;
-            asked.close();
-        });
-        Ok(Self { client, probes })
+        desk
     }
 }
 
@@ -69,8 +89,6 @@ impl Etcd {
 #[derive(Debug)]
 struct Client {
     members: Members,
-    /// Used by one after the other; there is only one who does.
-    lane: tokio::sync::Mutex<Lane>,
     leases: Leases,
     timeouts: Timeouts,
     tasks: Tasks,
@@ -94,7 +112,7 @@ impl Store for Etcd {
     }
 
     fn revision(&self) -> Pending<'_, Revision> {
-        self.probes.ask().boxed()
+        self.desk().probes.ask().boxed()
     }
 
     fn answers_progress(&self) -> bool {

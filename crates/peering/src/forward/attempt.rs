@@ -59,7 +59,8 @@ impl Attempt<'_> {
     /// Sends the request on a connection that there is or on a new one, and waits for the head of an answer.
     async fn send(&self) -> Result<Response<PeerBody>, Failed> {
         let pool = self.pool()?;
-        let found = match self.carriage() {
+        let carriage = self.carriage();
+        let found = match carriage {
             Carriage::Alone => pool.take(),
             Carriage::Shared(sharing) => pool.take_shared(sharing),
             Carriage::HandedOver => None,
@@ -73,7 +74,7 @@ impl Attempt<'_> {
                 Err(failed) => return Err(failed),
             }
         }
-        let line = self.open(pool).await?;
+        let line = self.open(pool, carriage).await?;
         self.send_on(line).await
     }
 
@@ -81,12 +82,12 @@ impl Attempt<'_> {
         self.peer.pool_for(self.round.call.user).ok_or((Fault::NoWay, Execution::None))
     }
 
-    async fn open(&self, pool: &Arc<Pool>) -> Result<Line, Failed> {
+    async fn open(&self, pool: &Arc<Pool>, carriage: Carriage) -> Result<Line, Failed> {
         let limits = &self.round.shared.limits;
         let limit =
             if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
         // Boxed, because every request would carry the room for what hardly one of them does.
-        let opened = match self.carriage() {
+        let opened = match carriage {
             Carriage::Shared(sharing) => Box::pin(pool.open_shared(sharing, limit)).await,
             Carriage::Alone | Carriage::HandedOver => Box::pin(pool.open(limit)).await,
         };
@@ -98,7 +99,9 @@ impl Attempt<'_> {
         match (call.span, call.effect) {
             _ if head.is_upgrade => Carriage::HandedOver,
             (Span::Open, Effect::Reads) if body.is_empty() => Carriage::Shared(Sharing::Lasting),
-            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief => Carriage::Shared(Sharing::Brief),
+            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief && self.peer.is_busy() => {
+                Carriage::Shared(Sharing::Brief)
+            }
             (Span::Open | Span::Until(_), Effect::Reads | Effect::Writes) => Carriage::Alone,
         }
     }

@@ -210,6 +210,12 @@ impl Peer {
         if user.is_vouched_for() { Some(&self.pool) } else { self.bare.as_ref() }
     }
 
+    /// Whether somebody else asks it too: then it pays that what they ask travels together. Alone, a request arrives sooner.
+    pub(super) fn is_busy(&self) -> bool {
+        let (in_flight, _) = self.seats.taken();
+        in_flight > 1
+    }
+
     /// What bodies to and from it wait for, if anything.
     pub(super) fn bandwidth(&self) -> Option<&Arc<Bandwidth>> {
         self.bandwidth.as_ref()

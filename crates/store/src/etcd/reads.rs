@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Client;
 use super::failure::{Failure, Refusal};
+use super::lane::Lane;
 use super::proto::{KeyValue, RangeRequest, RangeResponse};
 use crate::contract::{Entry, Error, Key, Page, Range, Revision, prefix_end};
 
@@ -78,9 +79,9 @@ impl Client {
     }
 
     /// The current revision, asked of etcd now: in the lane if that is open, and otherwise as everything is asked.
-    pub(super) async fn probe_in_lane(&self) -> Result<Revision, Error> {
+    pub(super) async fn probe_in(&self, lane: &tokio::sync::Mutex<Lane>) -> Result<Revision, Error> {
         let target = || self.members.probed();
-        match self.lane.lock().await.probe(target, self.members.dialer()).await {
+        match lane.lock().await.probe(target, self.members.dialer()).await {
             Some(revision) => Ok(revision),
             None => self.probe().await,
         }
