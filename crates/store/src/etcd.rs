@@ -37,19 +37,18 @@ use crate::contract::{Entry, Key, Outcome, Page, Pending, Range, Revision, Store
 #[derive(Debug)]
 pub struct Etcd {
     client: Arc<Client>,
-    desks: [Desk; DESKS],
+    /// For whoever asks from a worker.
+    of_workers: Desk,
+    /// For all others.
+    of_process: Desk,
 }
 
-/// How many probes are under way at once at most, each for others who wait: one for the runtime of the whole process, and two
-/// for its workers. While one crowd waits for its probe, the other is answered. More would have etcd pay for what fewer find
-/// out.
-const DESKS: usize = 3;
-
-/// Where some of those wait who need to know the current revision.
+/// Where those wait who need to know the current revision. One probe is under way for all who wait here: more would have etcd
+/// pay for what one finds out.
 #[derive(Debug)]
 struct Desk {
     probes: Arc<Probes>,
-    /// Probes are sent from where the first who asked here lives, which is where others who ask here live too.
+    /// Probes are sent from where the first lives who asks here, as long as anybody there can ask.
     opened: Once,
 }
 
@@ -63,16 +62,13 @@ impl Etcd {
         members.greet().await;
         let client =
             Arc::new(Client { members, leases: Leases::default(), timeouts: config.timeouts, tasks: tasks.clone() });
-        let desk = || Desk { probes: Arc::new(Probes::new()), opened: Once::new() };
-        Ok(Self { client, desks: std::array::from_fn(|_| desk()) })
+        let desk = || Desk { probes: Arc::new(Probes::new(tasks.clone())), opened: Once::new() };
+        Ok(Self { client, of_workers: desk(), of_process: desk() })
     }
 
     /// Where those wait who ask from this thread.
     fn desk(&self) -> &Desk {
-        let desk = match WorkerNumber::here().index().checked_sub(1) {
-            None => &self.desks[0],
-            Some(worker) => &self.desks[1 + worker % (DESKS - 1)],
-        };
+        let desk = if WorkerNumber::here().is_worker() { &self.of_workers } else { &self.of_process };
         desk.opened.call_once(|| {
             let (probes, client, stop) = (desk.probes.clone(), self.client.clone(), self.client.tasks.stopping());
             self.client.tasks.spawn_once("etcd revision", async move {

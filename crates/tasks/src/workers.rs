@@ -32,6 +32,11 @@ impl WorkerNumber {
         NUMBER.get()
     }
 
+    /// Whether it is that of a worker.
+    pub fn is_worker(self) -> bool {
+        self.0 > 0
+    }
+
     /// How many numbers there are.
     pub fn count() -> usize {
         1 + workers()

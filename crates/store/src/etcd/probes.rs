@@ -2,11 +2,15 @@
 //!
 //! One probe answers all who came before it was sent. Who comes while it is under way waits for the next: what was
 //! acknowledged meanwhile may be newer than its answer. A probe costs etcd and us as much as some ten reads from memory, so
-//! under load it pays to wait for those who will come anyway: readers who were answered together ask again together.
+//! under load it pays to wait for those who will come anyway: readers who were answered together ask again together. For the
+//! same reason those who wait on another worker are answered by a task there: to wake each of them from here is a call of the
+//! kernel each.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tasks::{Tasks, WorkerNumber};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
 
@@ -27,22 +31,29 @@ pub(super) struct Probes {
     seats: Semaphore,
     waiting: Mutex<Waiting>,
     enough: Notify,
+    tasks: Tasks,
 }
+
+type Caller = oneshot::Sender<Result<Revision, Error>>;
 
 #[derive(Debug)]
 struct Waiting {
-    callers: Vec<oneshot::Sender<Result<Revision, Error>>>,
+    callers: Vec<(WorkerNumber, Caller)>,
+    /// The runtimes of those who have ever asked, by their numbers.
+    homes: Vec<Option<Handle>>,
     is_closed: bool,
     /// How many are enough for the next probe; `None`: nobody is about to send one.
     wanted: Option<usize>,
 }
 
 impl Probes {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(tasks: Tasks) -> Self {
+        let homes = vec![None; WorkerNumber::count()];
         Self {
             seats: Semaphore::new(CALLERS_MAX),
-            waiting: Mutex::new(Waiting { callers: Vec::new(), is_closed: false, wanted: None }),
+            waiting: Mutex::new(Waiting { callers: Vec::new(), homes, is_closed: false, wanted: None }),
             enough: Notify::new(),
+            tasks,
         }
     }
 
@@ -56,7 +67,9 @@ impl Probes {
             if waiting.is_closed {
                 return Err(closed());
             }
-            waiting.callers.push(caller);
+            let home = WorkerNumber::here();
+            waiting.homes[home.index()].get_or_insert_with(Handle::current);
+            waiting.callers.push((home, caller));
             waiting.wanted == Some(waiting.callers.len())
         };
         if is_enough {
@@ -84,11 +97,31 @@ impl Probes {
             };
             let answer = probe().await;
             crowd = callers.len() + self.waiting().callers.len();
-            for caller in callers {
-                // Who has gone does not need it.
-                let _ = caller.send(answer.clone());
+            self.tell(callers, &answer);
+        }
+    }
+
+    fn tell(&self, callers: Vec<(WorkerNumber, Caller)>, answer: &Result<Revision, Error>) {
+        let mut elsewhere: Vec<Vec<Caller>> = Vec::new();
+        let mut here = Vec::with_capacity(callers.len());
+        for (home, caller) in callers {
+            if home == WorkerNumber::here() {
+                here.push(caller);
+            } else {
+                elsewhere.resize_with(WorkerNumber::count(), Vec::new);
+                elsewhere[home.index()].push(caller);
             }
         }
+        for (callers, home) in elsewhere.into_iter().zip(self.homes()) {
+            let (false, Some(home)) = (callers.is_empty(), home) else { continue };
+            let (_inside, answer) = (home.enter(), answer.clone());
+            self.tasks.spawn_once("etcd revision elsewhere", async move { tell(callers, &answer) });
+        }
+        tell(here, answer);
+    }
+
+    fn homes(&self) -> Vec<Option<Handle>> {
+        self.waiting().homes.clone()
     }
 
     /// Lets nobody wait any longer: the store is closed.
@@ -116,6 +149,13 @@ impl Probes {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // A panic while it was held cannot have left it half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(callers: Vec<Caller>, answer: &Result<Revision, Error>) {
+    for caller in callers {
+        // Who has gone does not need it.
+        let _ = caller.send(answer.clone());
     }
 }
 

@@ -19,7 +19,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let stage = Self { probes: Arc::new(Probes::new()), sent: Arc::default(), tasks: Tasks::new() };
+        let stage = Self { probes: Arc::new(Probes::new(Tasks::new())), sent: Arc::default(), tasks: Tasks::new() };
         let (probes, sent, stop) = (stage.probes.clone(), stage.sent.clone(), stage.tasks.stopping());
         stage.tasks.spawn_once("probes", async move {
             let probe = || async {
@@ -95,4 +95,35 @@ async fn nobody_waits_for_a_closed_store() {
     let asking = stage.probes.ask();
     stage.probes.close();
     assert!(matches!(asking.await, Err(Error::Unavailable { .. })));
+}
+
+#[tokio::test]
+async fn those_who_wait_on_any_worker_are_answered_there_and_by_one_probe() {
+    let (stage, workers) = (Stage::new(), tasks::Workers::start().unwrap());
+    let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    // So that they all come while one is under way.
+    let first = tokio::spawn({
+        let probes = stage.probes.clone();
+        async move { probes.ask().await }
+    });
+    while stage.sent.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        let (probes, sender) = (stage.probes.clone(), sender.clone());
+        stage.tasks.spawn_once_at(workers.place(), "reader", async move {
+            let asked_from = WorkerNumber::here();
+            let answer = probes.ask().await;
+            sender.send((answer, WorkerNumber::here() == asked_from)).unwrap();
+        });
+    }
+    drop(sender);
+    assert_eq!(first.await.unwrap(), Ok(Revision(1)));
+    let mut count = 0;
+    while let Some((answer, is_at_home)) = answers.recv().await {
+        // The last of them may have come a moment later.
+        assert!(matches!(answer, Ok(Revision(2 | 3))) && is_at_home, "{answer:?}");
+        count += 1;
+    }
+    assert_eq!(count, 20);
 }
