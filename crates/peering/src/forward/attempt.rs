@@ -99,7 +99,7 @@ impl Attempt<'_> {
         match (call.span, call.effect) {
             _ if head.is_upgrade => Carriage::HandedOver,
             (Span::Open, Effect::Reads) if body.is_empty() => Carriage::Shared(Sharing::Lasting),
-            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief && self.peer.is_busy() => {
+            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief && self.peer.is_sought() => {
                 Carriage::Shared(Sharing::Brief)
             }
             (Span::Open | Span::Until(_), Effect::Reads | Effect::Writes) => Carriage::Alone,

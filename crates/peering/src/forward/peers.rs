@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ use crate::metrics::Metrics;
 /// within seconds, and the endpoint record of one that does not is gone after fifteen.
 const REST_MIN: Duration = Duration::from_millis(500);
 const REST_MAX: Duration = Duration::from_secs(8);
+
+/// More requests than this at once are a crowd, and after so many without one there is none.
+const CROWD_MIN: usize = 2;
+const LONELY_MAX: usize = 100;
 
 /// All peers that requests were sent to.
 pub struct Peers {
@@ -81,6 +85,7 @@ impl Peers {
             is_failing: AtomicBool::new(false),
             failing: Mutex::new(Failing { failures: 0, rests_until: Instant::now() }),
             seats: Seats::new(in_flight_max, queue, in_flight_max.map(|_| self.metrics.queue_length(server))),
+            lonely: AtomicUsize::new(LONELY_MAX),
             ping: Ping::new(self.limits.ping_timeout),
             stream_ping: Ping::new(self.limits.stream_ping_timeout),
         })
@@ -141,6 +146,8 @@ pub(super) struct Peer {
     failing: Mutex<Failing>,
     /// The requests that it has.
     pub(super) seats: Seats,
+    /// How many requests have found hardly anybody else here, since one that did.
+    lonely: AtomicUsize,
     /// For those who wait for an answer to begin.
     ping: Ping,
     /// For those whose answer has begun, who are more patient.
@@ -210,10 +217,13 @@ impl Peer {
         if user.is_vouched_for() { Some(&self.pool) } else { self.bare.as_ref() }
     }
 
-    /// Whether somebody else asks it too: then it pays that what they ask travels together. Alone, a request arrives sooner.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether many ask it at once, or did a moment ago: then it pays that what they ask travels together. Alone, a request
+    /// arrives sooner. Called once for each request.
+    pub(super) fn is_sought(&self) -> bool {
         let (in_flight, _) = self.seats.taken();
-        in_flight > 1
+        let lonely = if in_flight > CROWD_MIN { 0 } else { self.lonely.load(Ordering::Relaxed).saturating_add(1) };
+        self.lonely.store(lonely, Ordering::Relaxed);
+        lonely < LONELY_MAX
     }
 
     /// What bodies to and from it wait for, if anything.
