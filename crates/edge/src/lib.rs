@@ -14,6 +14,7 @@ pub mod call;
 pub mod certificates;
 pub mod claims;
 mod cork;
+mod glance;
 pub mod health;
 pub mod listener;
 pub mod merged;

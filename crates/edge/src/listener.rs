@@ -20,6 +20,7 @@ use tasks::{Tasks, Workers};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,7 @@ use transport::Watched;
 
 use crate::call::{Connection, Gate, Local};
 use crate::cork::Cork;
+use crate::glance::{self, Glances};
 use crate::pipeline::Pipeline;
 use crate::{Request, Response};
 
@@ -156,14 +158,20 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
         .await;
     }
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.timer(Glances).header_read_timeout(HEAD_TIMEOUT);
     let serving = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).with_upgrades();
-    let mut connection = pin!(serving);
-    tokio::select! {
-        ended = connection.as_mut() => return Ok(ended?),
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-    }
-    Ok(connection.await?)
+    let (mut connection, mut stopping) = (pin!(serving), pin!(stop.cancelled().fuse()));
+    let mut glance = pin!(tokio::time::sleep(glance::INTERVAL));
+    poll_fn(|context| {
+        if stopping.as_mut().poll(context).is_ready() {
+            connection.as_mut().graceful_shutdown();
+        }
+        while glance.as_mut().poll(context).is_ready() {
+            glance.as_mut().reset(Instant::now() + glance::INTERVAL);
+        }
+        connection.as_mut().poll(context).map_err(ConnectionError::from)
+    })
+    .await
 }
 
 fn connection_of(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Connection {
