@@ -102,11 +102,9 @@ async fn those_who_wait_on_any_worker_are_answered_there_and_by_one_probe() {
     let (stage, workers) = (Stage::new(), tasks::Workers::start().unwrap());
     let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
     // So that they all come while one is under way.
-    let first = tokio::spawn({
-        let probes = stage.probes.clone();
-        async move { probes.ask().await }
-    });
+    let mut first = std::pin::pin!(stage.probes.ask());
     while stage.sent.load(Ordering::Relaxed) == 0 {
+        assert_eq!(poll_immediate(&mut first).await, None);
         tokio::task::yield_now().await;
     }
     for _ in 0..20 {
@@ -118,7 +116,7 @@ async fn those_who_wait_on_any_worker_are_answered_there_and_by_one_probe() {
         });
     }
     drop(sender);
-    assert_eq!(first.await.unwrap(), Ok(Revision(1)));
+    assert_eq!(first.await, Ok(Revision(1)));
     let mut count = 0;
     while let Some((answer, is_at_home)) = answers.recv().await {
         // The last of them may have come a moment later.
