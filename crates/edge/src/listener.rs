@@ -96,7 +96,7 @@ impl<G, L> Clone for Answering<G, L> {
 
 impl<G: Gate, L: Local<G::Caller>> Answering<G, L> {
     async fn answer(self, connection: Arc<Connection>, request: Request) -> Result<Response, JoinError> {
-        if is_answered_at_once(&request) {
+        if is_answered_at_once(request.method().as_str(), request.uri()) {
             return Ok(self.pipeline.answer(&connection, request).await);
         }
         let Self { pipeline, process } = self;
@@ -106,9 +106,9 @@ impl<G: Gate, L: Local<G::Caller>> Answering<G, L> {
 }
 
 /// Whether no answer to this request needs more than a look into memory, if it is not somebody else's.
-fn is_answered_at_once(request: &Request) -> bool {
-    let line = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    match Target::parse(request.method().as_str(), line) {
+fn is_answered_at_once(method: &str, uri: &http::Uri) -> bool {
+    let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    match Target::parse(method, line) {
         Ok(Target::Resource(resource)) => resource.verb == Verb::Get,
         // All others are pages that are written when they are asked for.
         Ok(Target::NonResource(path)) => AT_ONCE.iter().any(|prefix| path.path.starts_with(prefix)),
@@ -178,4 +178,33 @@ fn connection_of(stream: &TlsStream<TcpStream>, peer: SocketAddr) -> Connection 
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
     Connection { peer, certificates, memory: Mutex::default(), sticks_to: Mutex::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, line: &str, expected: bool) {
+        let uri: http::Uri = line.parse().unwrap();
+        assert_eq!(is_answered_at_once(method, &uri), expected, "{method} {line}");
+    }
+
+    #[test]
+    fn what_may_take_long_is_not_answered_on_a_worker() {
+        for line in ["/api/v1/namespaces/default", "/apis/apps/v1/namespaces/a/deployments/b", "/apis", "/api/v1"] {
+            check("GET", line, true);
+        }
+        for line in ["/livez", "/readyz?verbose", "/version", "/healthz"] {
+            check("GET", line, true);
+        }
+        for line in
+            ["/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/watch/pods", "/metrics", "/openapi/v2", "/debug/peers"]
+        {
+            check("GET", line, false);
+        }
+        check("POST", "/api/v1/namespaces", false);
+        check("PATCH", "/api/v1/namespaces/default", false);
+        check("DELETE", "/api/v1/namespaces/default", false);
+    }
 }

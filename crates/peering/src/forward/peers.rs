@@ -154,6 +154,11 @@ pub(super) struct Peer {
     stream_ping: Ping,
 }
 
+/// How many requests in a row have found no crowd, after one more that finds so many at the peer, itself among them.
+fn lonely_after(lonely: usize, in_flight: usize) -> usize {
+    if in_flight > CROWD_MIN { 0 } else { lonely.saturating_add(1).min(LONELY_MAX) }
+}
+
 /// A ping that everybody who waits shares.
 struct Ping {
     timeout: Duration,
@@ -221,7 +226,7 @@ impl Peer {
     /// arrives sooner. Called once for each request.
     pub(super) fn is_sought(&self) -> bool {
         let (in_flight, _) = self.seats.taken();
-        let lonely = if in_flight > CROWD_MIN { 0 } else { self.lonely.load(Ordering::Relaxed).saturating_add(1) };
+        let lonely = lonely_after(self.lonely.load(Ordering::Relaxed), in_flight);
         self.lonely.store(lonely, Ordering::Relaxed);
         lonely < LONELY_MAX
     }
@@ -313,5 +318,23 @@ impl Peer {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Failing> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_remembered_for_a_while() {
+        let is_crowd = |lonely| lonely < LONELY_MAX;
+        assert!(!is_crowd(lonely_after(LONELY_MAX, 1)), "one client that asks again and again");
+        let mut lonely = lonely_after(LONELY_MAX, CROWD_MIN + 1);
+        assert!(is_crowd(lonely));
+        for _ in 1..LONELY_MAX {
+            lonely = lonely_after(lonely, CROWD_MIN);
+            assert!(is_crowd(lonely));
+        }
+        assert!(!is_crowd(lonely_after(lonely, CROWD_MIN)));
     }
 }

@@ -21,6 +21,51 @@ async fn a_connection_is_used_again_once_its_answer_was_read() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_moves_to_the_worker_that_needs_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let (tasks, workers) = (Tasks::new(), tasks::Workers::start().unwrap());
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
+    let pool = pool(certificates.connector(), &peer);
+    assert_eq!(text(ask(&pool, "/here").await).await, "GET /here HTTP/1.1 on 0");
+    let (sender, heard) = tokio::sync::oneshot::channel();
+    let there = pool.clone();
+    tasks.spawn_once_at(workers.place(), "elsewhere", async move {
+        let _ = sender.send(text(ask(&there, "/there").await).await);
+    });
+    assert_eq!(tokio::time::timeout(ENOUGH, heard).await.unwrap().unwrap(), "GET /there HTTP/1.1 on 0");
+    assert_eq!(text(ask(&pool, "/back").await).await, "GET /back HTTP/1.1 on 0");
+    assert_eq!(pool.served_by(), ServedBy { opened: 1, reused: 2 });
+}
+
+#[tokio::test]
+async fn a_worker_takes_its_own_connections_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let (tasks, workers) = (Tasks::new(), tasks::Workers::start().unwrap());
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
+    let pool = pool(certificates.connector(), &peer);
+    let ours = ask(&pool, "/ours").await;
+    let (has_asked, asked) = tokio::sync::oneshot::channel();
+    let (may_read, reads) = tokio::sync::oneshot::channel();
+    let (sender, heard) = tokio::sync::oneshot::channel();
+    let there = pool.clone();
+    tasks.spawn_once_at(workers.place(), "elsewhere", async move {
+        let theirs = ask(&there, "/theirs").await;
+        has_asked.send(()).unwrap();
+        reads.await.unwrap();
+        sender.send(text(theirs).await).unwrap();
+    });
+    asked.await.unwrap();
+    assert_eq!(text(ours).await, "GET /ours HTTP/1.1 on 0");
+    may_read.send(()).unwrap();
+    assert_eq!(heard.await.unwrap(), "GET /theirs HTTP/1.1 on 1");
+    until(|| pool.idle() == 2).await;
+    // Theirs was used last, and is left to them all the same.
+    assert_eq!(text(ask(&pool, "/ours").await).await, "GET /ours HTTP/1.1 on 0");
+}
+
+#[tokio::test]
 async fn an_answer_without_a_body_leaves_the_connection_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::new(folder.path());

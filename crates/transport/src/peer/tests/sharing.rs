@@ -276,3 +276,59 @@ async fn is_pending<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
         .await
 }
+
+#[tokio::test]
+async fn brief_answers_share_with_their_like_and_not_with_watches() {
+    let scene = Scene::new(250).await;
+    let (_watch, of_watch) = scene.watch().await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let line = match scene.pool.take_shared(Sharing::Brief) {
+            Some(line) => line,
+            None => scene.pool.open_shared(Sharing::Brief, ENOUGH).await.unwrap(),
+        };
+        let body = line.send(get("/api/v1/namespaces/default")).await.unwrap().into_body();
+        held.push((body, scene.peer.asked().await));
+    }
+    assert_eq!(of_watch.connection, 0);
+    assert!(held.iter().all(|(_, asked)| asked.connection == 1));
+    assert_eq!(scene.pool.shared(), 2);
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_comes_back_from_a_shared_connection() {
+    let scene = Scene::new(250).await;
+    let line = scene.pool.open_shared(Sharing::Brief, ENOUGH).await.unwrap();
+    let body = RequestBody::new(Full::new(Bytes::from_static(b"body")).map_err(|never| match never {}));
+    let request = Request::get("/a").header("host", "peer").body(body).unwrap();
+    let refused = line.send(request).await.unwrap_err();
+    assert!(matches!(refused.error, LineError::Bodied));
+    assert_eq!(refused.unsent.unwrap().into_body().collect().await.unwrap().to_bytes(), "body");
+}
+
+#[tokio::test]
+async fn a_connection_that_was_waited_on_in_vain_takes_nothing_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(certificates.server()));
+    // Takes every request and answers none.
+    tasks.spawn_once("deaf", async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
+        let mut unanswered = Vec::new();
+        while let Some(Ok(asked)) = connection.accept().await {
+            unanswered.push(asked);
+        }
+    });
+    let pool = Scene::pool_to(&certificates, port);
+    let line = pool.open_shared(Sharing::Brief, ENOUGH).await.unwrap();
+    let soon = tokio::time::timeout(Duration::from_millis(20), line.send(get("/a"))).await;
+    assert!(soon.is_err());
+    let again = pool.take_shared(Sharing::Brief).expect("who gives up soon has changed its mind");
+    let late = tokio::time::timeout(Duration::from_millis(1_100), again.send(get("/b"))).await;
+    assert!(late.is_err());
+    assert!(pool.take_shared(Sharing::Brief).is_none());
+}
