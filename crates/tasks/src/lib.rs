@@ -55,18 +55,18 @@ impl Tasks {
         Run: FnOnce(CancellationToken) -> Running,
         Running: Future<Output = ()> + Send + 'static,
     {
-        self.track(&Handle::current(), task, run(self.stop.clone()), Ending::OnlyWhenStopped);
+        self.track(&Handle::current(), None, task, run(self.stop.clone()), Ending::OnlyWhenStopped);
     }
 
     /// Starts a task that may end on its own, for one piece of work; only a panic is a [`Failure`].
     pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.track(&Handle::current(), task, work, Ending::WhenDone);
+        self.track(&Handle::current(), None, task, work, Ending::WhenDone);
     }
 
     /// The same, on a worker.
     pub fn spawn_once_at(&self, place: Place, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let runtime = place.runtime().clone();
-        self.track(&runtime, task, hold(place, work), Ending::WhenDone);
+        self.track(&runtime, Some(place), task, work, Ending::WhenDone);
     }
 
     /// The signal that all tasks of this family stop on.
@@ -101,6 +101,7 @@ impl Tasks {
     fn track(
         &self,
         runtime: &Handle,
+        place: Option<Place>,
         task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
         ending: Ending,
@@ -112,19 +113,16 @@ impl Tasks {
             failure: self.failure.clone(),
             kind: FailureKind::Panicked,
         };
+        // In a box, because what an async block takes in lies in it twice, and a connection is large.
+        let work = Box::pin(work);
         let reported = async move {
             let mut reporter = reporter;
             work.await;
             reporter.kind = FailureKind::EndedUnasked;
+            drop(place);
         };
         self.tracker.spawn_on(reported, runtime);
     }
-}
-
-/// Does some work and keeps a place meanwhile.
-async fn hold(place: Place, work: impl Future<Output = ()>) {
-    work.await;
-    drop(place);
 }
 
 impl Default for Tasks {
