@@ -75,19 +75,25 @@ pub struct Actors {
 /// The id of a request: the one it brings, or a new one. The request has it from then on, for whomever it is sent on to.
 pub(crate) fn identify(headers: &mut HeaderMap) -> HeaderValue {
     let brought = headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= ID_LENGTH_MAX && id.to_str().is_ok());
-    if let Some(id) = brought {
-        return id.clone();
+    let is_new = brought.is_none();
+    let mut id = brought.cloned().unwrap_or_else(new_id);
+    // No secret, but never the same again: HTTP/2 is not to keep it in its tables, where it would push out what recurs.
+    id.set_sensitive(true);
+    if is_new {
+        headers.insert(AUDIT_ID, id.clone());
     }
-    let id = HeaderValue::try_from(new_id()).expect("hexadecimal digits make a header");
-    headers.insert(AUDIT_ID, id.clone());
     id
 }
 
 /// A UUID. It must be unique, and need not be hard to guess.
-fn new_id() -> String {
+fn new_id() -> HeaderValue {
     let random = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
-    let hex = format!("{random:032x}");
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    let mut digits = (0..32).rev().map(|at| char::from_digit((random >> (4 * at)) as u32 & 0xf, 16));
+    let text = std::array::from_fn::<u8, 36, _>(|at| match at {
+        8 | 13 | 18 | 23 => b'-',
+        _ => digits.next().flatten().map_or(b'0', |digit| digit as u8),
+    });
+    HeaderValue::from_bytes(&text).expect("hexadecimal digits make a header")
 }
 
 impl Auditor {

@@ -48,7 +48,8 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn new(request: request::Parts, call: &Call<'_>, is_upgrade: bool) -> Self {
         let request::Parts { method, uri, mut headers, .. } = request;
-        let host = headers.remove(HOST).or_else(|| {
+        // It stays, in the place that the peer's name takes.
+        let host = headers.get(HOST).cloned().or_else(|| {
             // HTTP/2 names the host with the target.
             uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         });
@@ -63,7 +64,7 @@ impl Head {
         if let Some(audit_id) = call.audit_id {
             headers.insert(AUDIT_ID, audit_id.clone());
         }
-        append_forwarded_for(&mut headers, &call.client.to_string());
+        append_forwarded_for(&mut headers, call.client.to_string());
         headers.remove(FORWARDED_HOST);
         headers.extend(host.map(|host| (FORWARDED_HOST, host)));
         headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
@@ -124,21 +125,24 @@ fn connection_words(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = connection_words(headers).filter_map(|word| word.parse().ok()).collect();
-        for name in named {
-            headers.remove(name);
-        }
+    // Most heads have none of them, which one look at their names tells.
+    if !headers.keys().any(is_hop_by_hop) {
+        return;
     }
-    for name in HOP_BY_HOP {
+    let named: Vec<HeaderName> = connection_words(headers).filter_map(|word| word.parse().ok()).collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
 
-fn append_forwarded_for(headers: &mut HeaderMap, client: &str) {
-    let before = headers.get_all(FORWARDED_FOR).into_iter().filter_map(|line| line.to_str().ok());
-    let all: Vec<&str> = before.chain([client]).collect();
-    if let Ok(all) = HeaderValue::try_from(all.join(", ")) {
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+fn append_forwarded_for(headers: &mut HeaderMap, client: String) {
+    let mut before = headers.get_all(FORWARDED_FOR).into_iter().filter_map(|line| line.to_str().ok()).peekable();
+    let all = if before.peek().is_some() { before.chain([&*client]).collect::<Vec<_>>().join(", ") } else { client };
+    if let Ok(all) = HeaderValue::try_from(all) {
         headers.insert(FORWARDED_FOR, all);
     }
 }
