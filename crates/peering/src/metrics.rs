@@ -1,5 +1,6 @@
 //! What peering counts: kube-apiserver's names and labels, the older document's names as aliases, and a few of our own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,11 +46,9 @@ pub enum ProxyError {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     rerouted: IntCounterVec,
-    rerouted_alias: IntCounterVec,
     proxy_errors: IntCounterVec,
     sync_errors: IntCounterVec,
     nopeer_requests: IntCounter,
-    nopeer_alias: IntCounter,
     /// Merged documents served from finished bytes.
     pub merged_hits: IntCounter,
     /// Merged documents made.
@@ -78,7 +77,6 @@ impl Metrics {
         let request_labels = &["code", "group", "version", "resource"];
         let metrics = Self {
             rerouted: counters("apiserver_rerouted_request_total", request_help, request_labels),
-            rerouted_alias: counters("kubernetes_apiserver_rerouted_request_total", request_help, request_labels),
             proxy_errors: counters(
                 "apiserver_peer_proxy_errors_total",
                 "[ALPHA] Total number of errors encountered while proxying requests to a peer kube apiserver",
@@ -91,7 +89,6 @@ impl Metrics {
                 &["type"],
             ),
             nopeer_requests: counter("aggregator_discovery_nopeer_requests_total", nopeer_help),
-            nopeer_alias: counter("aggregator_discovery_local_requests_total", nopeer_help),
             merged_hits: counter(
                 "aggregator_discovery_peer_aggregated_cache_hits_total",
                 "[ALPHA] Counter of number of times discovery was served from peer-aggregated cache",
@@ -131,21 +128,19 @@ impl Metrics {
     }
 
     fn register(&self, registry: &Registry) {
-        let counters = [&self.nopeer_requests, &self.nopeer_alias, &self.merged_hits, &self.merged_misses];
+        let counters = [&self.nopeer_requests, &self.merged_hits, &self.merged_misses];
         for counter in counters {
             registry.register(Box::new(counter.clone())).expect("each name is registered once");
         }
-        let vectors = [
-            &self.rerouted,
-            &self.rerouted_alias,
-            &self.proxy_errors,
-            &self.sync_errors,
-            &self.transport_failures,
-            &self.queue_refused,
-        ];
+        let vectors =
+            [&self.rerouted, &self.proxy_errors, &self.sync_errors, &self.transport_failures, &self.queue_refused];
         for counters in vectors {
             registry.register(Box::new(counters.clone())).expect("each name is registered once");
         }
+        let rerouted = Alias::new("kubernetes_apiserver_rerouted_request_total", self.rerouted.clone());
+        registry.register(Box::new(rerouted)).expect("each name is registered once");
+        let nopeer = Alias::new("aggregator_discovery_local_requests_total", self.nopeer_requests.clone());
+        registry.register(Box::new(nopeer)).expect("each name is registered once");
         for durations in [&self.forward_duration, &self.queue_wait] {
             registry.register(Box::new(durations.clone())).expect("each name is registered once");
         }
@@ -159,7 +154,6 @@ impl Metrics {
     pub fn count_rerouted(&self, code: &str, name: GroupVersionResource<&str>) {
         let labels = [code, name.group, name.version, name.resource];
         self.rerouted.with_label_values(&labels).inc();
-        self.rerouted_alias.with_label_values(&labels).inc();
     }
 
     /// Counts a request that could not be forwarded at all.
@@ -207,7 +201,34 @@ impl Metrics {
     /// Counts a request for the local document.
     pub fn count_nopeer(&self) {
         self.nopeer_requests.inc();
-        self.nopeer_alias.inc();
+    }
+}
+
+/// The same figures under another name, counted once.
+struct Alias<C> {
+    name: &'static str,
+    figures: C,
+    descriptions: Vec<Desc>,
+}
+
+impl<C: Collector> Alias<C> {
+    fn new(name: &'static str, figures: C) -> Self {
+        let renamed =
+            |of: &Desc| Desc::new(name.to_owned(), of.help.clone(), of.variable_labels.clone(), HashMap::new());
+        let descriptions = figures.desc().into_iter().map(|of| renamed(of).expect("the name is valid")).collect();
+        Self { name, figures, descriptions }
+    }
+}
+
+impl<C: Collector> Collector for Alias<C> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut families = self.figures.collect();
+        families.iter_mut().for_each(|family| family.set_name(self.name.to_owned()));
+        families
     }
 }
 

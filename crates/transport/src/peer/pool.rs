@@ -10,13 +10,14 @@ use http_body::Body as _;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tasks::WorkerNumber;
+use tokio::io::BufReader;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::body::{PeerBody, RequestBody};
 use super::connection::{Connection, Unanswered};
-use super::dial::{DialError, Dialer, Stream};
+use super::dial::{DialError, Dialed, Dialer, Stream};
 use super::error::LineError;
 use super::shared::{Place, Shared};
 use super::socket::Socket;
@@ -26,6 +27,9 @@ use crate::Watched;
 
 /// What every peer's certificate must be for (KEP-4020 and kube-apiserver): one name for all, since addresses change.
 const SERVER_NAME: &str = "kubernetes.default.svc";
+
+/// How much is read at once of what shares a connection: a record of TLS and what comes with it.
+const READ_AHEAD: usize = 20 << 10;
 
 /// How connections to peers are opened.
 #[derive(Debug)]
@@ -50,14 +54,17 @@ impl Connector {
     /// A connection that carries one request at a time.
     async fn connect(&self, host: &str, port: u16) -> Result<Connection, DialError> {
         let tls = self.tls.get();
-        let (stream, socket) = self.secure(&tls.config, host, port).await?;
-        own(stream, socket, tls.generation).await
+        let Dialed { stream, socket } = self.dialer.dial(host, port).await?;
+        own(self.secure(&tls.config, stream).await?, socket, tls.generation).await
     }
 
     /// A connection that answers share, if the peer can; otherwise one that carries one request at a time.
     async fn connect_to_share(&self, host: &str, port: u16) -> Result<Opened, DialError> {
         let tls = self.tls.get();
-        let (stream, socket) = self.secure(&tls.sharing, host, port).await?;
+        let Dialed { stream, socket } = self.dialer.dial(host, port).await?;
+        // rustls reads little at once, and answers come many at once.
+        let stream = Box::new(BufReader::with_capacity(READ_AHEAD, stream));
+        let stream = self.secure(&tls.sharing, stream).await?;
         if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
             Ok(Opened::Shared(Shared::new(stream, tls.generation).await.map_err(DialError::Unreachable)?))
         } else {
@@ -68,13 +75,10 @@ impl Connector {
     async fn secure(
         &self,
         config: &Arc<ClientConfig>,
-        host: &str,
-        port: u16,
-    ) -> Result<(TlsStream<Box<dyn Stream>>, Socket), DialError> {
-        let dialed = self.dialer.dial(host, port).await?;
+        stream: Box<dyn Stream>,
+    ) -> Result<TlsStream<Box<dyn Stream>>, DialError> {
         let connector = TlsConnector::from(config.clone());
-        let stream = connector.connect(self.server_name.clone(), dialed.stream).await.map_err(DialError::Tls)?;
-        Ok((stream, dialed.socket))
+        connector.connect(self.server_name.clone(), stream).await.map_err(DialError::Tls)
     }
 }
 
