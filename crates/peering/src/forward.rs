@@ -25,10 +25,13 @@ mod seats;
 mod upgrade;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use api::Verb;
@@ -99,6 +102,14 @@ impl ForwardLimits {
     pub const STREAM_PING_INTERVAL: Duration = Duration::from_secs(30);
     /// The same.
     pub const STREAM_PING_TIMEOUT: Duration = Duration::from_secs(15);
+}
+
+impl ForwardLimits {
+    /// For how long a request may wait for something before it is looked at again: for a connection, or a silent peer. `None`
+    /// if it may have to wait in a queue, and nobody knows.
+    fn unseen_max(&self) -> Option<Duration> {
+        (self.queue.length_max == 0).then_some(self.patience.max(self.connect_timeout))
+    }
 }
 
 impl Default for ForwardLimits {
@@ -350,10 +361,24 @@ impl Forwarder {
         match call.span {
             Span::Open => round.run().await,
             Span::Until(deadline) => {
-                tokio::time::timeout_at(deadline, round.run()).await.unwrap_or_else(|_| Err(round.timed_out()))
+                by(deadline, self.0.limits.unseen_max(), round.run()).await.unwrap_or_else(|| Err(round.timed_out()))
             }
         }
     }
+}
+
+/// Waits for some work until its deadline. Almost every request is answered when it is looked at for the second time, so that
+/// only then an alarm is set, if the work is certainly looked at again long before.
+async fn by<T>(deadline: Instant, unseen_max: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut alarm) = (pin!(work), pin!(tokio::time::sleep_until(deadline)));
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut may_miss = unseen_max.is_some_and(|unseen| left > 2 * unseen);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if std::mem::take(&mut may_miss) => Poll::Pending,
+        Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 impl Shared {
