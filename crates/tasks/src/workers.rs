@@ -135,17 +135,19 @@ mod tests {
     async fn every_worker_gets_as_much_as_the_others_and_keeps_it() {
         let (workers, tasks) = (Workers::start().unwrap(), Tasks::new());
         let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let all_are_placed = CancellationToken::new();
         let count = workers.workers.len();
         for _ in 0..2 * count {
-            let sender = sender.clone();
+            let (sender, all_are_placed) = (sender.clone(), all_are_placed.clone());
             tasks.spawn_once_at(workers.place(), "look", async move {
                 let begun = WorkerNumber::here();
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                all_are_placed.cancelled().await;
                 assert_eq!(WorkerNumber::here(), begun);
                 sender.send(begun.0).unwrap();
             });
         }
         drop(sender);
+        all_are_placed.cancel();
         let mut numbers = Vec::new();
         while let Some(number) = seen.recv().await {
             numbers.push(number);

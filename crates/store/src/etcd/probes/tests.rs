@@ -98,7 +98,7 @@ async fn nobody_waits_for_a_closed_store() {
 }
 
 #[tokio::test]
-async fn those_who_wait_on_any_worker_are_answered_there_and_by_one_probe() {
+async fn those_who_wait_on_any_worker_are_answered_there_by_a_later_probe() {
     let (stage, workers) = (Stage::new(), tasks::Workers::start().unwrap());
     let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
     // So that they all come while one is under way.
@@ -119,8 +119,8 @@ async fn those_who_wait_on_any_worker_are_answered_there_and_by_one_probe() {
     assert_eq!(first.await, Ok(Revision(1)));
     let mut count = 0;
     while let Some((answer, is_at_home)) = answers.recv().await {
-        // The last of them may have come a moment later.
-        assert!(matches!(answer, Ok(Revision(2 | 3))) && is_at_home, "{answer:?}");
+        // By which one depends on when each of them came.
+        assert!(answer.as_ref().is_ok_and(|probe| probe.0 > 1) && is_at_home, "{answer:?}");
         count += 1;
     }
     assert_eq!(count, 20);
