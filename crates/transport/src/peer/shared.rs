@@ -6,10 +6,10 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -183,7 +183,9 @@ fn settled<S: Stream>(connection: &mut Connection<S>, context: &mut Context<'_>)
 /// Moves a connection along until its end, or until the peer does not answer pings any more.
 async fn run<S: Stream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>) {
     let pings = connection.ping_pong();
+    let mut courtesy = Courtesy::default();
     let moving = poll_fn(|context| {
+        ready!(courtesy.poll(context));
         let polled = Pin::new(&mut connection).poll(context);
         allowed.store(connection.max_concurrent_send_streams(), Ordering::Relaxed);
         polled
@@ -194,6 +196,21 @@ async fn run<S: Stream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>
         () = falls_silent(pings) => {}
     }
     allowed.store(0, Ordering::Relaxed);
+}
+
+/// Lets all others who live here have their turn first, and those whom the network has something for: what they ask then travels
+/// together, and costs both ends one look instead of several.
+#[derive(Default)]
+struct Courtesy {
+    has_waited: bool,
+}
+
+impl Courtesy {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.has_waited = !self.has_waited;
+        // Not ready at the first look, and it has us looked at again after everybody else.
+        if self.has_waited { pin!(tokio::task::yield_now()).poll(context) } else { Poll::Ready(()) }
+    }
 }
 
 /// Returns when the peer lets a ping wait for too long.
