@@ -14,13 +14,13 @@ use tokio::runtime::Runtime;
 use crate::Effort;
 use crate::serve_bench::bare::Bare;
 use crate::serve_bench::has_server;
-use crate::serve_bench::load::{Load, Tls};
+use crate::serve_bench::load::{Load, Tls, in_turns};
 use crate::table::{Figure, Row, Table};
 use crate::timing::median;
 
 /// What the issue measures at.
 const CONNECTIONS: usize = 32;
-/// How often direct and forwarded requests take turns.
+/// How often direct and forwarded requests on one connection take turns.
 const TURNS: usize = 3;
 /// What a forwarded get is to reach of a direct one, everything on the same cores.
 const FORWARDED_RATIO: f64 = 0.45;
@@ -51,12 +51,11 @@ pub(super) fn measure(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         while !old.admin().get(ONE).await.status.is_success() {
             tokio::task::yield_now().await;
         }
-        // In turns, so that a busy moment of the machine meets both.
-        let (mut rates, mut times) = ([0.0; 2], [Vec::new(), Vec::new()]);
+        let rates = in_turns([&direct, &through], CONNECTIONS, ONE).await?;
+        let mut times = [Vec::new(), Vec::new()];
         for _ in 0..TURNS {
-            for (at, load) in [&direct, &through].into_iter().enumerate() {
-                rates[at] += load.run(CONNECTIONS, "GET", ONE, None).await?.rate / TURNS as f64;
-                times[at].extend(ask(load, ONE, &[]).await?);
+            for (times, load) in times.iter_mut().zip([&direct, &through]) {
+                times.extend(ask(load, ONE, &[]).await?);
             }
         }
         let name = format!("forwarded get, {CONNECTIONS} connections");

@@ -21,10 +21,32 @@ use tokio_rustls::TlsConnector;
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 /// A server, and how long to ask it.
+#[derive(Clone)]
 pub(crate) struct Load {
     pub(crate) tls: Tls,
     pub(crate) address: String,
     pub(crate) lasting: Duration,
+}
+
+/// How often loads that are compared take turns, and how many of these take as long as a load by itself: a busy moment of the
+/// machine is to meet all of them.
+const TURNS: usize = 12;
+const TURNS_LASTING: u32 = 4;
+
+/// Sends the same get to each of several, in turns; the rate that each achieved.
+pub(crate) async fn in_turns<const N: usize>(
+    loads: [&Load; N],
+    connections: usize,
+    path: &'static str,
+) -> anyhow::Result<[f64; N]> {
+    let mut rates = [0.0; N];
+    for _ in 0..TURNS {
+        for (rate, load) in rates.iter_mut().zip(loads) {
+            let turn = Load { lasting: load.lasting / TURNS_LASTING, ..load.clone() };
+            *rate += turn.run(connections, "GET", path, None).await?.rate / TURNS as f64;
+        }
+    }
+    Ok(rates)
 }
 
 /// What a load achieved.
