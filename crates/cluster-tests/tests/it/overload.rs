@@ -17,22 +17,22 @@ const BYTES_OF_SERVER: u64 = 160 << 20;
 #[test]
 fn idle_watches_cost_little_and_all_of_them_see_a_change() {
     let watches: u64 = if is_soak() { 10_000 } else { 1_000 };
-    let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let client = server.admin();
-    block_on(async {
-        let mut bodies = Vec::new();
-        for _ in 0..watches {
-            let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=0"));
-            bodies.push(client.open(request, Bytes::new()).await.into_body());
-        }
-        let resident = server.resident_bytes();
-        assert!(resident > 0 && resident < BYTES_OF_SERVER + watches * BYTES_PER_WATCH, "{resident} bytes");
-        client.create(CONFIG_MAPS, &config_map("a")).await;
-        for body in &mut bodies {
-            let frame = body.frame().await.expect("the watch goes on").unwrap();
-            assert!(frame.into_data().unwrap().starts_with(b"{\"type\":\"ADDED\""));
-        }
+    on_both(|server| {
+        let client = server.admin();
+        block_on(async {
+            let mut bodies = Vec::new();
+            for _ in 0..watches {
+                let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=0"));
+                bodies.push(client.open(request, Bytes::new()).await.into_body());
+            }
+            let resident = server.resident_bytes();
+            assert!(resident > 0 && resident < BYTES_OF_SERVER + watches * BYTES_PER_WATCH, "{resident} bytes");
+            client.create(CONFIG_MAPS, &config_map("a")).await;
+            for body in &mut bodies {
+                let frame = body.frame().await.expect("the watch goes on").unwrap();
+                assert!(frame.into_data().unwrap().starts_with(b"{\"type\":\"ADDED\""));
+            }
+        });
     });
 }
 

@@ -235,3 +235,25 @@ fn in_http2(mut request: Request<()>) -> Request<()> {
     *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     request
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn everybody_else_has_a_turn_first() {
+        let order = RefCell::new(Vec::new());
+        let mut courtesy = Courtesy::default();
+        for _ in 0..2 {
+            let moving = async {
+                poll_fn(|context| courtesy.poll(context)).await;
+                order.borrow_mut().push("the connection");
+            };
+            let asking = async { order.borrow_mut().push("a request") };
+            tokio::join!(biased; moving, asking);
+        }
+        assert_eq!(*order.borrow(), ["a request", "the connection"].repeat(2));
+    }
+}
