@@ -8,7 +8,7 @@ mod table;
 use std::process::ExitCode;
 
 use crate::flags::{self, FlagError, Values};
-use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, say};
+use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, complain, say};
 
 use config::Config;
 
@@ -32,7 +32,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
     match run::run(*config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&mut std::io::stderr(), &format!("unskew gateway: {error:#}"));
+            complain("unskew gateway", &error);
             ExitCode::from(if error.is::<FlagError>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
         }
     }

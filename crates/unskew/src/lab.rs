@@ -17,7 +17,7 @@ use ::lab::folder::Folder;
 use ::lab::status::Phase;
 use ::lab::status::table::progress;
 
-use crate::{EXIT_NOT_CLEAN, EXIT_UNAVAILABLE, say};
+use crate::{EXIT_NOT_CLEAN, EXIT_UNAVAILABLE, complain, say};
 
 /// A server that is told to start may take so long to be ready before we say so.
 const READY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -46,7 +46,7 @@ pub(crate) fn main(task: Task) -> ExitCode {
         Err(error) => Err(error.into()),
     };
     outcome.unwrap_or_else(|error| {
-        say(&mut std::io::stderr(), &format!("unskew: {error:#}"));
+        complain("unskew", &error);
         ExitCode::from(EXIT_UNAVAILABLE)
     })
 }

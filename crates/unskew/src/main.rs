@@ -59,8 +59,36 @@ fn run(command: Command) -> ExitCode {
     }
 }
 
+/// Tells the user why something failed.
+pub(crate) fn complain(who: &str, error: &anyhow::Error) {
+    say(&mut std::io::stderr(), &format!("{who}: {}", explain(error)));
+}
+
+/// An error and its causes, each said once: many errors name their cause themselves.
+fn explain(error: &anyhow::Error) -> String {
+    let mut told = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// One line, or several, for the user.
 pub(crate) fn say(to: &mut dyn std::io::Write, line: &str) {
     let _ = writeln!(to, "{line}");
     let _ = to.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        let error = anyhow::Error::from(cause).context("ca.key: no such file").context("own keys");
+        assert_eq!(explain(&error), "own keys: ca.key: no such file");
+    }
 }

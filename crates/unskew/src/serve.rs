@@ -14,7 +14,7 @@ mod trust;
 use std::process::ExitCode;
 
 use crate::flags::{self, FlagError, Values};
-use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, say};
+use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, complain, say};
 
 pub(crate) use config::Config;
 
@@ -34,7 +34,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
     match run::run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&mut std::io::stderr(), &format!("unskew serve: {error:#}"));
+            complain("unskew serve", &error);
             ExitCode::from(if error.is::<FlagError>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
         }
     }

@@ -9,7 +9,7 @@ use ::lab::{Config, Keep, Lab};
 use anyhow::Context as _;
 
 use super::place;
-use crate::{EXIT_NOT_CLEAN, say};
+use crate::{EXIT_NOT_CLEAN, complain, say};
 
 pub(super) async fn run() -> anyhow::Result<ExitCode> {
     let layout = place::throw_away();
@@ -26,7 +26,7 @@ pub(super) async fn run() -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            say(&mut std::io::stderr(), &format!("unskew demo: {error:#}"));
+            complain("unskew demo", &error);
             Ok(ExitCode::from(EXIT_NOT_CLEAN))
         }
     }
