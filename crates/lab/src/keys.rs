@@ -1,8 +1,6 @@
 //! Keys, certificates and the kubeconfig of a lab: one authority for servers and people, one for front proxies.
 
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -92,9 +90,7 @@ impl Keys {
             "contexts": [{"name": "unskew", "context": {"cluster": "unskew", "user": "admin"}}],
             "current-context": "unskew",
         });
-        let mut open = std::fs::OpenOptions::new();
-        let mut written = open.write(true).create(true).truncate(true).mode(0o600).open(file)?;
-        writeln!(written, "{config:#}")
+        pki::write_secret(file, &format!("{config:#}\n"))
     }
 }
 

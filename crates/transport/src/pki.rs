@@ -1,13 +1,15 @@
 //! Keys and certificates of our own, for a server that was given none and for the lab.
 
+use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 
 /// Why keys and certificates could not be made.
@@ -63,6 +65,9 @@ pub struct Authority {
 
 /// How long certificates hold. A lab is thrown away and a server's own are made anew when they are deleted.
 const VALID_YEARS: i32 = 10;
+/// How long others may take to make what we need, which are milliseconds, and how often we look.
+const TURN_MAX: Duration = Duration::from_secs(10);
+const TURN_PAUSE: Duration = Duration::from_millis(2);
 /// What peers check in each other's certificate, and what clients in a cluster call the server.
 const SERVER_NAMES: [&str; 5] =
     ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes.default", "kubernetes", "localhost"];
@@ -71,16 +76,17 @@ impl Authority {
     /// The authority called `name` in `folder`: found there, or made.
     pub fn open(folder: &Path, name: &str) -> Result<Self, PkiError> {
         std::fs::create_dir_all(folder).map_err(|source| file_fault(folder, source))?;
-        let certificate = folder.join(format!("{name}.crt"));
-        let key = folder.join(format!("{name}.key"));
-        let issuer = if certificate.exists() && key.exists() {
-            let pair = KeyPair::from_pem(&read(&key)?).map_err(|source| certificate_fault(&key, source))?;
-            // Signing needs the authority's name and key only, and the name follows from ours.
-            Issuer::new(authority_parameters(name), pair)
-        } else {
-            make_authority(name, &certificate, &key)?
-        };
-        Ok(Self { issuer, folder: folder.to_owned(), certificate })
+        let pair = Pair::in_folder(folder, name);
+        if !pair.exists() {
+            let _turn = turn_in(folder)?;
+            if !pair.exists() {
+                make_authority(name, &pair)?;
+            }
+        }
+        let key = KeyPair::from_pem(&read(&pair.key)?).map_err(|source| certificate_fault(&pair.key, source))?;
+        // Signing needs the authority's name and key only, and the name follows from ours.
+        let issuer = Issuer::new(authority_parameters(name), key);
+        Ok(Self { issuer, folder: folder.to_owned(), certificate: pair.certificate })
     }
 
     /// The authority's own certificate.
@@ -96,9 +102,12 @@ impl Authority {
         organization: Option<&str>,
         purpose: &Purpose,
     ) -> Result<Pair, PkiError> {
-        let pair =
-            Pair { certificate: self.folder.join(format!("{name}.crt")), key: self.folder.join(format!("{name}.key")) };
-        if pair.certificate.exists() && pair.key.exists() {
+        let pair = Pair::in_folder(&self.folder, name);
+        if pair.exists() {
+            return Ok(pair);
+        }
+        let _turn = turn_in(&self.folder)?;
+        if pair.exists() {
             return Ok(pair);
         }
         let fault = |source| certificate_fault(&pair.certificate, source);
@@ -118,10 +127,24 @@ impl Authority {
         }
         let key = KeyPair::generate().map_err(fault)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(fault)?;
-        // The key first: a certificate without its key would be taken for a finished pair.
-        write_secret(&pair.key, &key.serialize_pem())?;
-        write_secret(&pair.certificate, &certificate.pem())?;
+        pair.write(&key, &certificate)?;
         Ok(pair)
+    }
+}
+
+impl Pair {
+    fn in_folder(folder: &Path, name: &str) -> Self {
+        Self { certificate: folder.join(format!("{name}.crt")), key: folder.join(format!("{name}.key")) }
+    }
+
+    fn exists(&self) -> bool {
+        self.certificate.exists() && self.key.exists()
+    }
+
+    fn write(&self, key: &KeyPair, certificate: &Certificate) -> Result<(), PkiError> {
+        // The key first: a certificate without its key would be taken for a finished pair.
+        write_secret(&self.key, &key.serialize_pem()).map_err(|source| file_fault(&self.key, source))?;
+        write_secret(&self.certificate, &certificate.pem()).map_err(|source| file_fault(&self.certificate, source))
     }
 }
 
@@ -130,18 +153,39 @@ pub fn signing_key(file: &Path) -> Result<(), PkiError> {
     if file.exists() {
         return Ok(());
     }
+    let _turn = turn_in(file.parent().unwrap_or(Path::new(".")))?;
+    if file.exists() {
+        return Ok(());
+    }
     let key = KeyPair::generate().map_err(|source| certificate_fault(file, source))?;
-    write_secret(file, &key.serialize_pem())
+    write_secret(file, &key.serialize_pem()).map_err(|source| file_fault(file, source))
 }
 
-fn make_authority(name: &str, certificate: &Path, key: &Path) -> Result<Issuer<'static, KeyPair>, PkiError> {
-    let fault = |source| certificate_fault(certificate, source);
-    let params = authority_parameters(name);
-    let pair = KeyPair::generate().map_err(fault)?;
-    let signed = params.self_signed(&pair).map_err(fault)?;
-    write_secret(key, &pair.serialize_pem())?;
-    write_secret(certificate, &signed.pem())?;
-    Ok(Issuer::new(params, pair))
+/// A turn to make something in a folder, until it is dropped. Several servers of one machine may find the folder empty at once, and
+/// must end up with the same keys.
+fn turn_in(folder: &Path) -> Result<File, PkiError> {
+    let file = folder.join("LOCK");
+    let fault = |source| file_fault(&file, source);
+    let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(&file).map_err(fault)?;
+    let ends = Instant::now() + TURN_MAX;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if Instant::now() < ends => std::thread::sleep(TURN_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let reason = format!("another process has been making keys here for {TURN_MAX:?}");
+                return Err(fault(std::io::Error::new(std::io::ErrorKind::WouldBlock, reason)));
+            }
+            Err(TryLockError::Error(source)) => return Err(fault(source)),
+        }
+    }
+}
+
+fn make_authority(name: &str, pair: &Pair) -> Result<(), PkiError> {
+    let fault = |source| certificate_fault(&pair.certificate, source);
+    let key = KeyPair::generate().map_err(fault)?;
+    let certificate = authority_parameters(name).self_signed(&key).map_err(fault)?;
+    pair.write(&key, &certificate)
 }
 
 fn authority_parameters(name: &str) -> CertificateParams {
@@ -164,13 +208,14 @@ fn parameters(common_name: &str, organization: Option<&str>) -> CertificateParam
 }
 
 /// Writes a file that its owner alone may read, whole or not at all.
-fn write_secret(file: &Path, content: &str) -> Result<(), PkiError> {
-    let fault = |source| file_fault(file, source);
-    let new = file.with_extension("new");
-    let mut open = std::fs::OpenOptions::new();
-    let mut written = open.write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(fault)?;
-    written.write_all(content.as_bytes()).and_then(|()| written.sync_all()).map_err(fault)?;
-    std::fs::rename(&new, file).map_err(fault)
+pub fn write_secret(file: &Path, content: &str) -> std::io::Result<()> {
+    // Others may be writing the same.
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let mut written = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    written.write_all(content.as_bytes())?;
+    written.sync_all()?;
+    std::fs::rename(&new, file)
 }
 
 fn read(file: &Path) -> Result<String, PkiError> {
@@ -183,4 +228,29 @@ fn file_fault(file: &Path, source: std::io::Error) -> PkiError {
 
 fn certificate_fault(file: &Path, source: rcgen::Error) -> PkiError {
     PkiError::Certificate { file: file.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_find_a_folder_empty_at_once_end_up_with_the_same_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = &folder.path().join("pki");
+        let open = || {
+            let authority = Authority::open(folder, "ca").unwrap();
+            let pair = authority.issue("admin", "admin", None, &Purpose::Client).unwrap();
+            signing_key(&folder.join("sa.key")).unwrap();
+            let files = [authority.certificate(), &pair.certificate, &pair.key, &folder.join("sa.key")];
+            files.map(|file| std::fs::read_to_string(file).unwrap())
+        };
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(found.iter().all(|files| *files == open()));
+        let left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().ends_with("new")), "{left:?}");
+    }
 }

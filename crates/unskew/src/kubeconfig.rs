@@ -1,13 +1,11 @@
 //! The file that tells kubectl where a server is and who its user is.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
-use transport::pki::Pair;
+use transport::pki::{self, Pair};
 
 /// Writes a kubeconfig that names files and holds no key itself, readable by its owner alone.
 pub(crate) fn write(file: &Path, server: SocketAddr, authority: &Path, user: &Pair) -> anyhow::Result<()> {
@@ -26,8 +24,5 @@ pub(crate) fn write(file: &Path, server: SocketAddr, authority: &Path, user: &Pa
         "contexts": [{"name": "unskew", "context": {"cluster": "unskew", "user": "admin"}}],
         "current-context": "unskew",
     });
-    let describe = || format!("cannot write {}", file.display());
-    let mut open = std::fs::OpenOptions::new();
-    let mut written = open.write(true).create(true).truncate(true).mode(0o600).open(file).with_context(describe)?;
-    writeln!(written, "{config:#}").with_context(describe)
+    pki::write_secret(file, &format!("{config:#}\n")).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -63,6 +63,22 @@ fn a_server_stops_in_order_and_keeps_what_it_was_given() {
 }
 
 #[test]
+fn servers_that_find_an_empty_folder_at_once_serve_it_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| on_sqlite(folder.path(), &[&format!("--hostname-override={name}")]);
+    let servers: Vec<Server> = std::thread::scope(|scope| {
+        let starting: Vec<_> = ["a", "b", "c", "d"].map(|name| scope.spawn(move || start(name))).into_iter().collect();
+        starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    block_on(async {
+        servers[0].admin().create(CONFIG_MAPS, &config_map("shared")).await;
+        for server in &servers {
+            assert_eq!(server.admin().get(&format!("{CONFIG_MAPS}/shared")).await.status, 200);
+        }
+    });
+}
+
+#[test]
 fn a_write_acknowledged_by_one_server_is_read_through_another() {
     let rounds = if tools::is_soak() { 10_000 } else { 150 };
     let etcd = Etcd::start();
