@@ -77,12 +77,7 @@ impl Authority {
     pub fn open(folder: &Path, name: &str) -> Result<Self, PkiError> {
         std::fs::create_dir_all(folder).map_err(|source| file_fault(folder, source))?;
         let pair = Pair::in_folder(folder, name);
-        if !pair.exists() {
-            let _turn = turn_in(folder)?;
-            if !pair.exists() {
-                make_authority(name, &pair)?;
-            }
-        }
+        once(folder, || pair.exists(), || make_authority(name, &pair))?;
         let key = KeyPair::from_pem(&read(&pair.key)?).map_err(|source| certificate_fault(&pair.key, source))?;
         // Signing needs the authority's name and key only, and the name follows from ours.
         let issuer = Issuer::new(authority_parameters(name), key);
@@ -103,15 +98,13 @@ impl Authority {
         purpose: &Purpose,
     ) -> Result<Pair, PkiError> {
         let pair = Pair::in_folder(&self.folder, name);
-        if pair.exists() {
-            return Ok(pair);
-        }
-        let _turn = turn_in(&self.folder)?;
-        if pair.exists() {
-            return Ok(pair);
-        }
+        let params = parameters(common_name, organization);
+        once(&self.folder, || pair.exists(), || self.make(&pair, params, purpose))?;
+        Ok(pair)
+    }
+
+    fn make(&self, pair: &Pair, mut params: CertificateParams, purpose: &Purpose) -> Result<(), PkiError> {
         let fault = |source| certificate_fault(&pair.certificate, source);
-        let mut params = parameters(common_name, organization);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         match purpose {
@@ -127,8 +120,7 @@ impl Authority {
         }
         let key = KeyPair::generate().map_err(fault)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(fault)?;
-        pair.write(&key, &certificate)?;
-        Ok(pair)
+        pair.write(&key, &certificate)
     }
 }
 
@@ -150,19 +142,29 @@ impl Pair {
 
 /// A signing key without a certificate, for service account tokens: found in the file, or made.
 pub fn signing_key(file: &Path) -> Result<(), PkiError> {
-    if file.exists() {
-        return Ok(());
-    }
-    let _turn = turn_in(file.parent().unwrap_or(Path::new(".")))?;
-    if file.exists() {
-        return Ok(());
-    }
-    let key = KeyPair::generate().map_err(|source| certificate_fault(file, source))?;
-    write_secret(file, &key.serialize_pem()).map_err(|source| file_fault(file, source))
+    let make = || {
+        let key = KeyPair::generate().map_err(|source| certificate_fault(file, source))?;
+        write_secret(file, &key.serialize_pem()).map_err(|source| file_fault(file, source))
+    };
+    once(file.parent().unwrap_or(Path::new(".")), || file.exists(), make)
 }
 
-/// A turn to make something in a folder, until it is dropped. Several servers of one machine may find the folder empty at once, and
-/// must end up with the same keys.
+/// Makes what is missing in a folder. Several servers of one machine may find the folder empty at once, and must end up with the
+/// same keys.
+fn once(
+    folder: &Path,
+    is_made: impl Fn() -> bool,
+    make: impl FnOnce() -> Result<(), PkiError>,
+) -> Result<(), PkiError> {
+    if is_made() {
+        return Ok(());
+    }
+    let _turn = turn_in(folder)?;
+    // By somebody else, while we waited.
+    if is_made() { Ok(()) } else { make() }
+}
+
+/// A turn to make something in a folder, until it is dropped.
 fn turn_in(folder: &Path) -> Result<File, PkiError> {
     let file = folder.join("LOCK");
     let fault = |source| file_fault(&file, source);

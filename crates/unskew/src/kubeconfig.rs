@@ -24,5 +24,9 @@ pub(crate) fn write(file: &Path, server: SocketAddr, authority: &Path, user: &Pa
         "contexts": [{"name": "unskew", "context": {"cluster": "unskew", "user": "admin"}}],
         "current-context": "unskew",
     });
-    pki::write_secret(file, &format!("{config:#}\n")).with_context(|| format!("cannot write {}", file.display()))
+    let text = format!("{config:#}\n");
+    if std::fs::read_to_string(file).is_ok_and(|found| found == text) {
+        return Ok(());
+    }
+    pki::write_secret(file, &text).with_context(|| format!("cannot write {}", file.display()))
 }
