@@ -2,13 +2,27 @@
 
 use super::*;
 
+/// A peer that answers every request, and connections to it.
+struct Scene {
+    _folder: tempfile::TempDir,
+    tasks: Tasks,
+    pool: Arc<Pool>,
+}
+
+impl Scene {
+    async fn new(answer: impl Fn(&Heard) -> String + Clone + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = Certificates::new(folder.path());
+        let tasks = Tasks::new();
+        let peer = ScriptedPeer::answering(certificates.server(), &tasks, answer).await;
+        Self { pool: pool(certificates.connector(), &peer), tasks, _folder: folder }
+    }
+}
+
 #[tokio::test]
 async fn a_connection_is_used_again_once_its_answer_was_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::new(folder.path());
-    let tasks = Tasks::new();
-    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
-    let pool = pool(certificates.connector(), &peer);
+    let scene = Scene::new(ok).await;
+    let pool = scene.pool.clone();
     for _ in 0..3 {
         assert_eq!(text(ask(&pool, "/a").await).await, "GET /a HTTP/1.1 on 0");
     }
@@ -22,15 +36,12 @@ async fn a_connection_is_used_again_once_its_answer_was_read() {
 
 #[tokio::test]
 async fn an_idle_connection_moves_to_the_worker_that_needs_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::new(folder.path());
-    let (tasks, workers) = (Tasks::new(), tasks::Workers::start().unwrap());
-    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
-    let pool = pool(certificates.connector(), &peer);
+    let (scene, workers) = (Scene::new(ok).await, tasks::Workers::start().unwrap());
+    let pool = scene.pool.clone();
     assert_eq!(text(ask(&pool, "/here").await).await, "GET /here HTTP/1.1 on 0");
     let (sender, heard) = tokio::sync::oneshot::channel();
     let there = pool.clone();
-    tasks.spawn_once_at(workers.place(), "elsewhere", async move {
+    scene.tasks.spawn_once_at(workers.place(), "elsewhere", async move {
         let _ = sender.send(text(ask(&there, "/there").await).await);
     });
     assert_eq!(tokio::time::timeout(ENOUGH, heard).await.unwrap().unwrap(), "GET /there HTTP/1.1 on 0");
@@ -40,17 +51,14 @@ async fn an_idle_connection_moves_to_the_worker_that_needs_one() {
 
 #[tokio::test]
 async fn a_worker_takes_its_own_connections_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::new(folder.path());
-    let (tasks, workers) = (Tasks::new(), tasks::Workers::start().unwrap());
-    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
-    let pool = pool(certificates.connector(), &peer);
+    let (scene, workers) = (Scene::new(ok).await, tasks::Workers::start().unwrap());
+    let pool = scene.pool.clone();
     let ours = ask(&pool, "/ours").await;
     let (has_asked, asked) = tokio::sync::oneshot::channel();
     let (may_read, reads) = tokio::sync::oneshot::channel();
     let (sender, heard) = tokio::sync::oneshot::channel();
     let there = pool.clone();
-    tasks.spawn_once_at(workers.place(), "elsewhere", async move {
+    scene.tasks.spawn_once_at(workers.place(), "elsewhere", async move {
         let theirs = ask(&there, "/theirs").await;
         has_asked.send(()).unwrap();
         reads.await.unwrap();
@@ -67,24 +75,17 @@ async fn a_worker_takes_its_own_connections_first() {
 
 #[tokio::test]
 async fn an_answer_without_a_body_leaves_the_connection_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::new(folder.path());
-    let tasks = Tasks::new();
-    let peer =
-        ScriptedPeer::answering(certificates.server(), &tasks, |_| "HTTP/1.1 304 Not Modified\r\n\r\n".into()).await;
-    let pool = pool(certificates.connector(), &peer);
+    let scene = Scene::new(|_| "HTTP/1.1 304 Not Modified\r\n\r\n".into()).await;
+    let pool = scene.pool.clone();
     let _kept = ask(&pool, "/a").await;
     assert_eq!(pool.idle(), 1);
 }
 
 #[tokio::test]
 async fn an_answer_that_announces_the_end_of_the_connection_is_believed() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::new(folder.path());
-    let tasks = Tasks::new();
     let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
-    let peer = ScriptedPeer::answering(certificates.server(), &tasks, |_| last.into()).await;
-    let pool = pool(certificates.connector(), &peer);
+    let scene = Scene::new(|_| last.into()).await;
+    let pool = scene.pool.clone();
     assert_eq!(text(ask(&pool, "/a").await).await, "ok");
     assert_eq!(pool.idle(), 0);
 }
