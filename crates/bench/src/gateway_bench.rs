@@ -2,12 +2,12 @@
 
 mod nginx;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster_tests::gateway::STOCK;
 use cluster_tests::{Client, ControlPlane, Gateway, Store};
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tasks::Tasks;
 use tokio::runtime::Runtime;
@@ -15,14 +15,11 @@ use tokio::runtime::Runtime;
 use self::nginx::Nginx;
 use crate::Effort;
 use crate::serve_bench::has_server;
-use crate::serve_bench::load::{Load, Tls};
+use crate::serve_bench::load::{self, Load, Tls};
 use crate::table::{Figure, Row, Table};
-use crate::timing::median;
 
 /// What the issue measures at.
 const CONNECTIONS: usize = 32;
-/// How often they take turns, so that a busy moment of the machine meets all.
-const TURNS: usize = 3;
 /// What the gateway is to reach of nginx's rate.
 const RATE_RATIO: f64 = 0.8;
 /// How much of what nginx adds to a request the gateway may add.
@@ -45,29 +42,27 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
     let server = plane.server("one");
     let nginx = Nginx::start(plane.folder(), server.address())?;
     let tls = Tls::of(server)?;
-    let load = |address: &str| Load { tls: tls.clone(), address: address.to_owned(), lasting };
-    let (direct, through) = (load(server.address()), load(gateway.address()));
-    let beside = nginx.as_ref().map(|nginx| load(nginx.address()));
+    let to = |address: &str| Load { tls: tls.clone(), address: address.to_owned(), lasting };
+    let (direct, through) = (to(server.address()), to(gateway.address()));
+    let beside = nginx.as_ref().map(|nginx| to(nginx.address()));
     Runtime::new()?.block_on(async {
-        let loads = [Some(&direct), Some(&through), beside.as_ref()];
-        let (mut rates, mut times) = ([0.0; 3], [Vec::new(), Vec::new(), Vec::new()]);
-        for _ in 0..TURNS {
-            for (at, load) in loads.iter().enumerate() {
-                let Some(load) = load else { continue };
-                rates[at] += load.run(CONNECTIONS, "GET", ONE, None).await?.rate / TURNS as f64;
-                times[at].extend(ask(load).await?);
-            }
-        }
-        let [of_server, of_gateway] = [0, 1].map(|at| median(&mut times[at]));
-        let rate = Row::new(format!("get through a gateway, {CONNECTIONS} connections"), Figure::Rate(rates[1]));
-        let added = Row::time("added by a gateway, 1 connection, p50", of_gateway.saturating_sub(of_server));
-        if beside.is_some() {
-            let by_nginx = median(&mut times[2]).saturating_sub(of_server);
-            table.push(rate.against("nginx", Figure::Rate(rates[2])).ratio_bar(RATE_RATIO));
-            table.push(added.against("nginx", Figure::Time(by_nginx)).ratio_bar(ADDED_RATIO));
+        let (rate_name, added_name) =
+            (format!("get through a gateway, {CONNECTIONS} connections"), "added by a gateway, 1 connection, p50");
+        if let Some(beside) = &beside {
+            let [ours, theirs] = load::rates([&through, beside], CONNECTIONS, ONE).await?;
+            let row = Row::new(rate_name, Figure::Rate(ours)).against("nginx", Figure::Rate(theirs));
+            table.push(row.ratio_bar(RATE_RATIO));
+            let [direct, ours, theirs] = load::medians([&direct, &through, beside], ONE).await?;
+            let row = Row::time(added_name, ours.saturating_sub(direct));
+            let row = row.against("nginx", Figure::Time(theirs.saturating_sub(direct)));
+            table.push(row.ratio_bar(ADDED_RATIO));
         } else {
-            table.push(rate.against("the same get, direct", Figure::Rate(rates[0])));
-            table.push(added.against("the same get, direct", Figure::Time(of_server)));
+            let direct_name = "the same get, direct";
+            let [theirs, ours] = load::rates([&direct, &through], CONNECTIONS, ONE).await?;
+            table.push(Row::new(rate_name, Figure::Rate(ours)).against(direct_name, Figure::Rate(theirs)));
+            let [theirs, ours] = load::medians([&direct, &through], ONE).await?;
+            let row = Row::time(added_name, ours.saturating_sub(theirs));
+            table.push(row.against(direct_name, Figure::Time(theirs)));
             table.note("gateway: nginx is left out, because UNSKEW_NGINX names none; `cargo xtask bench` sets it");
         }
         let watches = if effort == Effort::Quick { 10 } else { WATCHES };
@@ -76,23 +71,6 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         table.push(Row::new(name, Figure::Bytes(gateway.resident_bytes())).bar(Figure::Bytes(WEIGHT_MAX)));
         Ok(())
     })
-}
-
-/// Asks again and again on one connection; how long each answer took.
-async fn ask(load: &Load) -> anyhow::Result<Vec<Duration>> {
-    let mut sender = load.connect().await?;
-    let mut times = Vec::new();
-    let ends = Instant::now() + load.lasting;
-    while Instant::now() < ends {
-        let begun = Instant::now();
-        sender.ready().await?;
-        let request = http::Request::get(ONE).header("host", "kubernetes.default.svc");
-        let response = sender.send_request(request.body(Full::<Bytes>::default())?).await?;
-        anyhow::ensure!(response.status().is_success(), "{}", response.status());
-        response.into_body().collect().await?;
-        times.push(begun.elapsed());
-    }
-    Ok(times)
 }
 
 /// Opens watches on a few HTTP/2 connections, and returns what holds them open.

@@ -98,7 +98,7 @@ fn measure(sizes: Sizes, table: &mut Table, store: &str, server: &Server) -> any
         let bare = Bare::start(&server.pki(), admin.get(ONE).await.body)?;
         let bare_load = Load { tls, address: bare.address(), lasting: sizes.lasting };
         for connections in [1, CONNECTIONS] {
-            let [peer, ours] = load::in_turns([&bare_load, &load], connections, ONE).await?;
+            let [peer, ours] = load::rates([&bare_load, &load], connections, ONE).await?;
             let row = Row::new(format!("{store}: consistent get, {connections} connections"), Figure::Rate(ours))
                 .against("bare hyper+rustls", Figure::Rate(peer));
             table.push(if connections == CONNECTIONS { row.ratio_bar(GETS_RATIO) } else { row });

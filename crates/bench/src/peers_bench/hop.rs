@@ -1,27 +1,23 @@
 //! A whole hop: the same get, from the server that serves it and through one that does not; and merged discovery.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster_tests::{ControlPlane, Store};
 use futures_util::future::try_join_all;
-use http::StatusCode;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::Effort;
 use crate::serve_bench::bare::Bare;
 use crate::serve_bench::has_server;
-use crate::serve_bench::load::{Load, Tls, in_turns};
+use crate::serve_bench::load::{self, Load, Tls};
 use crate::table::{Figure, Row, Table};
-use crate::timing::median;
 
 /// What the issue measures at.
 const CONNECTIONS: usize = 32;
-/// How often direct and forwarded requests on one connection take turns.
-const TURNS: usize = 3;
 /// What a forwarded get is to reach of a direct one, everything on the same cores.
 const FORWARDED_RATIO: f64 = 0.45;
 /// What a hop may add at one connection.
@@ -51,17 +47,11 @@ pub(super) fn measure(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         while !old.admin().get(ONE).await.status.is_success() {
             tokio::task::yield_now().await;
         }
-        let rates = in_turns([&direct, &through], CONNECTIONS, ONE).await?;
-        let mut times = [Vec::new(), Vec::new()];
-        for _ in 0..TURNS {
-            for (times, load) in times.iter_mut().zip([&direct, &through]) {
-                times.extend(ask(load, ONE, &[]).await?);
-            }
-        }
+        let rates = load::rates([&direct, &through], CONNECTIONS, ONE).await?;
         let name = format!("forwarded get, {CONNECTIONS} connections");
         let row = Row::new(name, Figure::Rate(rates[1])).against("the same get, direct", Figure::Rate(rates[0]));
         table.push(row.ratio_bar(FORWARDED_RATIO));
-        let [direct_median, through_median] = times.each_mut().map(|times| median(times));
+        let [direct_median, through_median] = load::medians([&direct, &through], ONE).await?;
         let row = Row::time("added by a hop, 1 connection, p50", through_median.saturating_sub(direct_median));
         let row = row.against("the same get, direct", Figure::Time(direct_median));
         table.push(row.bar(Figure::Time(ADDED)));
@@ -71,7 +61,7 @@ pub(super) fn measure(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
 
 async fn discovery(load: &Load, pki: &Path, table: &mut Table) -> anyhow::Result<()> {
     let mut sender = load.connect().await?;
-    let response = sender.send_request(request("/apis", &[MERGED])?).await?;
+    let response = sender.send_request(load::get("/apis", &[MERGED])?).await?;
     let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
     let body = response.into_body().collect().await?.to_bytes();
     let cases = [
@@ -83,7 +73,7 @@ async fn discovery(load: &Load, pki: &Path, table: &mut Table) -> anyhow::Result
         let bare = Load { tls: load.tls.clone(), address: server.address(), lasting: load.lasting };
         let mut rates = [0.0; 2];
         for (at, load) in [&bare, load].into_iter().enumerate() {
-            let asking = (0..CONNECTIONS).map(|_| ask(load, "/apis", &headers));
+            let asking = (0..CONNECTIONS).map(|_| load.times("/apis", &headers));
             let answered: usize = try_join_all(asking).await?.iter().map(Vec::len).sum();
             rates[at] = answered as f64 / load.lasting.as_secs_f64();
         }
@@ -91,31 +81,6 @@ async fn discovery(load: &Load, pki: &Path, table: &mut Table) -> anyhow::Result
         table.push(row.against("bare hyper+rustls", Figure::Rate(rates[0])).ratio_bar(ratio));
     }
     Ok(())
-}
-
-/// Asks again and again on one connection; how long each answer took.
-async fn ask(load: &Load, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Vec<Duration>> {
-    let mut sender = load.connect().await?;
-    let mut times = Vec::new();
-    let ends = Instant::now() + load.lasting;
-    while Instant::now() < ends {
-        let begun = Instant::now();
-        sender.ready().await?;
-        let response = sender.send_request(request(path, headers)?).await?;
-        let status = response.status();
-        anyhow::ensure!(status.is_success() || status == StatusCode::NOT_MODIFIED, "{path}: {status}");
-        response.into_body().collect().await?;
-        times.push(begun.elapsed());
-    }
-    Ok(times)
-}
-
-fn request(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::Request<Full<Bytes>>> {
-    let mut request = http::Request::builder().uri(path).header("host", "kubernetes.default.svc");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    Ok(request.body(Full::default())?)
 }
 
 fn class() -> serde_json::Value {

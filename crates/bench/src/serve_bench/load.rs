@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytes::Bytes;
 use cluster_tests::Server;
+use http::StatusCode;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
@@ -15,6 +16,8 @@ use rustls::{ClientConfig, RootCertStore};
 use tasks::Tasks;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::timing::median;
 
 /// An administrator's TLS.
 #[derive(Clone)]
@@ -34,7 +37,7 @@ const TURNS: usize = 12;
 const TURNS_LASTING: u32 = 4;
 
 /// Sends the same get to each of several, in turns; the rate that each achieved.
-pub(crate) async fn in_turns<const N: usize>(
+pub(crate) async fn rates<const N: usize>(
     loads: [&Load; N],
     connections: usize,
     path: &'static str,
@@ -42,11 +45,21 @@ pub(crate) async fn in_turns<const N: usize>(
     let mut rates = [0.0; N];
     for _ in 0..TURNS {
         for (rate, load) in rates.iter_mut().zip(loads) {
-            let turn = Load { lasting: load.lasting / TURNS_LASTING, ..load.clone() };
-            *rate += turn.run(connections, "GET", path, None).await?.rate / TURNS as f64;
+            *rate += load.turn().run(connections, "GET", path, None).await?.rate / TURNS as f64;
         }
     }
     Ok(rates)
+}
+
+/// Sends the same get to each of several on one connection, in turns; how long half of the answers took at most.
+pub(crate) async fn medians<const N: usize>(loads: [&Load; N], path: &str) -> anyhow::Result<[Duration; N]> {
+    let mut times = [const { Vec::new() }; N];
+    for _ in 0..TURNS {
+        for (times, load) in times.iter_mut().zip(loads) {
+            times.extend(load.turn().times(path, &[]).await?);
+        }
+    }
+    Ok(times.each_mut().map(|times| median(times)))
 }
 
 /// What a load achieved.
@@ -71,6 +84,28 @@ impl Tls {
 }
 
 impl Load {
+    /// One of several turns.
+    fn turn(&self) -> Self {
+        Self { lasting: self.lasting / TURNS_LASTING, ..self.clone() }
+    }
+
+    /// Asks again and again on one connection; how long each answer took.
+    pub(crate) async fn times(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Vec<Duration>> {
+        let mut sender = self.connect().await?;
+        let mut times = Vec::new();
+        let ends = Instant::now() + self.lasting;
+        while Instant::now() < ends {
+            let begun = Instant::now();
+            sender.ready().await?;
+            let response = sender.send_request(get(path, headers)?).await?;
+            let status = response.status();
+            anyhow::ensure!(status.is_success() || status == StatusCode::NOT_MODIFIED, "{path}: {status}");
+            response.into_body().collect().await?;
+            times.push(begun.elapsed());
+        }
+        Ok(times)
+    }
+
     /// Sends the same request on so many connections at once; `body` makes each its own body.
     pub(crate) async fn run(
         &self,
@@ -128,6 +163,15 @@ impl Load {
         });
         Ok(sender)
     }
+}
+
+/// A get with these headers.
+pub(crate) fn get(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::Request<Full<Bytes>>> {
+    let mut request = http::Request::get(path).header("host", "kubernetes.default.svc");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    Ok(request.body(Full::default())?)
 }
 
 async fn ask(
