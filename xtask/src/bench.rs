@@ -29,10 +29,10 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         build::everything(&workspace)?;
         return quick(&workspace, &filters);
     }
-    let packages = ["--locked", "--release", "--package", "bench", "--package", "unskew"];
+    let packages = ["--locked", "--profile", "dist", "--package", "bench", "--package", "unskew"];
     workspace.cargo("build", BENCH_LIMIT).args(packages).run()?;
-    let job = Job::new(workspace.release_binary("bench"), BENCH_LIMIT).folder(&workspace.root);
-    let job = job.env("UNSKEW_BIN", workspace.release_binary("unskew"));
+    let job = Job::new(workspace.dist().join("bench"), BENCH_LIMIT).folder(&workspace.root);
+    let job = job.env("UNSKEW_BIN", workspace.dist().join("unskew"));
     with_nginx(&workspace, with_etcd(&workspace, job)?).args(filters).run()
 }
 

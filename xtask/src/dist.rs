@@ -72,12 +72,12 @@ impl Release {
 pub(crate) fn main(words: &[String]) -> Result<()> {
     args::expect_none("dist", words)?;
     let workspace = Workspace::open()?;
-    workspace.cargo("build", BUILD_LIMIT).args(["--locked", "--release", "--package", "unskew"]).run()?;
-    let folder = workspace.target.join("dist");
-    remove(&folder)?;
-    fs::create_dir_all(&folder).with_context(|| format!("{} could not be made", folder.display()))?;
-    let binary = folder.join("unskew");
-    strip(&workspace.release_binary("unskew"), &binary)?;
+    workspace.cargo("build", BUILD_LIMIT).args(["--locked", "--profile", "dist", "--package", "unskew"]).run()?;
+    // Cargo keeps the build itself in the same folder.
+    let folder = workspace.dist();
+    remove_packages(&folder)?;
+    let binary = folder.join("unskew-stripped");
+    strip(&folder.join("unskew"), &binary)?;
     let release = describe(&workspace, &binary)?;
     let mut packed = Vec::from(pack(&workspace.root, &binary, &release, &folder)?);
     let licence = fs::read_to_string(workspace.root.join("LICENSE"))?;
@@ -157,6 +157,19 @@ fn expect_version(what: &str, said: &str, release: &Release) -> Result<()> {
         bail!("{what} says `{}` and not the version {}", said.trim(), release.version);
     }
     Ok(())
+}
+
+/// Removes the packages of earlier runs, whatever their version.
+fn remove_packages(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("{} could not be read", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if [".tar.gz", ".deb", ".oci.tar"].iter().any(|end| name.ends_with(end)) {
+            fs::remove_file(&path).with_context(|| format!("{} could not be removed", path.display()))?;
+        }
+    }
+    remove(&folder.join("stage"))?;
+    remove(&folder.join("from-image"))
 }
 
 fn remove(folder: &Path) -> Result<()> {

@@ -32,7 +32,7 @@ cargo xtask <command> [--help]
   ci         format, clippy, docs, tests, tidy, licences, a quick bench
   soak       the tests in full size: long runs
   bench      one table of medians and ratios
-  tidy       crate edges, lengths, documents, flags, metrics
+  tidy       dependencies between crates, file lengths, documents, flags, metrics
   dist       an archive and a Debian package of the program
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are

@@ -3,12 +3,9 @@
 mod documents;
 mod edges;
 mod flags;
-mod functions;
 mod lengths;
 mod monitoring;
-mod scan;
 mod style;
-mod words;
 
 use std::fmt;
 use std::fs;
@@ -24,9 +21,9 @@ pub(crate) use flags::subcommands;
 pub(crate) const HELP: &str = "\
 cargo xtask tidy
 
-Checks which crate may use which, the length of files and functions, that every module says what it is for, that documents
-are short, their links lead somewhere and the flags in docs/operating.md are those of the program, that the metrics in
-docs/monitoring and the flags in docs/deploy exist; and a few small things.
+Checks the dependencies between crates against the table and against the diagram in ARCHITECTURE.md, the length of files,
+that every module has a `//!` comment, that links in documents resolve, that the flags in docs/operating.md are those of the
+program, and that the metrics in docs/monitoring and the flags in docs/deploy exist.
 ";
 
 /// A guard against hanging.
@@ -76,11 +73,6 @@ impl Source {
     fn is_markdown(&self) -> bool {
         self.path.ends_with(".md")
     }
-
-    /// Written by a program, so lengths say nothing about its readers.
-    fn is_generated(&self) -> bool {
-        self.path.split('/').any(|folder| folder == "generated")
-    }
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
@@ -94,22 +86,21 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
 /// Prints every finding; an error if there is one. The `unskew` binary must have been built.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let sources = sources(workspace)?;
-    let mut findings = edges::check(&workspace.metadata)?;
+    let text_of = |path| sources.iter().find(|source| source.path == path).map(|source| source.text.as_str());
+    let architecture = text_of(edges::DOCUMENT).context("ARCHITECTURE.md is missing")?;
+    let mut findings = edges::check(&workspace.metadata, architecture)?;
     for source in &sources {
-        findings.extend(words::check(source));
-        findings.extend(style::check_spaces(source));
         findings.extend(lengths::check(source));
         if source.is_rust() {
             findings.extend(style::check_rust(source));
-            findings.extend(functions::check(source));
         }
         if source.is_markdown() {
+            findings.extend(style::check_markdown_spaces(source));
             findings.extend(documents::check_links(source, &|path| workspace.root.join(path).exists()));
         }
     }
     let helps = flags::read_help(&workspace.binary("unskew"))?;
-    let operating = sources.iter().find(|source| source.path == flags::DOCUMENT);
-    findings.extend(flags::check(&helps, operating.map(|source| source.text.as_str())));
+    findings.extend(flags::check(&helps, text_of(flags::DOCUMENT)));
     findings.extend(monitoring::check_metrics(&sources));
     findings.extend(monitoring::check_deploy(&sources, &helps));
     for finding in &findings {

@@ -40,9 +40,9 @@ impl Workspace {
         self.target.join("debug").join(name)
     }
 
-    /// A binary of the optimised build.
-    pub(crate) fn release_binary(&self, name: &str) -> PathBuf {
-        self.target.join("release").join(name)
+    /// A binary of the `dist` profile, and the folder of what is packed from it.
+    pub(crate) fn dist(&self) -> PathBuf {
+        self.target.join("dist")
     }
 
     /// Where provided tools live: it survives everything but `cargo clean`.

@@ -215,6 +215,7 @@ mod tests {
     use crate::testing::{server, view};
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "most of it is the expected document")]
     fn a_report_names_members_and_what_only_they_serve() {
         let view = view(
             "here: v1 pods:get,list; b live: v1 pods:get,patch | batch/v1 jobs:get; c suspect former: batch/v1 jobs:list; d mute",

@@ -1,143 +1,71 @@
-//! Which crate may use which.
+//! The dependencies between our crates, against the diagram in ARCHITECTURE.md.
 //!
-//! The table is the architecture: an edge is added here with the change that needs it, by somebody who has thought about
-//! the direction of the rest.
+//! The diagram is the table of allowed edges: a dependency that it does not show is reported, and so is one that it shows and
+//! that no manifest has. Each line of it is a crate and, behind an arrow, the crates of ours that it depends on.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Finding;
 
-/// A crate and the crates of ours that it may depend on.
-///
-/// From what stands alone to where everything meets. `tasks` is for whoever spawns.
-const ALLOWED: &[(&str, &[&str])] = &[
-    ("tasks", &[]),
-    // Values and rules; no I/O, no clock, nothing to spawn.
-    ("api", &[]),
-    ("discovery", &["api"]),
-    ("catalogue", &["api", "discovery"]),
-    ("object", &["api", "catalogue"]),
-    ("access", &["api"]),
-    // Bytes, not kinds.
-    ("store", &["tasks"]),
-    ("registry", &["api", "catalogue", "object", "store", "tasks"]),
-    ("transport", &["tasks"]),
-    // Over a port: servers hold elections over their registry, clients over HTTP.
-    ("election", &["api"]),
-    // These two never know each other, nor the store or the registry: they declare the ports they need.
-    // Its forwarder connects by transport; everything else of it is values and ports.
-    ("peering", &["api", "discovery", "tasks", "transport"]),
-    ("storageversion", &["api", "election", "tasks"]),
-    ("edge", &["access", "api", "discovery", "peering", "storageversion", "tasks", "transport"]),
-    // As any client would.
-    ("controllers", &["api", "discovery", "election", "tasks"]),
-    // Where everything meets.
-    (
-        "apiserver",
-        &[
-            "access",
-            "api",
-            "catalogue",
-            "discovery",
-            "edge",
-            "election",
-            "object",
-            "peering",
-            "registry",
-            "storageversion",
-            "store",
-            "tasks",
-            "transport",
-        ],
-    ),
-    ("gateway", &["access", "api", "discovery", "edge", "peering", "storageversion", "tasks", "transport"]),
-    // Starts processes and looks at them from outside.
-    ("lab", &["api", "discovery", "tasks", "transport"]),
-    (
-        "unskew",
-        &[
-            "access",
-            "api",
-            "apiserver",
-            "catalogue",
-            "controllers",
-            "discovery",
-            "edge",
-            "election",
-            "gateway",
-            "lab",
-            "object",
-            "peering",
-            "registry",
-            "storageversion",
-            "store",
-            "tasks",
-            "transport",
-        ],
-    ),
-    // Not part of the product.
-    ("fuzzing", &["access", "api", "catalogue", "discovery", "object", "peering", "storageversion"]),
-    (
-        "bench",
-        &[
-            "access",
-            "api",
-            "apiserver",
-            "catalogue",
-            // Its servers and clients, to measure what its tests check.
-            "cluster-tests",
-            "discovery",
-            "edge",
-            "gateway",
-            "object",
-            "peering",
-            "registry",
-            "storageversion",
-            "store",
-            "tasks",
-            "transport",
-        ],
-    ),
-    // Real processes, real TLS, real etcd: it sees a cluster as its users do, and as servers of other make who share its storage.
-    ("cluster-tests", &["api", "discovery", "lab", "store", "tasks", "transport"]),
-    // Checks the others while they are broken.
-    ("xtask", &[]),
-];
+pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// Nobody depends on these, not for tests either.
+/// The info string of the diagram's code block.
+const FENCE: &str = "```crates";
+
+/// No crate depends on these, not even for tests.
 const LEAVES: [&str; 3] = ["bench", "unskew", "xtask"];
 
-/// These keep to the table for tests too; everyone else may test with any crate that is no leaf.
+/// These keep to the diagram for tests too; every other crate may test with any crate that is no leaf.
 const STRICT_IN_TESTS: [&str; 2] = ["cluster-tests", "xtask"];
 
-const TABLE: &str = "xtask/src/tidy/edges.rs";
+/// A crate and the crates of ours that it depends on.
+type Edges<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// Checks `cargo metadata --no-deps`.
-pub(super) fn check(metadata: &Value) -> Result<Vec<Finding>> {
+/// Compares the diagram in `architecture` with `cargo metadata --no-deps`.
+pub(super) fn check(metadata: &Value, architecture: &str) -> Result<Vec<Finding>> {
+    let diagram = parse_diagram(architecture)?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let names: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
-    let mut findings = Vec::new();
+    let mut messages = Vec::new();
     for package in packages {
         let name = package["name"].as_str().context("cargo metadata has a package without a name")?;
-        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
-            findings.push(Finding::of(
-                TABLE,
-                format!("the crate `{name}` is not in the table: say what it may use, and why"),
-            ));
+        let Some(allowed) = diagram.get(name) else {
+            messages.push(format!("the crate `{name}` is not in the diagram"));
             continue;
         };
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut used = Vec::new();
         for dependency in dependencies {
             let Some(other) = dependency["name"].as_str().filter(|other| names.contains(other)) else { continue };
             let for_tests = dependency["kind"] == "dev" && !STRICT_IN_TESTS.contains(&name);
-            let fine = if for_tests { !LEAVES.contains(&other) } else { allowed.contains(&other) };
-            if !fine {
-                findings.push(Finding::of(TABLE, format!("the edge `{name}` → `{other}` is not in the table")));
+            if LEAVES.contains(&other) || !for_tests && !allowed.contains(&other) {
+                messages.push(format!("the dependency `{name}` → `{other}` is not in the diagram"));
+            }
+            if !for_tests {
+                used.push(other);
             }
         }
+        let unused = allowed.iter().filter(|other| !used.contains(other));
+        messages.extend(unused.map(|other| format!("the diagram shows `{name}` → `{other}`, which no manifest has")));
     }
-    Ok(findings)
+    let gone = diagram.keys().filter(|name| !names.contains(name));
+    messages.extend(gone.map(|name| format!("the diagram shows `{name}`, which is no crate")));
+    Ok(messages.into_iter().map(|message| Finding::of(DOCUMENT, message)).collect())
+}
+
+/// The lines of the diagram; those that begin with `#` are captions.
+fn parse_diagram(architecture: &str) -> Result<Edges<'_>> {
+    let block = architecture.split_once(FENCE).and_then(|(_, rest)| rest.split_once("```"));
+    let (block, _) = block.with_context(|| format!("{DOCUMENT} has no {FENCE} block"))?;
+    let lines = block.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let edges = lines.map(|line| {
+        let (name, others) = line.split_once('→').unwrap_or((line, ""));
+        (name.trim(), others.split_whitespace().collect())
+    });
+    Ok(edges.collect())
 }
 
 #[cfg(test)]
@@ -146,74 +74,52 @@ mod tests {
 
     use super::*;
 
+    const DIAGRAM: &str = "text\n```crates\n# values\napi\ntasks\nstore → tasks\nunskew → api store\n```\nmore\n";
+
     #[track_caller]
-    fn check_edge(from: &str, to: &str, kind: Option<&str>, expected: &[&str]) {
-        let dependencies = [json!({ "name": to, "kind": kind }), json!({ "name": "serde", "kind": null })];
-        let from = json!({ "name": from, "dependencies": dependencies });
-        let metadata = json!({ "packages": [from, json!({ "name": to, "dependencies": [] })] });
-        let found: Vec<String> = check(&metadata).unwrap().iter().map(Finding::to_string).collect();
+    fn check_store(dependencies: &[(&str, Option<&str>)], expected: &[&str]) {
+        let package = |name: &str, dependencies: &[(&str, Option<&str>)]| {
+            let dependencies: Vec<_> =
+                dependencies.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
+            json!({ "name": name, "dependencies": dependencies })
+        };
+        let unskew = package("unskew", &[("api", None), ("store", None), ("serde", None)]);
+        let packages = [package("api", &[]), package("tasks", &[]), package("store", dependencies), unskew];
+        let found = check(&json!({ "packages": packages }), DIAGRAM).unwrap();
+        let found: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn an_edge_of_the_table_passes() {
-        check_edge("discovery", "api", None, &[]);
-        check_edge("store", "tasks", None, &[]);
+    fn dependencies_of_the_diagram_pass() {
+        check_store(&[("tasks", None), ("serde", None)], &[]);
+        check_store(&[("tasks", Some("build"))], &[]);
     }
 
     #[test]
-    fn an_edge_against_the_direction_is_named() {
-        check_edge(
-            "api",
-            "discovery",
-            None,
-            &["xtask/src/tidy/edges.rs: the edge `api` → `discovery` is not in the table"],
-        );
-        check_edge(
-            "peering",
-            "store",
-            None,
-            &["xtask/src/tidy/edges.rs: the edge `peering` → `store` is not in the table"],
-        );
-        check_edge("store", "tasks", Some("build"), &[]);
+    fn dependency_missing_from_the_diagram_is_reported() {
+        check_store(&[("tasks", None), ("api", None)], &["the dependency `store` → `api` is not in the diagram"]);
     }
 
     #[test]
-    fn tests_may_use_more_but_no_leaf() {
-        check_edge("peering", "store", Some("dev"), &[]);
-        check_edge(
-            "peering",
-            "unskew",
-            Some("dev"),
-            &["xtask/src/tidy/edges.rs: the edge `peering` → `unskew` is not in the table"],
-        );
-        check_edge(
-            "xtask",
-            "api",
-            Some("dev"),
-            &["xtask/src/tidy/edges.rs: the edge `xtask` → `api` is not in the table"],
+    fn unused_edge_of_the_diagram_is_reported() {
+        check_store(&[], &["the diagram shows `store` → `tasks`, which no manifest has"]);
+    }
+
+    #[test]
+    fn tests_may_use_any_crate_but_a_leaf() {
+        check_store(&[("tasks", None), ("api", Some("dev"))], &[]);
+        check_store(
+            &[("tasks", None), ("unskew", Some("dev"))],
+            &["the dependency `store` → `unskew` is not in the diagram"],
         );
     }
 
     #[test]
-    fn a_crate_must_be_in_the_table() {
-        check_edge(
-            "newcomer",
-            "api",
-            None,
-            &["xtask/src/tidy/edges.rs: the crate `newcomer` is not in the table: say what it may use, and why"],
-        );
-    }
-
-    #[test]
-    fn the_table_is_in_order() {
-        for (name, allowed) in ALLOWED {
-            assert!(allowed.is_sorted(), "{name}");
-            assert!(!allowed.iter().any(|other| LEAVES.contains(other)), "{name} uses a leaf");
-            assert!(
-                allowed.iter().all(|other| ALLOWED.iter().any(|(known, _)| known == other)),
-                "{name} uses a stranger"
-            );
-        }
+    fn crates_and_diagram_list_the_same_names() {
+        let packages = json!({ "packages": [json!({ "name": "newcomer", "dependencies": [] })] });
+        let found = check(&packages, "```crates\nold\n```").unwrap();
+        let found: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
+        assert_eq!(found, ["the crate `newcomer` is not in the diagram", "the diagram shows `old`, which is no crate"]);
     }
 }

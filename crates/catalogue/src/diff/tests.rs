@@ -4,6 +4,7 @@ use super::*;
 use crate::release::Release::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of it is expected output")]
 fn the_text_says_what_an_upgrade_changes() {
     expect![[r#"
         Kubernetes 1.33 -> 1.34
@@ -113,6 +114,7 @@ fn the_text_says_what_an_upgrade_changes() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of it is expected output")]
 fn the_resources_of_every_step() {
     let steps = Release::ALL.windows(2).map(|pair| {
         let text = diff(pair[0], pair[1]).to_string();

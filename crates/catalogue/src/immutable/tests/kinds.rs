@@ -237,6 +237,7 @@ fn nodes_keep_what_they_were_given() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of it is expected output")]
 fn other_fields_stay_too() {
     let rows = [
         ("v1 Secret", json!({"type": "a"}), json!({"type": "b"})),
