@@ -201,3 +201,64 @@ fn peers_refuse_paths_that_do_not_fit_a_resource_of_another_release() {
         assert_eq!(old.get(&format!("{CLASSES}/gold")).await.status, 200);
     });
 }
+
+/// An update of a lease or event that is absent, and what a user with these rules in the namespace `a` is told.
+async fn check_put_that_creates(admin: &Client, user: &Client, resource: (&str, &str), object: impl Fn(&str) -> Value) {
+    let (group, plural) = resource;
+    let rules = json!([
+        {"verbs": ["update", "get"], "apiGroups": [group], "resources": [plural]},
+        {"verbs": ["create"], "apiGroups": [group], "resources": [plural], "resourceNames": ["allowed"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]},
+    ]);
+    assert_eq!(admin.create(CLUSTER_ROLES, &json!({"metadata": {"name": "puts"}, "rules": rules})).await.status, 201);
+    bind_in_a(admin, user, "puts").await;
+    let path = |name: &str| format!("/apis/{group}/v1/namespaces/a/{plural}/{name}");
+    let refused = |name: &str| {
+        format!(
+            "403 {plural}.{group} \"{name}\" is forbidden: User \"bound-puts\" cannot create resource \"{plural}\" in API group \
+             \"{group}\" in the namespace \"a\""
+        )
+    };
+    assert_eq!(user.update(&path("other"), &object("other")).await.brief(), refused("other"));
+    let dry = format!("{}?dryRun=All", path("other"));
+    assert_eq!(user.update(&dry, &object("other")).await.brief(), refused("other"));
+    assert_eq!(admin.get(&path("other")).await.status, 404, "nothing was created");
+    let allowed = user.update(&path("allowed"), &object("allowed")).await;
+    assert_eq!(allowed.status, 201, "{}", allowed.brief());
+    // What is there may be updated.
+    assert_eq!(admin.update(&path("other"), &object("other")).await.status, 201);
+    let mut wanted = user.get(&path("other")).await.json();
+    wanted["metadata"]["labels"] = json!({"by": "puts"});
+    let updated = user.update(&path("other"), &wanted).await;
+    assert_eq!(updated.status, 200, "{}", updated.brief());
+}
+
+#[test]
+fn put_that_creates_needs_the_right_to_create() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let (admin, user) = (server.admin(), server.client(issue(&server, "bound-puts", None)));
+    let lease = |name: &str| json!({"metadata": {"name": name}, "spec": {"holderIdentity": "x"}});
+    block_on(check_put_that_creates(&admin, &user, ("coordination.k8s.io", "leases"), lease));
+}
+
+#[test]
+fn put_that_creates_on_a_peer_needs_the_right_to_create() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    plane.start("with", &["--emulated-version=1.33"]);
+    plane.start("without", &["--emulated-version=1.36", "--runtime-config=events.k8s.io/v1=false"]);
+    let admin = plane.admin("without");
+    within(Duration::from_secs(2), "the servers know of each other", async || {
+        let answer = admin.get("/apis/events.k8s.io/v1/events").await;
+        if answer.status == 200 { Ok(()) } else { Err(answer.brief()) }
+    });
+    let user = plane.server("without").client(issue(plane.server("without"), "bound-puts", None));
+    let event = |name: &str| {
+        json!({
+            "metadata": {"name": name}, "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "r", "action": "a",
+            "reportingController": "example.com/c", "reportingInstance": "i", "type": "Normal",
+            "regarding": {"kind": "Pod", "namespace": "a", "name": "p"},
+        })
+    };
+    block_on(check_put_that_creates(&admin, &user, ("events.k8s.io", "events"), event));
+}
