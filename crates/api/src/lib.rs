@@ -29,4 +29,4 @@ pub mod validation;
 pub use field_error::FieldError;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
 pub use status::Status;
-pub use target::{Target, Verb};
+pub use target::{Misfit, Scope, Target, Verb};

@@ -3,13 +3,16 @@
 //! Everything borrows from the line unless an escape has to be decoded. The line itself is kept as it came, because what is
 //! forwarded is forwarded byte for byte. Like RequestInfo, parsing splits the decoded path, so `%2F` separates segments.
 
+mod fit;
 mod list_query;
 mod path;
 mod verb;
 
 use std::borrow::Cow;
 
-pub use verb::Verb;
+pub use fit::{Misfit, Scope};
+pub use path::{Depth, PathForm, Prefix};
+pub use verb::{Method, Verb};
 
 use crate::names::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::quote::Quoted;
@@ -41,6 +44,10 @@ pub struct Resource<'a> {
     pub raw: Cow<'a, str>,
     /// What is to be done.
     pub verb: Verb,
+    /// The HTTP method, which the verb does not always follow from: behind `/watch/` every method is a watch.
+    pub method: Method,
+    /// Which segments the path has.
+    pub form: PathForm,
     /// The group; empty for core.
     pub group: Cow<'a, str>,
     /// The version.
@@ -103,6 +110,8 @@ impl<'a> Target<'a> {
         let mut resource = Resource {
             raw,
             verb: parts.verb,
+            method: Method::of(method),
+            form: parts.form,
             group: parts.group,
             version: parts.version,
             namespace: parts.namespace,
@@ -113,7 +122,7 @@ impl<'a> Target<'a> {
             field_selector: Cow::Borrowed(""),
             label_selector: Cow::Borrowed(""),
         };
-        if parts.verb_is_from_method {
+        if resource.form.prefix == Prefix::None {
             list_query::apply(query, &mut resource);
         }
         Ok(Self::Resource(resource))
@@ -185,6 +194,8 @@ impl Resource<'_> {
         Resource {
             raw: owned(self.raw),
             verb: self.verb,
+            method: self.method,
+            form: self.form,
             group: owned(self.group),
             version: owned(self.version),
             namespace: owned(self.namespace),

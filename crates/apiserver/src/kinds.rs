@@ -22,7 +22,7 @@ use api::Status;
 use api::time::Time;
 use catalogue::Served;
 use object::delete::Deletion;
-use object::rules::{Dependents, Generation, Grace, NameRule, Scope, StatusPart};
+use object::rules::{Dependents, Generation, Grace, NameRule, StatusPart};
 use object::{KindRules, Refusal};
 use serde_json::Value;
 
@@ -110,10 +110,7 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
     let is_in = |table| is_listed(table, served);
     let is_event = plural == "events";
     KindRules {
-        scope: match served.kind.scope {
-            catalogue::kind::Scope::Namespaced => Scope::Namespaced,
-            catalogue::kind::Scope::Cluster => Scope::Cluster,
-        },
+        scope: served.kind.scope,
         names: match (group, plural) {
             ("", "namespaces") => NameRule::Label,
             ("", "services") => NameRule::Label1035,

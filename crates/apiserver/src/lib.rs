@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GroupResource, GroupVersionResource, Status, Target};
+use api::{GroupResource, GroupVersionResource, Misfit, Status, Target};
 use bytes::Bytes;
 use catalogue::openapi::OpenApi;
 use catalogue::{Gates, Release, Served, Surface};
@@ -186,13 +186,24 @@ impl ApiServer {
                 }
                 self.pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
             }
-            Target::Resource(target) => match self.resolve(target.group_version_resource()) {
-                Some(resource) => rest::serve(self, resource, target, &call.caller, request).await,
-                None => match Review::of(&self.surface, target) {
-                    Some(review) => self.review(review, target, &call.caller, request).await,
-                    None => Err(self.unknown(target)),
-                },
-            },
+            Target::Resource(target) => {
+                let resolved = self.resolve(target.group_version_resource());
+                let served = match &resolved {
+                    Some(resource) => Some(resource.served),
+                    None => self.surface.get(&target.group, &target.version, &target.resource),
+                };
+                let served = served.ok_or_else(Status::path_not_found)?;
+                match fit(served, target) {
+                    Ok(()) => {}
+                    Err(Misfit::NotFound) if !target.form.is_rooted => return Ok(page_not_found()),
+                    Err(misfit) => return Err(Status::of_misfit(misfit)),
+                }
+                match (resolved, Review::of(served)) {
+                    (Some(resource), _) => rest::serve(self, resource, target, &call.caller, request).await,
+                    (None, Some(review)) => self.review(review, target, &call.caller, request).await,
+                    (None, None) => Err(not_built(target, target.verb.as_str())),
+                }
+            }
         }
     }
 
@@ -210,15 +221,15 @@ impl ApiServer {
             stop.run_until_cancelled(stream).await;
         });
     }
+}
 
-    /// Why there is no handler: it is listed and not built, or it is not there.
-    fn unknown(&self, target: &api::target::Resource<'_>) -> Status {
-        let name = target.group_version_resource();
-        match self.surface.get(name.group, name.version, name.resource) {
-            Some(_) => not_built(target, target.verb.as_str()),
-            None => Status::path_not_found(),
-        }
-    }
+/// Checks the path and method of a request against the scope and verbs of the resource.
+fn fit(served: &Served, target: &api::target::Resource<'_>) -> Result<(), Misfit> {
+    let verbs = match &*target.subresource {
+        "" => served.kind.verbs,
+        subresource => served.subresource(subresource).ok_or(Misfit::NotFound)?.verbs,
+    };
+    target.fit(served.kind.scope, |verb| verbs.contains(verb.as_str()))
 }
 
 impl fmt::Debug for ApiServer {

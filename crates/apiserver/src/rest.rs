@@ -15,7 +15,7 @@ mod write;
 pub(crate) use write::{new_uid, warned};
 
 use api::target::Resource as Asked;
-use api::{Status, Verb};
+use api::{Scope, Status, Verb};
 use edge::{Request, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use store::Key;
@@ -34,7 +34,7 @@ struct Context<'a> {
     caller: &'a Caller,
 }
 
-/// Answers a request for a resource that this server has.
+/// Answers a request for a resource that this server has. Its path and method fit the resource.
 pub(crate) async fn serve(
     server: &ApiServer,
     resource: Resource<'_>,
@@ -81,27 +81,21 @@ pub(crate) fn is_built(subresource: &catalogue::kind::Subresource) -> bool {
 }
 
 impl<'a> Context<'a> {
-    /// Verbs and subresources that the release does not have, or that are not built.
+    /// Resources and subresources that are not built, and `?watch=true` for a resource that can only be listed.
     fn refuse_what_is_not_offered(&self) -> Result<(), Status> {
         let verb = self.asked.verb.as_str();
-        let kind = self.resource.served.kind;
-        let is_out_of_place = match self.asked.verb {
-            Verb::Create => !self.asked.name.is_empty() && self.asked.subresource.is_empty(),
-            Verb::Update | Verb::Patch => self.asked.name.is_empty(),
-            Verb::Get | Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection => false,
-            Verb::Proxy | Verb::Unknown => false,
+        let served = self.resource.served;
+        let (is_built, verbs) = match &*self.asked.subresource {
+            "" => (served.kind.built, served.kind.verbs),
+            subresource => {
+                let offered = served.subresource(subresource).ok_or_else(Status::path_not_found)?;
+                (is_built(offered), offered.verbs)
+            }
         };
-        match &*self.asked.subresource {
-            _ if is_out_of_place => Err(self.method_not_allowed()),
-            "" if !kind.built => Err(not_built(self.asked, verb)),
-            "" if !kind.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-            "" => Ok(()),
-            subresource => match self.resource.served.subresource(subresource) {
-                None => Err(Status::path_not_found()),
-                Some(offered) if !is_built(offered) => Err(not_built(self.asked, verb)),
-                Some(offered) if !offered.verbs.names().any(|known| known == verb) => Err(self.method_not_allowed()),
-                Some(_) => Ok(()),
-            },
+        match (is_built, verbs.contains(verb)) {
+            (false, _) => Err(not_built(self.asked, verb)),
+            (true, false) => Err(self.method_not_allowed()),
+            (true, true) => Ok(()),
         }
     }
 
@@ -121,8 +115,8 @@ impl<'a> Context<'a> {
     /// The namespace of objects; empty for cluster-scoped resources, whose own name a path to a namespace repeats there.
     fn namespace(&self) -> &'a str {
         match self.resource.served.kind.scope {
-            catalogue::kind::Scope::Namespaced => &self.asked.namespace,
-            catalogue::kind::Scope::Cluster => "",
+            Scope::Namespaced => &self.asked.namespace,
+            Scope::Cluster => "",
         }
     }
 

@@ -2,9 +2,8 @@
 
 use access::reviews;
 use api::target::Resource;
-use api::{Status, Verb};
-use catalogue::kind::Scope;
-use catalogue::{Served, Surface};
+use api::{Scope, Status};
+use catalogue::Served;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -36,9 +35,9 @@ pub(crate) struct Review<'a> {
 }
 
 impl<'a> Review<'a> {
-    /// The review that a request is about; `None` if it is about something else.
-    pub(crate) fn of(surface: &'a Surface, asked: &Resource<'_>) -> Option<Self> {
-        let kind = match (&*asked.group, &*asked.resource) {
+    /// The review that a resource is; `None` if it is something else.
+    pub(crate) fn of(served: &'a Served) -> Option<Self> {
+        let kind = match (served.group.name, served.kind.plural) {
             ("authentication.k8s.io", "tokenreviews") => Kind::Token,
             ("authentication.k8s.io", "selfsubjectreviews") => Kind::SelfSubject,
             ("authorization.k8s.io", "subjectaccessreviews") => Kind::SubjectAccess,
@@ -47,12 +46,12 @@ impl<'a> Review<'a> {
             ("authorization.k8s.io", "selfsubjectrulesreviews") => Kind::SelfSubjectRules,
             _ => return None,
         };
-        Some(Self { kind, served: surface.get(&asked.group, &asked.version, &asked.resource)? })
+        Some(Self { kind, served })
     }
 }
 
 impl ApiServer {
-    /// Answers a review.
+    /// Answers a review whose path and method fit.
     pub(crate) async fn review(
         &self,
         review: Review<'_>,
@@ -60,12 +59,6 @@ impl ApiServer {
         caller: &Caller,
         request: Request,
     ) -> Result<Response, Status> {
-        if asked.verb != Verb::Create {
-            return Err(Status::method_not_supported(asked.group_resource(), asked.verb.as_str()));
-        }
-        if !asked.name.is_empty() || !asked.subresource.is_empty() {
-            return Err(Status::path_not_found());
-        }
         let kind = review.served.response_kind();
         let about = About { resource: asked.group_resource(), kind: kind.kind, name: "" };
         let expected = Expected { kind, release: self.surface.release(), about };

@@ -2,6 +2,8 @@
 
 pub(crate) mod row;
 
+pub use api::Scope;
+
 use crate::release::{Release, Span};
 use crate::verbs::Verbs;
 
@@ -43,15 +45,6 @@ pub struct Kind {
     pub versions: &'static [KindVersion],
     storage: Storage,
     key: Option<&'static str>,
-}
-
-/// Whether the objects of a resource live in namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One per cluster.
-    Cluster,
-    /// In a namespace.
-    Namespaced,
 }
 
 /// One version of a kind.

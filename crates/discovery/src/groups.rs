@@ -251,7 +251,25 @@ impl Freshness {
     }
 }
 
+impl From<api::Scope> for Scope {
+    fn from(scope: api::Scope) -> Self {
+        match scope {
+            api::Scope::Cluster => Self::Cluster,
+            api::Scope::Namespaced => Self::Namespaced,
+        }
+    }
+}
+
 impl Scope {
+    /// The scope, unless its word is unknown to this release.
+    pub fn known(&self) -> Option<api::Scope> {
+        match self {
+            Self::Cluster => Some(api::Scope::Cluster),
+            Self::Namespaced => Some(api::Scope::Namespaced),
+            Self::Other(_) => None,
+        }
+    }
+
     /// The word on the wire.
     pub fn as_str(&self) -> &str {
         match self {

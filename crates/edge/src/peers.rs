@@ -38,6 +38,8 @@ pub struct Peers {
     pub metrics: Metrics,
     /// Which discovery pages speak for all.
     pub merged: MergedPages,
+    /// Who answers requests whose path does not fit the scope of a resource that only peers serve.
+    pub misfits: MisfitPolicy,
     /// Whether answers tell who answered and why: `--peer-response-headers`.
     pub tells: bool,
     /// Whether this server has joined: before that it takes no writes from others.
@@ -46,6 +48,15 @@ pub struct Peers {
     pub nearest: Option<ServerId>,
     /// Whether what we know of the others is recent enough to be told; `None` where storage tells of every change.
     pub is_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+/// Who answers requests whose path does not fit the scope of a resource that only peers serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MisfitPolicy {
+    /// This server, which has authorized the request.
+    RefuseHere,
+    /// A peer that lists the resource: a gateway authorizes nothing, so that it must not tell anything either.
+    LeaveToPeer,
 }
 
 impl fmt::Debug for Peers {
@@ -67,6 +78,7 @@ pub(crate) struct Away<'a> {
     peers: &'a Peers,
     resource: &'a Resource<'a>,
     candidates: Vec<Candidate>,
+    answers: Answers,
 }
 
 /// For whom a request is forwarded, and for how long it may take.
@@ -91,11 +103,23 @@ impl Peers {
         match (route, target) {
             (Route::Here(why), _) => Ok(Place::Here(why)),
             (Route::Peers(members), Target::Resource(resource)) => {
-                Ok(Place::Away(Away { peers: self, resource, candidates: Candidate::of(&view, &members) }))
+                let (candidates, answers) = (Candidate::of(&view, &members), Answers::of(resource));
+                Ok(Place::Away(Away { peers: self, resource, candidates, answers }))
+            }
+            (Route::Misfit(unfit), Target::Resource(resource)) => {
+                let is_ours = self.misfits == MisfitPolicy::RefuseHere && unfit.may_be_built_in;
+                match unfit.live {
+                    _ if is_ours => Err(Status::of_misfit(unfit.misfit)),
+                    Some(members) => {
+                        let (candidates, answers) = (Candidate::of(&view, &members), Answers::OfAnyone);
+                        Ok(Place::Away(Away { peers: self, resource, candidates, answers }))
+                    }
+                    None => Err(status::unavailable(Unavailable::OnlySuspects)),
+                }
             }
             (Route::Unavailable(why), _) => Err(status::unavailable(why)),
             // Only resources are ever served by others, and the proof was asked for already.
-            (Route::Peers(_), Target::NonResource(_)) | (Route::ProveAbsence, _) => {
+            (Route::Peers(_) | Route::Misfit(_), Target::NonResource(_)) | (Route::ProveAbsence, _) => {
                 Err(status::unavailable(Unavailable::NotProven))
             }
         }
@@ -122,7 +146,7 @@ impl Away<'_> {
         request: Request,
     ) -> Result<Response, Status> {
         // Without a way there is no live member either, so that nothing is routed here.
-        let Self { peers, resource, candidates } = self;
+        let Self { peers, resource, candidates, answers } = self;
         let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
         let note = Note::of(&request);
@@ -138,7 +162,7 @@ impl Away<'_> {
             span: errand.span,
             prefers: prefers.as_ref().or(peers.nearest.as_ref()),
             is_brief: resource.verb == Verb::Get,
-            answers: Answers::of(resource),
+            answers: *answers,
             doubt: &|server| peers.cluster.doubt(server),
         };
         match forwarder.forward(call, request).await {

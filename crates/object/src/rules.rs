@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use api::Scope;
+
 /// What holds for all objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindRules {
@@ -23,15 +25,6 @@ pub struct KindRules {
     pub dependents: Dependents,
     /// After how long an object vanishes by itself.
     pub ttl: Option<Duration>,
-}
-
-/// Whether objects live in a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// They live in a namespace.
-    Namespaced,
-    /// They do not.
-    Cluster,
 }
 
 /// What a name may look like.

@@ -43,6 +43,6 @@ pub use endpoints::Address;
 pub use hop::Hop;
 pub use identity::{HolderIdentity, ServerId};
 pub use prove::{NotProven, Prover};
-pub use route::{Proof, Route, Unavailable, Why, route};
+pub use route::{Proof, Route, Unavailable, Unfit, Why, route};
 pub use table::{MemberIndex, Table};
 pub use view::View;

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use api::Target;
 use api::target::Resource;
+use api::{Misfit, Target};
 
 use crate::exclusion::Definition;
 use crate::hop::Hop;
@@ -19,11 +19,26 @@ pub enum Route {
     Here(Why),
     /// It is forwarded to one of these, all live, as the table holds them: never none. The forwarder orders them.
     Peers(Arc<[MemberIndex]>),
+    /// The path and method fit the resource on no server that lists it. Never for what is listed here: the handler decides by
+    /// the same rule.
+    Misfit(Unfit),
     /// Nobody is known to serve it. Before that is said, the views must have caught up with storage: wait for the proof and
     /// route again with [`Proof::CaughtUp`]; if there is no proof, it is [`Unavailable::NotProven`].
     ProveAbsence,
     /// 503: it may exist, and we cannot reach it or prove that it does not.
     Unavailable(Unavailable),
+}
+
+/// A request that fits no route of its resource, which only other members list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// The answer of a server that serves the resource.
+    pub misfit: Misfit,
+    /// True if the resource may be built in, so that kube-apiserver's routes are all there is. Custom resources and aggregated
+    /// API servers have routes of their own: a member that serves them must answer.
+    pub may_be_built_in: bool,
+    /// The live members that list the resource.
+    pub live: Option<Arc<[MemberIndex]>>,
 }
 
 /// Why a request is answered here.
@@ -35,6 +50,8 @@ pub enum Why {
     ServedHere,
     /// Rule 3: resource and subresource are served here, and nobody offers the verb. The answer is 405.
     VerbServedNowhere,
+    /// Rule 3: it is listed here, and its path and method do not fit its scope. The answer is 404, 405 or 400.
+    DoesNotFit,
     /// Rule 4: a definition in storage brings it, which every server reads for itself.
     SharedState,
     /// It is listed here and not built, and nobody else has it. The answer is 501.
@@ -83,6 +100,9 @@ pub fn route(target: &Target<'_>, hop: Hop, view: &View, proof: Proof) -> Route 
     let Target::Resource(resource) = target else { return Route::Here(Why::NotAResource) };
     let listed = view.table().find(resource);
     let here = listed.map_or(Here::Nothing, |listed| listed.here);
+    if let Some(refused) = listed.and_then(|listed| refuse_misfit(listed, resource, hop, view)) {
+        return refused;
+    }
     if serves(here, resource) {
         return Route::Here(Why::ServedHere);
     }
@@ -99,6 +119,19 @@ pub fn route(target: &Target<'_>, hop: Hop, view: &View, proof: Proof) -> Route 
         Offered::Nowhere => {}
     }
     served_nowhere(resource, here, view, proof)
+}
+
+/// Rules 3 and 5, for a path that does not fit the scope of its resource. Forwarding it would be misread: the 404 of a peer for
+/// such a path looks as if the peer did not serve the resource.
+fn refuse_misfit(listed: Listed<'_>, resource: &Resource<'_>, hop: Hop, view: &View) -> Option<Route> {
+    let misfit = listed.misfit(resource)?;
+    if listed.here != Here::Nothing {
+        return Some(Route::Here(Why::DoesNotFit));
+    }
+    let may_be_built_in = view.may_be_built_in(resource.group_version_resource());
+    let live = listed.live.any().cloned();
+    let is_decided = hop == Hop::FromClient && (may_be_built_in || live.is_some());
+    is_decided.then_some(Route::Misfit(Unfit { misfit, may_be_built_in, live }))
 }
 
 /// Rules 4, 6 and 7, for what no member lists: what is shared state was struck from their documents.
@@ -170,7 +203,7 @@ impl Why {
     pub const fn rule(self) -> u8 {
         match self {
             Self::NotAResource => 1,
-            Self::ServedHere | Self::VerbServedNowhere => 3,
+            Self::ServedHere | Self::VerbServedNowhere | Self::DoesNotFit => 3,
             Self::SharedState => 4,
             Self::NotBuilt | Self::ServedNowhere => 7,
         }

@@ -12,7 +12,7 @@ mod verbs;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use api::Verb;
+use api::{Misfit, Scope, Verb};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
@@ -52,6 +52,7 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     here: Here,
+    scope: Option<Scope>,
     /// The position among the offers.
     offer: u32,
 }
@@ -67,6 +68,8 @@ struct Offer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed<'a> {
     pub(crate) here: Here,
+    /// The scope that all servers which list it agree on.
+    scope: Option<Scope>,
     /// Members that can be reached.
     pub(crate) live: &'a Bearers,
     /// Members that are suspect or have left.
@@ -115,6 +118,25 @@ impl Bearers {
     }
 }
 
+impl Listed<'_> {
+    /// Why a request fits the resource on no server, whatever its verbs are; `None` if it may fit on one.
+    pub(crate) fn misfit(&self, resource: &api::target::Resource<'_>) -> Option<Misfit> {
+        let scope = self.scope?;
+        resource.fit(scope, |_| true).err()?;
+        resource.fit(scope, |verb| self.offers(verb)).err()
+    }
+
+    fn offers(&self, verb: Verb) -> bool {
+        let is_here = match self.here {
+            Here::Nothing => false,
+            // Its verbs are not kept; the handler knows them.
+            Here::Unbuilt => true,
+            Here::Serves(verbs) => verbs.contains(verb),
+        };
+        is_here || self.live.of_verb(verb).is_some() || self.away.of_verb(verb).is_some()
+    }
+}
+
 impl Table {
     /// Who serves what a request is about; `None` if nobody lists it.
     pub(crate) fn find(&self, resource: &api::target::Resource<'_>) -> Option<Listed<'_>> {
@@ -152,7 +174,7 @@ impl Table {
 impl Slot {
     fn listed(&self, entry: Entry) -> Listed<'_> {
         let Offer { live, away } = &self.offers[entry.offer as usize];
-        Listed { here: entry.here, live, away }
+        Listed { here: entry.here, scope: entry.scope, live, away }
     }
 }
 

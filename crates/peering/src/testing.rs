@@ -157,11 +157,13 @@ fn resources_of(notation: &str) -> Vec<Arc<Resource>> {
     resources.into_iter().map(Arc::new).collect()
 }
 
+/// A resource such as `pods`, or `nodes@Cluster`.
 fn resource(name: &str, verbs: Option<Names>) -> Resource {
+    let (name, scope) = name.split_once('@').unwrap_or((name, ""));
     Resource {
         name: name.into(),
         response_kind: Some(GroupVersionKind { group: "".into(), version: "".into(), kind: name.into() }),
-        scope: Scope::Namespaced,
+        scope: if scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
         singular: "".into(),
         verbs,
         short_names: Names::default(),

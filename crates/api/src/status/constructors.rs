@@ -6,6 +6,7 @@ use super::{Cause, Details, Outcome, Reason, Status};
 use crate::field_error::FieldError;
 use crate::names::{GroupKind, GroupResource};
 use crate::quote::Quoted;
+use crate::target::Misfit;
 
 impl Status {
     /// 404: the object does not exist.
@@ -17,6 +18,22 @@ impl Status {
     /// 404: no server knows the path. A plain `not_found` would promise that the resource exists.
     pub fn path_not_found() -> Self {
         Self::failure(404, Reason::NotFound, "the server could not find the requested resource").with_details()
+    }
+
+    /// 405: other methods are allowed on the path.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::failure(405, Reason::MethodNotAllowed, message).with_details()
+    }
+
+    /// What kube-apiserver answers to a request that fits no route of its resource.
+    pub fn of_misfit(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::NotFound => Self::path_not_found(),
+            Misfit::MethodNotAllowed => Self::method_not_allowed(),
+            Misfit::NameRequired => Self::bad_request("name must be provided"),
+            Misfit::NamespaceRequired => Self::bad_request("Namespace parameter required."),
+        }
     }
 
     /// 409: an object of that name exists.

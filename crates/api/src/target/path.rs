@@ -5,11 +5,47 @@ use std::borrow::Cow;
 use super::{TargetError, Verb};
 use crate::query::unescape;
 
+/// Which segments the path of a resource has, whether they are empty or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathForm {
+    /// False if the path begins with more than one slash: kube-apiserver authorizes it as a resource and has no route for it.
+    pub is_rooted: bool,
+    /// What stands between the version and the rest.
+    pub prefix: Prefix,
+    /// True if `namespaces/<namespace>` stands before the resource. False for the paths of a namespace itself.
+    pub in_namespace: bool,
+    /// The last segment that the path has.
+    pub depth: Depth,
+}
+
+/// The old way to name a verb in the path. With a prefix the query is not heeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Prefix {
+    /// No prefix: the verb follows from the method.
+    None,
+    /// `/watch/`.
+    Watch,
+    /// `/proxy/`.
+    Proxy,
+}
+
+/// How far a path goes, counted from the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Depth {
+    /// To the resource: all objects.
+    Collection,
+    /// To the name of an object.
+    Item,
+    /// To a subresource.
+    Subresource,
+    /// Beyond the subresource.
+    Beyond,
+}
+
 /// What a path names, before the query is looked at.
 pub(super) struct Parts<Text> {
     pub(super) verb: Verb,
-    /// Not so for the old `/watch/` and `/proxy/` prefixes, for which the query is not heeded.
-    pub(super) verb_is_from_method: bool,
+    pub(super) form: PathForm,
     pub(super) group: Text,
     pub(super) version: Text,
     pub(super) namespace: Text,
@@ -23,7 +59,7 @@ impl<'p> Parts<&'p str> {
     pub(super) fn map<Text>(self, convert: impl Fn(&'p str) -> Text) -> Parts<Text> {
         Parts {
             verb: self.verb,
-            verb_is_from_method: self.verb_is_from_method,
+            form: self.form,
             group: convert(self.group),
             version: convert(self.version),
             namespace: convert(self.namespace),
@@ -58,35 +94,51 @@ pub(super) fn split<'p>(method: &str, path: &'p str) -> Result<Option<Parts<&'p 
     };
     // There must be a segment behind the version, be it empty.
     let (Some(group), Some(version), Some(first)) = (group, segments.next(), segments.peek()) else { return Ok(None) };
-    let (verb, verb_is_from_method) = match first {
-        "watch" => (Verb::Watch, false),
-        "proxy" => (Verb::Proxy, false),
-        _ => (Verb::of_method(method), true),
+    let (verb, prefix) = match first {
+        "watch" => (Verb::Watch, Prefix::Watch),
+        "proxy" => (Verb::Proxy, Prefix::Proxy),
+        _ => (Verb::of_method(method), Prefix::None),
     };
-    if !verb_is_from_method {
+    if prefix != Prefix::None {
         segments.next();
         segments.peek().ok_or(NothingBehindVerb)?;
     }
-    let namespace = skip_namespace(&mut segments);
+    let (namespace, in_namespace) = skip_namespace(&mut segments);
     let resource = segments.next().unwrap_or("");
-    let name = segments.next().unwrap_or("");
-    let subresource = if verb == Verb::Proxy { "" } else { segments.next().unwrap_or("") };
-    let rest = segments.rest.unwrap_or("");
-    Ok(Some(Parts { verb, verb_is_from_method, group, version, namespace, resource, name, subresource, rest }))
+    let name = segments.next();
+    let subresource = if verb == Verb::Proxy { None } else { segments.next() };
+    let depth = match (name, subresource, segments.rest) {
+        (None, _, _) => Depth::Collection,
+        (Some(_), None, _) => Depth::Item,
+        (Some(_), Some(_), None) => Depth::Subresource,
+        (Some(_), Some(_), Some(_)) => Depth::Beyond,
+    };
+    Ok(Some(Parts {
+        verb,
+        form: PathForm { is_rooted: !path.starts_with("//"), prefix, in_namespace, depth },
+        group,
+        version,
+        namespace,
+        resource,
+        name: name.unwrap_or(""),
+        subresource: subresource.unwrap_or(""),
+        rest: segments.rest.unwrap_or(""),
+    }))
 }
 
 /// Reads `namespaces/<namespace>` and skips it if a resource follows; if not, the namespace is itself the object. `status`
-/// and `finalize` are subresources of namespaces, not resources in them.
-fn skip_namespace<'p>(segments: &mut Segments<'p>) -> &'p str {
+/// and `finalize` are subresources of namespaces, not resources in them. Returns the namespace, and whether it was skipped.
+fn skip_namespace<'p>(segments: &mut Segments<'p>) -> (&'p str, bool) {
     let mut ahead = *segments;
     if ahead.next() != Some("namespaces") {
-        return "";
+        return ("", false);
     }
     let namespace = ahead.next().unwrap_or("");
-    if ahead.peek().is_some_and(|segment| !matches!(segment, "status" | "finalize")) {
+    let is_skipped = ahead.peek().is_some_and(|segment| !matches!(segment, "status" | "finalize"));
+    if is_skipped {
         *segments = ahead;
     }
-    namespace
+    (namespace, is_skipped)
 }
 
 /// The segments of a path without the slashes at its ends; empty ones between slashes count.

@@ -28,6 +28,36 @@ pub enum Verb {
     Unknown,
 }
 
+/// The method of a request. Methods are case-sensitive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of HTTP")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+    /// A method that no route takes.
+    Other,
+}
+
+impl Method {
+    pub(super) fn of(method: &str) -> Self {
+        match method {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Verb {
     /// All that have a name.
     pub const NAMED: [Self; 9] = [

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use access::Authorizer;
 use access::authenticate::Authenticator;
 use access::rbac::Index;
 use access::reviews::Judge;
 use access::tokens::Issuer;
 use access::tokens::openid::Documents;
+use access::{Attributes, Authorizer, Decision};
+use api::Status;
 use arc_swap::ArcSwap;
 use transport::Watched;
 
@@ -34,6 +35,14 @@ pub struct Signing {
 }
 
 impl Rules {
+    /// Asks whether a user may do something that the request line does not show. The refusal is Kubernetes' 403.
+    pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match self.authorizer.decide(&self.index.load(), attributes) {
+            Decision::Allowed(_) => Ok(()),
+            Decision::NotAllowed { reason } => Err(access::authorize::forbidden(attributes, &reason)),
+        }
+    }
+
     /// The rules of access, with what bindings grant now.
     pub(crate) fn judge<'a>(&'a self, index: &'a Index) -> Judge<'a> {
         Judge { authorizer: &self.authorizer, index }

@@ -1,6 +1,7 @@
 //! Create and update: decode, prepare, validate, persist.
 
-use api::{FieldError, GroupVersionKind, Status};
+use access::Attributes;
+use api::{FieldError, GroupVersionKind, Status, Verb};
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
@@ -129,7 +130,11 @@ impl Context<'_> {
             let new = next(old.as_ref())?;
             is_new = old.is_none();
             let decision = match &old {
-                None => Decision::Put { value: self.new_object(new, options)?, ttl: self.resource.rules.ttl },
+                None => {
+                    let value = self.new_object(new, options)?;
+                    self.authorize_create()?;
+                    Decision::Put { value, ttl: self.resource.rules.ttl }
+                }
                 Some(old) => self.next_state(old, new, options)?,
             };
             shown = current.cloned();
@@ -252,6 +257,22 @@ impl Context<'_> {
         self.refuse_escalation(&self.asked.name, None, &object)?;
         prepare(&mut object, self, options).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
         Ok(forms::storage_bytes(object, self.encoding()))
+    }
+
+    /// A write of an object that is absent creates it, for which the right to update is not enough. Kubernetes asks for
+    /// `create` with the name of the object, after validation.
+    fn authorize_create(self) -> Result<(), Status> {
+        let asked = self.asked;
+        let object = access::Resource {
+            group: &asked.group,
+            version: &asked.version,
+            resource: &asked.resource,
+            subresource: &asked.subresource,
+            namespace: &asked.namespace,
+            name: &asked.name,
+        };
+        let attributes = Attributes::resource(&self.caller.user, Verb::Create.as_str(), object);
+        self.server.rules.authorize(&attributes)
     }
 
     /// `name` is the one in the path, which a create does not have.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::GroupVersionKind;
 use discovery::build::{Part, Source, build};
 use discovery::legacy::ApiResourceList;
-use discovery::{CreationTimestamp, Freshness, Groups, Interner, Resource, Scope, Subresource};
+use discovery::{CreationTimestamp, Freshness, Groups, Interner, Resource, Subresource};
 
 use super::{Served, Surface};
 use crate::kind::{self, ResponseKind};
@@ -70,10 +70,7 @@ fn resource_of(interner: &mut Interner, served: &Served) -> Resource {
     Resource {
         name: interner.name(kind.plural),
         response_kind: Some(sibling(interner, kind.name)),
-        scope: match kind.scope {
-            kind::Scope::Cluster => Scope::Cluster,
-            kind::Scope::Namespaced => Scope::Namespaced,
-        },
+        scope: kind.scope.into(),
         singular: interner.name(&kind.singular()),
         verbs: Some(interner.names(kind.verbs.names())),
         short_names: interner.names(kind.short_names.iter().copied()),

@@ -8,6 +8,7 @@ mod impersonation;
 mod kubectl;
 mod rbac;
 mod reviews;
+mod scope;
 mod signing_requests;
 mod tokens;
 

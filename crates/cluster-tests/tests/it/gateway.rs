@@ -120,6 +120,37 @@ fn what_nobody_has_is_not_found_in_an_upstreams_words() {
 }
 
 #[test]
+fn path_that_does_not_fit_its_resource_is_refused_in_an_upstreams_words() {
+    let plane = two(Store::Sqlite);
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let admin = gateway.admin();
+    block_on(async {
+        let classes = "/apis/storage.k8s.io/v1/namespaces/a/volumeattributesclasses";
+        for (method, path, server, status) in [
+            (Method::GET, classes, "new", 404),
+            (Method::DELETE, &format!("{classes}/x"), "new", 404),
+            (Method::POST, "/apis/apps/v1/deployments", "old", 405),
+            (Method::DELETE, "/apis/apps/v1/deployments", "old", 405),
+            (Method::GET, "/apis/apps/v1/deployments/x", "old", 404),
+            (Method::OPTIONS, DEPLOYMENTS, "old", 405),
+            (Method::GET, "/api/v1/namespaces/a/nodes", "old", 404),
+            (Method::POST, "/api/v1/pods", "new", 405),
+        ] {
+            let ask = async |client: &Client| {
+                let request = client.request(method.clone(), path).header("content-type", "application/json");
+                client.send(request, "{}".into()).await
+            };
+            let (through, directly) = (ask(&admin).await, ask(&plane.admin(server)).await);
+            assert_eq!(through.status, status, "{method} {path}: {}", through.brief());
+            assert_eq!(through.body, directly.body, "{method} {path}");
+        }
+        // Only the upstream knows who may see what, so that it answers strangers too.
+        let stranger = gateway.client(cluster_tests::client::Identity::Nobody).get(classes).await;
+        assert_eq!(stranger.status, StatusCode::FORBIDDEN, "{}", stranger.brief());
+    });
+}
+
+#[test]
 fn kubectl_works_through_a_gateway() {
     if is_left_out("kubectl") {
         return;

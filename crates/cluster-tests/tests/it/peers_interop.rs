@@ -81,6 +81,51 @@ async fn live_through(client: &Client, other: &Client, collection: &str, object:
     5
 }
 
+/// Requests whose path or method fits no route of their resource, for what only a real server has, and for what only ours has.
+pub(crate) const MISFITS: [&str; 10] = [
+    "GET /apis/storage.k8s.io/v1/namespaces/default/volumeattributesclasses",
+    "GET /apis/storage.k8s.io/v1/watch/namespaces/default/volumeattributesclasses",
+    "DELETE /apis/storage.k8s.io/v1/namespaces/default/volumeattributesclasses/one",
+    "PUT /apis/storage.k8s.io/v1/volumeattributesclasses",
+    "OPTIONS /apis/storage.k8s.io/v1/volumeattributesclasses",
+    "GET /apis/resource.k8s.io/v1/resourceclaims/x",
+    "POST /apis/resource.k8s.io/v1/resourceclaims",
+    "GET /apis/batch/v1/jobs/x",
+    "POST /apis/batch/v1/jobs",
+    "DELETE /apis/batch/v1/jobs",
+];
+
+pub(crate) async fn ask(client: &Client, request: &str) -> cluster_tests::client::Answer {
+    let (method, path) = request.split_once(' ').unwrap();
+    let method: Method = method.parse().unwrap();
+    client.send(client.request(method, path).header("content-type", "application/json"), "{}".into()).await
+}
+
+#[test]
+fn paths_that_do_not_fit_are_refused_alike_by_a_real_server_and_ours() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("ours", &OURS);
+    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &REAL) else { return };
+    let (ours, real) = (plane.admin("ours"), server.admin());
+    block_on(async {
+        eventually("ours knows the real one", async || is_ok(&ours, CLASSES).await).await;
+        eventually("the real one knows ours", async || is_ok(&real, JOBS).await).await;
+        for request in MISFITS {
+            let [by_ours, by_real] = [ask(&ours, request).await, ask(&real, request).await];
+            assert!(by_real.status == 404 || by_real.status == 405, "{request}: {}", by_real.brief());
+            assert_eq!(by_ours.brief(), by_real.brief(), "{request}");
+        }
+        // Custom resources have routes of their own, so that the real server's answer counts.
+        assert_eq!(real.create(DEFINITIONS, &definition()).await.status, 201);
+        eventually("ours knows the carts", async || is_ok(&ours, CARTS).await).await;
+        for request in ["GET /apis/shop.example.com/v1/carts/a".to_owned(), format!("HEAD {CARTS}")] {
+            let [by_ours, by_real] = [ask(&ours, &request).await, ask(&real, &request).await];
+            assert_eq!((by_ours.status, by_ours.body), (by_real.status, by_real.body), "{request}");
+        }
+    });
+}
+
 #[test]
 fn a_real_server_and_ours_answer_as_one() {
     let etcd = Etcd::start();

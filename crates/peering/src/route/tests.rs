@@ -17,6 +17,17 @@ fn decide(request: &str, view: &View) -> String {
             format!("peers {}", names.collect::<Vec<_>>().join(" "))
         }
         Route::Here(why) => format!("here {why:?}"),
+        Route::Misfit(Unfit { misfit, may_be_built_in, live }) => {
+            let peers = live.iter().flat_map(|live| live.iter());
+            let names = peers.map(|peer| view.member(*peer).server.as_str().trim_start_matches("apiserver-"));
+            let refused = if may_be_built_in { "refused" } else { "doubted" };
+            [&format!("{refused} {misfit:?}")]
+                .into_iter()
+                .map(String::as_str)
+                .chain(names)
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
         Route::Unavailable(why) => format!("503 {why:?}"),
         Route::ProveAbsence => "prove".to_owned(),
     }
@@ -56,7 +67,6 @@ fn rule_3_what_is_served_here_is_served_here() {
         "GET /api/v1/pods?watch=true",
         "GET /api/v1/watch/pods",
         "GET /api/v1/namespaces/x/pods/y",
-        "HEAD /api/v1/namespaces/x/pods/y",
         "POST /api/v1/namespaces/x/pods",
     ] {
         check(request, cluster, "here ServedHere");
@@ -79,12 +89,12 @@ fn rule_3_the_verb_only_ever_adds_peers() {
         "here VerbServedNowhere",
     );
     check("GET /api/v1/pods?watch=1", &format!("{here}; b live: v1 pods:watch"), "peers b");
-    check("OPTIONS /api/v1/pods", here, "here VerbServedNowhere");
+    check("OPTIONS /api/v1/pods", here, "here DoesNotFit");
 }
 
 #[test]
 fn rule_3_connect_subresources_match_on_any_method() {
-    for method in ["GET", "POST", "PUT", "OPTIONS"] {
+    for method in ["GET", "POST", "PUT"] {
         for subresource in ["exec", "attach", "portforward", "proxy"] {
             let request = format!("{method} /api/v1/namespaces/x/pods/y/{subresource}");
             check(&request, &format!("here: v1 pods/{subresource}:get"), "here ServedHere");
@@ -94,6 +104,60 @@ fn rule_3_connect_subresources_match_on_any_method() {
         let expected = if method == "GET" { "here ServedHere" } else { "here VerbServedNowhere" };
         check(&log, "here: v1 pods/log:get", expected);
     }
+}
+
+#[test]
+fn path_that_does_not_fit_a_resource_listed_here_is_refused_here() {
+    let cluster = "here: v1 pods:get,list,create nodes@Cluster:get,list; b live: v1 pods:get,list; c unknown; pending";
+    for request in [
+        "GET /api/v1/namespaces/x/nodes",
+        "GET /api/v1/watch/namespaces/x/nodes",
+        "GET /api/v1/pods/y",
+        "POST /api/v1/pods",
+        "HEAD /api/v1/namespaces/x/pods/y",
+        "GET /api/v1/proxy/namespaces/x/pods/y",
+    ] {
+        check(request, cluster, "here DoesNotFit");
+        check(&format!("{request} (forwarded)"), cluster, "here DoesNotFit");
+    }
+    check("GET /api/v1/nodes", cluster, "here ServedHere");
+    check("GET /api/v1/namespaces/x/pods/y/exec", "here: v1 ?pods/exec:get", "here NotBuilt");
+    check("GET /api/v1/pods/y/exec", "here: v1 ?pods/exec:get", "here DoesNotFit");
+}
+
+#[test]
+fn path_that_does_not_fit_a_resource_of_peers_is_refused_and_not_forwarded() {
+    let things = "things:get,list,create zones@Cluster:get,list,create reviews:create";
+    for state in ["live", "suspect"] {
+        let live = if state == "live" { " b" } else { "" };
+        let cluster = format!("here: v1 pods:get; b {state}: batch/v1 {things}; c unknown");
+        for (request, expected) in [
+            ("GET /apis/batch/v1/namespaces/x/zones", "NotFound"),
+            ("DELETE /apis/batch/v1/namespaces/x/zones/y", "NotFound"),
+            ("GET /apis/batch/v1/things/y", "NotFound"),
+            ("POST /apis/batch/v1/things", "MethodNotAllowed"),
+            ("HEAD /apis/batch/v1/zones", "MethodNotAllowed"),
+            ("POST /apis/batch/v1/reviews", "NotFound"),
+        ] {
+            check(request, &cluster, &format!("refused {expected}{live}"));
+            check(&format!("{request} (forwarded)"), &cluster, "503 ForwardedButUnknown");
+        }
+    }
+}
+
+#[test]
+fn path_that_does_not_fit_a_resource_with_routes_of_its_own_is_for_its_server() {
+    let cluster = "here: v1 pods:get; b live: example.com/v1 xs:get,list; c suspect: example.com/v1 ys:get,list";
+    check("GET /apis/example.com/v1/xs/y", cluster, "doubted NotFound b");
+    check("HEAD /apis/example.com/v1/namespaces/n/xs/y", cluster, "doubted MethodNotAllowed b");
+    check("GET /apis/example.com/v1/ys/y", cluster, "503 OnlySuspects");
+}
+
+#[test]
+fn scope_that_servers_disagree_on_refuses_nothing() {
+    let cluster = "b live: batch/v1 xs:get,list; c live: batch/v1 xs@Cluster:get,list";
+    check("GET /apis/batch/v1/xs/y", cluster, "peers b c");
+    check("GET /apis/batch/v1/namespaces/n/xs/y", cluster, "peers b c");
 }
 
 #[test]
@@ -228,6 +292,7 @@ fn every_reason_names_its_rule() {
         (Why::NotAResource, 1),
         (Why::ServedHere, 3),
         (Why::VerbServedNowhere, 3),
+        (Why::DoesNotFit, 3),
         (Why::SharedState, 4),
         (Why::NotBuilt, 7),
         (Why::ServedNowhere, 7),
@@ -262,11 +327,13 @@ fn clusters() -> impl Strategy<Value = String> {
     })
 }
 
-const REQUESTS: [&str; 6] = [
+const REQUESTS: [&str; 8] = [
     "GET /api/v1/xs",
-    "PATCH /apis/a/v1/ys/y",
-    "GET /apis/e.com/v1/ys/y/status",
+    "PATCH /apis/a/v1/namespaces/n/ys/y",
+    "GET /apis/e.com/v1/namespaces/n/ys/y/status",
+    "DELETE /apis/a/v1/namespaces/n/xs/x",
     "DELETE /apis/a/v1/xs/x",
+    "GET /apis/e.com/v1/ys/y/status",
     "GET /apis/e.com/v1/xs",
     "GET /apis/b/v1/zs",
 ];

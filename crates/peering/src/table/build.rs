@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api::Scope;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
@@ -73,23 +74,27 @@ impl Entries {
     fn new(sources: Sources) -> Self {
         let mut drafts: HashMap<Key, Draft, RandomState> = HashMap::default();
         for item in sources.here.iter().flat_map(|items| items.iter()) {
-            drafts.entry(item.name.clone()).or_default().here = item.here;
+            let draft = drafts.entry(item.name.clone()).or_default();
+            draft.here = item.here;
+            draft.note_scope(item.scope);
         }
         for (class, items) in &sources.classes {
             for item in items.iter() {
                 if let Here::Serves(verbs) = item.here {
-                    drafts.entry(item.name.clone()).or_default().classes.push((*class, verbs));
+                    let draft = drafts.entry(item.name.clone()).or_default();
+                    draft.classes.push((*class, verbs));
+                    draft.note_scope(item.scope);
                 }
             }
         }
         let mut listings = Vec::new();
         let mut positions: HashMap<Listing, u32, RandomState> = HashMap::default();
-        let entries = drafts.into_iter().map(|(name, Draft { here, classes })| {
+        let entries = drafts.into_iter().map(|(name, Draft { here, scope, classes })| {
             let offer = *positions.entry(classes).or_insert_with_key(|classes| {
                 listings.push(classes.clone());
                 u32::try_from(listings.len() - 1).expect("a document is shorter than that")
             });
-            (name, Entry { here, offer })
+            (name, Entry { here, scope: scope.flatten(), offer })
         });
         let by_name = entries.collect();
         Self { sources, by_name, listings }
@@ -112,7 +117,18 @@ impl Entries {
 #[derive(Default)]
 struct Draft {
     here: Here,
+    /// Absent before the first listing; `Some(None)` if listings do not agree.
+    scope: Option<Option<Scope>>,
     classes: Listing,
+}
+
+impl Draft {
+    fn note_scope(&mut self, scope: Option<Scope>) {
+        self.scope = match self.scope {
+            None => Some(scope),
+            Some(noted) => Some(noted.filter(|noted| scope == Some(*noted))),
+        };
+    }
 }
 
 /// What versions share.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api::Scope;
 use discovery::{Group, Groups, Name, Names, Version};
 use foldhash::fast::RandomState;
 
@@ -32,6 +33,8 @@ pub(super) struct Item {
     resource: Name,
     /// What the server of the document has of it.
     pub(super) here: Here,
+    /// The scope of the resource; `None` if the document does not say it in a word that we know.
+    pub(super) scope: Option<Scope>,
 }
 
 impl VersionListing {
@@ -56,6 +59,7 @@ impl VersionListing {
                         name: with_key([&resource.name, subresource], |key| key.into()),
                         resource: resource.name.clone(),
                         here: if is_unbuilt { Here::Unbuilt } else { Here::Serves(verbs_of(verbs)) },
+                        scope: resource.scope.known(),
                     });
                 };
                 add("", &resource.verbs);
@@ -72,6 +76,7 @@ impl VersionListing {
             let is_same = again.name == first.name;
             if is_same {
                 first.here = first.here.union(again.here);
+                first.scope = first.scope.filter(|scope| again.scope == Some(*scope));
             }
             is_same
         });

@@ -130,7 +130,9 @@ impl Server {
                 let names = peers.iter().map(|peer| view.member(*peer).server.as_str());
                 names.map(|name| name.trim_start_matches("apiserver-")).collect::<Vec<_>>().join(" ")
             }
-            other @ (Route::Here(_) | Route::ProveAbsence | Route::Unavailable(_)) => format!("{other:?}"),
+            other @ (Route::Here(_) | Route::Misfit(_) | Route::ProveAbsence | Route::Unavailable(_)) => {
+                format!("{other:?}")
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use edge::access_log::AccessLog;
 use edge::certificates::Bundles;
 use edge::health::{Check, Health, Pages};
 use edge::merged::MergedPages;
+use edge::peers::MisfitPolicy;
 use edge::pipeline::Pipeline;
 use gateway::board::Board;
 use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Way};
@@ -251,6 +252,7 @@ fn peers(config: &Config, way: &Way, metrics: Metrics) -> edge::peers::Peers {
         forwarder: Some(way.forwarder.clone()),
         metrics,
         merged: MergedPages { merge: config.merge, oldest: AggregatedVersion::V2Beta1 },
+        misfits: MisfitPolicy::LeaveToPeer,
         tells: config.tells,
         // Nobody forwards to a gateway, so that it need not wait to be taken for a member.
         joined: watch::Sender::new(true).subscribe(),

@@ -11,6 +11,7 @@ use catalogue::{Gates, Surface};
 use discovery::Groups;
 use edge::health::{Check, Pages};
 use edge::merged::{Merge, MergedPages};
+use edge::peers::MisfitPolicy;
 use object::decode::{self, Encoding};
 use peering::cluster::{Cluster, Ports};
 use peering::forward::{ForwardLimits, Forwarder, Ways};
@@ -252,6 +253,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             forwarder: forwarder.clone(),
             metrics,
             merged: MergedPages { merge: flags.merge, oldest: apiserver::oldest_aggregated(surface.release()) },
+            misfits: MisfitPolicy::RefuseHere,
             tells: flags.tells,
             joined: joined.subscribe(),
             nearest: None,

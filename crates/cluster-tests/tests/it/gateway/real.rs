@@ -12,6 +12,7 @@ use transport::pki::{Authority, Purpose};
 use super::*;
 use crate::access::{certificate, whoami};
 use crate::carts::{CARTS, DEFINITIONS, definition};
+use crate::peers_interop::{MISFITS, ask};
 
 /// `resource.k8s.io/v1` is there from 1.34 on, and nothing protects its objects from being deleted.
 const DEVICES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
@@ -76,6 +77,26 @@ fn a_real_kube_apiserver_and_an_older_server_answer_as_one() {
         let answer = admin.get(DEVICES).await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.brief());
         assert_eq!(admin.get(DEPLOYMENTS).await.status, StatusCode::OK);
+    });
+}
+
+#[test]
+fn path_that_does_not_fit_its_resource_is_refused_in_a_real_servers_words() {
+    let etcd = Etcd::start();
+    let mut plane = ControlPlane::new(Store::Etcd(&etcd));
+    plane.start("old", &[OLD[0], STOCK]);
+    let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=batch/v1=false"]) else { return };
+    let upstream = format!("--upstream=https://{}", real.admin().address());
+    let gateway = Gateway::launch("gateway", &plane, &["old"], &[&upstream]);
+    gateway.wait_ready();
+    let admin = gateway.admin();
+    block_on(async {
+        becomes(&admin, DEVICES, StatusCode::OK).await;
+        for request in MISFITS {
+            let serving = if request.contains("/batch/") { plane.admin("old") } else { real.admin() };
+            let [through, directly] = [ask(&admin, request).await, ask(&serving, request).await];
+            assert_eq!((through.status, through.body), (directly.status, directly.body), "{request}");
+        }
     });
 }
 
