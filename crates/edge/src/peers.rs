@@ -7,7 +7,7 @@ use api::target::Resource;
 use api::{GroupVersionResource, Status, Target, Verb};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use peering::forward::{AnsweredBy, Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
+use peering::forward::{AnsweredBy, Call, Candidate, Effect, Forwarder, Identity, ResponseOrigin, Span};
 use peering::metrics::Metrics;
 use peering::{Cluster, Hop, Route, ServerId, Unavailable, Why, status};
 use tokio::sync::watch;
@@ -138,7 +138,8 @@ impl Away<'_> {
             span: errand.span,
             prefers: prefers.as_ref().or(peers.nearest.as_ref()),
             is_brief: resource.verb == Verb::Get,
-            answers: Answers::of(resource),
+            origin: ResponseOrigin::of(resource),
+            marks_hop: true,
             doubt: &|server| peers.cluster.doubt(server),
         };
         match forwarder.forward(call, request).await {

@@ -49,7 +49,7 @@ impl Attempt<'_> {
     async fn judge(&self, response: Response<PeerBody>) -> Result<judge::Judged, Failed> {
         let lens = judge::Lens {
             asked_for_upgrade: self.round.head.is_upgrade,
-            answers: self.round.call.answers,
+            origin: self.round.call.origin,
             is_vouched_for: self.round.call.user.is_vouched_for(),
             patience: self.round.shared.limits.patience,
         };

@@ -58,7 +58,7 @@ impl Head {
         // Answered here: the body is on its way already.
         headers.remove(EXPECT);
         call.user.write(&mut headers);
-        if call.answers.are_of_a_bearer() {
+        if call.marks_hop {
             hop::mark(&mut headers);
         }
         if let Some(audit_id) = call.audit_id {

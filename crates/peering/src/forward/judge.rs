@@ -16,7 +16,7 @@ use http_body_util::BodyExt as _;
 use transport::peer::{LineError, PeerBody};
 
 use super::attempt::Failed;
-use super::{Answers, Fault};
+use super::{Fault, ResponseOrigin};
 use crate::status::{self, Execution};
 use named::names_an_object;
 
@@ -35,7 +35,7 @@ pub(super) enum Judged {
 /// By what an answer is judged.
 pub(super) struct Lens {
     pub(super) asked_for_upgrade: bool,
-    pub(super) answers: Answers,
+    pub(super) origin: ResponseOrigin,
     /// Whether the peer has only our word for who asks: then a 401 is about us.
     pub(super) is_vouched_for: bool,
     /// A peer that begins to say why not must come to the point within this time.
@@ -45,22 +45,22 @@ pub(super) struct Lens {
 impl Lens {
     /// Judges an answer.
     pub(super) async fn judge(&self, response: Response<PeerBody>) -> Result<Judged, Failed> {
-        match (response.status(), self.answers) {
+        match (response.status(), self.origin) {
             (StatusCode::SWITCHING_PROTOCOLS, _) if self.asked_for_upgrade => Ok(Judged::Switched(response)),
             (StatusCode::SWITCHING_PROTOCOLS, _) => Err((Fault::UnaskedUpgrade, Execution::Unknown)),
-            (_, Answers::OfSomethingBehind) => Ok(whole(response)),
+            (_, ResponseOrigin::ProxiedBackend) => Ok(whole(response)),
             // Refused before anything was looked at.
             (StatusCode::UNAUTHORIZED, _) if self.is_vouched_for => Err((Fault::Unauthorized, Execution::None)),
-            (_, Answers::OfAnyone) => Ok(whole(response)),
-            (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, Answers::OfBearer) => {
+            (_, ResponseOrigin::AnyServer) => Ok(whole(response)),
+            (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, ResponseOrigin::ServingPeer) => {
                 let judging = judge_body(response);
                 tokio::time::timeout(self.patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
             }
-            (StatusCode::NOT_MODIFIED, Answers::OfBearer) => Ok(whole(response)),
-            (status, Answers::OfBearer) if status.is_redirection() => {
+            (StatusCode::NOT_MODIFIED, ResponseOrigin::ServingPeer) => Ok(whole(response)),
+            (status, ResponseOrigin::ServingPeer) if status.is_redirection() => {
                 Err((Fault::Redirect(status), Execution::Unknown))
             }
-            (_, Answers::OfBearer) => Ok(whole(response)),
+            (_, ResponseOrigin::ServingPeer) => Ok(whole(response)),
         }
     }
 }

@@ -95,7 +95,8 @@ impl Bench {
             span,
             prefers: None,
             is_brief: false,
-            answers: Answers::OfBearer,
+            origin: ResponseOrigin::ServingPeer,
+            marks_hop: true,
             doubt: &|server| self.doubted.lock().unwrap().push(server.clone()),
         };
         self.forwarder.forward(call, request).await
