@@ -33,6 +33,7 @@ pub(crate) struct Errand<'a> {
     pub(crate) client: IpAddr,
     pub(crate) audit_id: Option<&'a HeaderValue>,
     pub(crate) effect: Effect,
+    pub(crate) origin: ResponseOrigin,
     pub(crate) span: Span,
 }
 
@@ -57,7 +58,7 @@ impl Way {
             span: errand.span,
             prefers: newest.as_ref(),
             is_brief: false,
-            origin: ResponseOrigin::AnyServer,
+            origin: errand.origin,
             marks_hop: false,
             doubt: &|server| self.cluster.doubt(server),
         };

@@ -181,14 +181,27 @@ pub enum ResponseOrigin {
     ServingPeer,
     /// Any server: whatever it says of the resource counts.
     AnyServer,
-    /// A process behind the server, such as a pod: the response says nothing about the server.
+    /// A process behind the server, such as a kubelet or a pod: the response reaches the client unchanged, whatever its status,
+    /// and says nothing about the server.
     ProxiedBackend,
 }
 
 impl ResponseOrigin {
     /// The origin of the response to a request for a resource that the peer lists.
     pub fn of(resource: &Resource<'_>) -> Self {
-        if resource.subresource == "proxy" { Self::ProxiedBackend } else { Self::ServingPeer }
+        if resource.reaches_backend() { Self::ProxiedBackend } else { Self::ServingPeer }
+    }
+}
+
+impl Call<'_> {
+    /// The same call for a request that asks for an upgrade. Such a request is never resent once it was sent: the connection may
+    /// have been handed over. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
+    /// that a server serves itself.
+    fn for_upgrade(self) -> Self {
+        let is_watch =
+            matches!((self.span, self.effect, self.origin), (Span::Open, Effect::Reads, ResponseOrigin::ServingPeer));
+        let origin = if is_watch { self.origin } else { ResponseOrigin::ProxiedBackend };
+        Self { effect: Effect::Writes, origin, ..self }
     }
 }
 
@@ -341,6 +354,7 @@ impl Forwarder {
         }
         let (mut parts, body) = request.into_parts();
         let upgrade = ClientEnd::of(&mut parts);
+        let call = if upgrade.is_some() { call.for_upgrade() } else { call };
         let head = Head::new(parts, &call, upgrade.is_some());
         let round = Round {
             shared: &self.0,
