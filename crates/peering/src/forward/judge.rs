@@ -1,7 +1,7 @@
 //! Whether what a peer answers is an answer, or its failure.
 //!
 //! What a peer says of the request (403, 409, 429, 500 and all else) passes. What it says of itself does not: that it does not
-//! serve the resource, does not trust us, is not ready, or wants us elsewhere.
+//! serve the resource, does not trust us, is not ready, or wants us elsewhere. What a process behind the peer says always passes.
 
 mod named;
 
@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use api::Status;
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use transport::peer::{LineError, PeerBody};
@@ -52,7 +51,7 @@ impl Lens {
             // Refused before anything was looked at.
             (StatusCode::UNAUTHORIZED, _) if self.is_vouched_for => Err((Fault::Unauthorized, Execution::None)),
             (_, ResponseOrigin::AnyServer) => Ok(whole(response)),
-            (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, ResponseOrigin::ServingPeer) => {
+            _ if self.reads_body_of(&response) => {
                 let judging = judge_body(response);
                 tokio::time::timeout(self.patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
             }
@@ -63,9 +62,16 @@ impl Lens {
             (_, ResponseOrigin::ServingPeer) => Ok(whole(response)),
         }
     }
+
+    /// Whether the body of a response decides between an answer and a failure of the peer.
+    pub(super) fn reads_body_of(&self, response: &Response<PeerBody>) -> bool {
+        self.origin == ResponseOrigin::ServingPeer
+            && matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
+    }
 }
 
-fn whole(response: Response<PeerBody>) -> Judged {
+/// A response that passes to the client as it comes.
+pub(super) fn whole(response: Response<PeerBody>) -> Judged {
     Judged::Answer(response.map(|body| (Bytes::new(), Some(body))))
 }
 
@@ -73,7 +79,7 @@ async fn judge_body(response: Response<PeerBody>) -> Result<Judged, Failed> {
     let (head, mut body) = response.into_parts();
     let looked_at = look_at(&mut body).await.map_err(|error| (Fault::Broken(error), Execution::Unknown))?;
     match head.status {
-        StatusCode::NOT_FOUND if !is_about_an_object(&head.headers, &looked_at) => {
+        StatusCode::NOT_FOUND if !names_an_object(&looked_at) => {
             return Err((Fault::NotServed, Execution::None));
         }
         StatusCode::SERVICE_UNAVAILABLE
@@ -97,14 +103,4 @@ async fn look_at(body: &mut PeerBody) -> Result<Bytes, LineError> {
         }
     }
     Ok(looked_at.freeze())
-}
-
-/// Whether a 404 speaks of an object, and not of the resource.
-fn is_about_an_object(headers: &HeaderMap, body: &[u8]) -> bool {
-    if !body.is_empty() {
-        return names_an_object(body);
-    }
-    // The answer to a HEAD: all there is to see is that it is a Status and no page.
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.starts_with("application/"))
 }

@@ -13,6 +13,7 @@ mod bandwidth;
 mod bodies;
 mod failover;
 mod fetching;
+mod heads;
 mod patience;
 mod queueing;
 mod sharing;
