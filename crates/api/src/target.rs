@@ -150,9 +150,7 @@ impl<'a> Target<'a> {
             Self::NonResource(target) => {
                 matches!(&*target.verb, "watch" | "proxy") || target.path.starts_with("/debug/pprof/")
             }
-            Self::Resource(target) => {
-                matches!(target.verb, Verb::Watch | Verb::Proxy) || target.is_connect() || target.subresource == "log"
-            }
+            Self::Resource(target) => target.verb == Verb::Watch || target.reaches_backend(),
         }
     }
 
@@ -187,6 +185,12 @@ impl Resource<'_> {
     /// its backend understands, so routing matches it on any verb.
     pub fn is_connect(&self) -> bool {
         matches!(&*self.subresource, "attach" | "exec" | "portforward" | "proxy")
+    }
+
+    /// True if the server relays the response of another process: a kubelet, pod, service or node. Such a response says nothing
+    /// about the server, whatever its status.
+    pub fn reaches_backend(&self) -> bool {
+        self.is_connect() || self.subresource == "log" || self.verb == Verb::Proxy
     }
 
     /// The same resource, borrowing nothing.

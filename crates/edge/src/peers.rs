@@ -7,7 +7,7 @@ use api::target::Resource;
 use api::{GroupVersionResource, Status, Target, Verb};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use peering::forward::{AnsweredBy, Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
+use peering::forward::{AnsweredBy, Call, Candidate, Effect, Forwarder, Identity, ResponseOrigin, Span};
 use peering::metrics::Metrics;
 use peering::{Cluster, Hop, Route, ServerId, Unavailable, Why, status};
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ pub(crate) struct Away<'a> {
     peers: &'a Peers,
     resource: &'a Resource<'a>,
     candidates: Vec<Candidate>,
-    answers: Answers,
+    origin: ResponseOrigin,
 }
 
 /// For whom a request is forwarded, and for how long it may take.
@@ -103,16 +103,16 @@ impl Peers {
         match (route, target) {
             (Route::Here(why), _) => Ok(Place::Here(why)),
             (Route::Peers(members), Target::Resource(resource)) => {
-                let (candidates, answers) = (Candidate::of(&view, &members), Answers::of(resource));
-                Ok(Place::Away(Away { peers: self, resource, candidates, answers }))
+                let (candidates, origin) = (Candidate::of(&view, &members), ResponseOrigin::of(resource));
+                Ok(Place::Away(Away { peers: self, resource, candidates, origin }))
             }
             (Route::Misfit(unfit), Target::Resource(resource)) => {
                 let is_ours = self.misfits == MisfitPolicy::RefuseHere && unfit.may_be_built_in;
                 match unfit.live {
                     _ if is_ours => Err(Status::of_misfit(unfit.misfit)),
                     Some(members) => {
-                        let (candidates, answers) = (Candidate::of(&view, &members), Answers::OfAnyone);
-                        Ok(Place::Away(Away { peers: self, resource, candidates, answers }))
+                        let (candidates, origin) = (Candidate::of(&view, &members), ResponseOrigin::AnyServer);
+                        Ok(Place::Away(Away { peers: self, resource, candidates, origin }))
                     }
                     None => Err(status::unavailable(Unavailable::OnlySuspects)),
                 }
@@ -146,7 +146,7 @@ impl Away<'_> {
         request: Request,
     ) -> Result<Response, Status> {
         // Without a way there is no live member either, so that nothing is routed here.
-        let Self { peers, resource, candidates, answers } = self;
+        let Self { peers, resource, candidates, origin } = self;
         let Some(forwarder) = &peers.forwarder else { return Err(status::proxy_failed(status::Execution::None)) };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
         let note = Note::of(&request);
@@ -162,7 +162,8 @@ impl Away<'_> {
             span: errand.span,
             prefers: prefers.as_ref().or(peers.nearest.as_ref()),
             is_brief: resource.verb == Verb::Get,
-            answers: *answers,
+            origin: *origin,
+            marks_hop: *origin != ResponseOrigin::AnyServer,
             doubt: &|server| peers.cluster.doubt(server),
         };
         match forwarder.forward(call, request).await {

@@ -3,11 +3,12 @@
 //! What is about no resource, and what nobody has, is answered by an upstream in its own words, so that a 404 or a 403 is
 //! theirs.
 
+use api::Target;
 use edge::audit::AUDIT_ID;
 use edge::{Call, Error, Local, Request, Response};
 use futures_util::future::BoxFuture;
 use http::Method;
-use peering::forward::{Effect, Span};
+use peering::forward::{Effect, ResponseOrigin, Span};
 
 use crate::gate::Caller;
 use crate::way::{Errand, Way};
@@ -20,15 +21,53 @@ impl Local<Caller> for AnyUpstream {
     fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
             let audit_id = request.headers().get(AUDIT_ID).cloned();
-            let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+            let (effect, origin) = handling(call.target, request.method());
             let errand = Errand {
                 user: &call.caller.identity,
                 client: call.caller.client,
                 audit_id: audit_id.as_ref(),
-                effect: if is_read { Effect::Reads } else { Effect::Writes },
+                effect,
+                origin,
                 span: if call.target.is_long_running() { Span::Open } else { Span::Until(call.deadline) },
             };
             Ok(self.0.ask_anyone(errand, request).await?)
         })
+    }
+}
+
+/// Whether the request may be resent, and which process writes its response. A request that an upstream relays to a pod, service
+/// or node is safe to resend only if the API says so, whatever its HTTP method.
+fn handling(target: &Target<'_>, method: &Method) -> (Effect, ResponseOrigin) {
+    match target {
+        Target::Resource(resource) if resource.reaches_backend() => {
+            (Effect::of(resource), ResponseOrigin::ProxiedBackend)
+        }
+        Target::Resource(_) | Target::NonResource(_) => {
+            let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+            (if is_safe { Effect::Reads } else { Effect::Writes }, ResponseOrigin::AnyServer)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_to_backends_are_not_resent_by_method_alone() {
+        use {Effect::*, ResponseOrigin::*};
+        for (method, line, expected) in [
+            ("GET", "/version", (Reads, AnyServer)),
+            ("OPTIONS", "/api/v1/pods", (Reads, AnyServer)),
+            ("POST", "/apis/x.io/v1/things", (Writes, AnyServer)),
+            ("GET", "/api/v1/namespaces/a/pods/b/exec", (Writes, ProxiedBackend)),
+            ("GET", "/api/v1/namespaces/a/pods/b/log", (Reads, ProxiedBackend)),
+            ("HEAD", "/api/v1/namespaces/a/services/b/proxy/", (Writes, ProxiedBackend)),
+            ("OPTIONS", "/api/v1/nodes/n/proxy/metrics", (Writes, ProxiedBackend)),
+            ("GET", "/api/v1/proxy/nodes/n", (Writes, ProxiedBackend)),
+        ] {
+            let target = Target::parse(method, line).unwrap();
+            assert_eq!(handling(&target, &method.parse().unwrap()), expected, "{method} {line}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
-use peering::forward::{Effect, Identity, Span};
+use peering::forward::{Effect, Identity, ResponseOrigin, Span};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -84,6 +84,7 @@ impl Reviews {
             audit_id: None,
             // It is created, and yet nothing is: any number of them does no harm.
             effect: Effect::Reads,
+            origin: ResponseOrigin::AnyServer,
             span: Span::Until(Instant::now() + TIMEOUT),
         };
         let response = self.way.ask_anyone(errand, request).await.ok()?;

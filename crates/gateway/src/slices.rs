@@ -14,7 +14,7 @@ use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use peering::Address;
-use peering::forward::{Effect, Identity, Span};
+use peering::forward::{Effect, Identity, ResponseOrigin, Span};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -128,6 +128,7 @@ impl Slices {
             client: IpAddr::from([127, 0, 0, 1]),
             audit_id: None,
             effect: Effect::Reads,
+            origin: ResponseOrigin::AnyServer,
             span: Span::Until(Instant::now() + TIMEOUT),
         };
         let response = self.way.ask_anyone(errand, request).await.ok()?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use edge::access_log::Note;
 use edge::{Body, Response};
 use http::{HeaderValue, Request};
-use peering::forward::{Answers, Call, Candidate, Effect, Forwarder, Identity, Span};
+use peering::forward::{Call, Candidate, Effect, Forwarder, Identity, ResponseOrigin, Span};
 use peering::members::State;
 use peering::ports::{Fetch, FetchAnswer, FetchFault, FetchRequest, Pending};
 use peering::{Cluster, MemberIndex, View};
@@ -33,6 +33,7 @@ pub(crate) struct Errand<'a> {
     pub(crate) client: IpAddr,
     pub(crate) audit_id: Option<&'a HeaderValue>,
     pub(crate) effect: Effect,
+    pub(crate) origin: ResponseOrigin,
     pub(crate) span: Span,
 }
 
@@ -57,7 +58,8 @@ impl Way {
             span: errand.span,
             prefers: newest.as_ref(),
             is_brief: false,
-            answers: Answers::OfAnyone,
+            origin: errand.origin,
+            marks_hop: false,
             doubt: &|server| self.cluster.doubt(server),
         };
         let note = Note::of(&request);

@@ -166,35 +166,42 @@ pub struct Call<'a> {
     pub is_brief: bool,
     /// Who answers, if it is well: because it answered before, or is the nearest.
     pub prefers: Option<&'a ServerId>,
-    /// Whose answer it will be.
-    pub answers: Answers,
-    /// Called for a peer whose answer shows that it does not serve what it lists, or does not trust us.
+    /// The process that writes the response: decides what the response says about the peer.
+    pub origin: ResponseOrigin,
+    /// Whether the request carries the hop mark, so that the peer serves it itself or refuses it.
+    pub marks_hop: bool,
+    /// Called for a peer whose response shows that it does not serve what it lists, or does not trust us.
     pub doubt: &'a (dyn Fn(&ServerId) + Send + Sync),
 }
 
-/// Whose answer it is that a peer gives, and so what can be read from it about the peer.
+/// The process that writes the response to a forwarded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
-    /// That of a server which lists what is asked for. Not to know it is its failure, and it may not ask anybody else.
-    OfBearer,
-    /// That of any server: whatever it says of what is asked for counts.
-    OfAnyone,
-    /// That of something behind a server that lists the way there, such as a pod: it says nothing about the server.
-    OfSomethingBehind,
+pub enum ResponseOrigin {
+    /// A server that lists the resource. A response that denies the resource is that server's failure.
+    ServingPeer,
+    /// Any server: whatever it says of the resource counts.
+    AnyServer,
+    /// A process behind the server, such as a kubelet or a pod: the response reaches the client unchanged, whatever its status,
+    /// and says nothing about the server.
+    ProxiedBackend,
 }
 
-impl Answers {
-    /// Of a request for a resource that the peer lists.
+impl ResponseOrigin {
+    /// The origin of the response to a request for a resource that the peer lists.
     pub fn of(resource: &Resource<'_>) -> Self {
-        if resource.subresource == "proxy" { Self::OfSomethingBehind } else { Self::OfBearer }
+        if resource.reaches_backend() { Self::ProxiedBackend } else { Self::ServingPeer }
     }
+}
 
-    /// Whether the peer was chosen because it lists what is asked for.
-    pub(crate) fn are_of_a_bearer(self) -> bool {
-        match self {
-            Self::OfBearer | Self::OfSomethingBehind => true,
-            Self::OfAnyone => false,
-        }
+impl Call<'_> {
+    /// The same call for a request that asks for an upgrade. Such a request is never resent once it was sent: the connection may
+    /// have been handed over. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
+    /// that a server serves itself.
+    fn for_upgrade(self) -> Self {
+        let is_watch =
+            matches!((self.span, self.effect, self.origin), (Span::Open, Effect::Reads, ResponseOrigin::ServingPeer));
+        let origin = if is_watch { self.origin } else { ResponseOrigin::ProxiedBackend };
+        Self { effect: Effect::Writes, origin, ..self }
     }
 }
 
@@ -347,6 +354,7 @@ impl Forwarder {
         }
         let (mut parts, body) = request.into_parts();
         let upgrade = ClientEnd::of(&mut parts);
+        let call = if upgrade.is_some() { call.for_upgrade() } else { call };
         let head = Head::new(parts, &call, upgrade.is_some());
         let round = Round {
             shared: &self.0,

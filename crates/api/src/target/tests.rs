@@ -233,26 +233,29 @@ fn a_line_without_escapes_is_borrowed() {
 
 #[test]
 fn long_running_requests_and_connections() {
-    for (line, is_long_running, is_connect) in [
-        ("GET /api/v1/pods?watch=1", true, false),
-        ("GET /api/v1/watch/pods", true, false),
-        ("GET /api/v1/proxy/nodes/n", true, false),
-        ("GET /api/v1/namespaces/n/pods/p/log", true, false),
-        ("POST /api/v1/namespaces/n/pods/p/exec", true, true),
-        ("GET /api/v1/namespaces/n/pods/p/attach", true, true),
-        ("POST /api/v1/namespaces/n/pods/p/portforward", true, true),
-        ("DELETE /api/v1/namespaces/n/services/s/proxy/x", true, true),
-        ("GET /api/v1/namespaces/n/pods/p/status", false, false),
-        ("GET /api/v1/pods", false, false),
-        ("GET /debug/pprof/heap", true, false),
-        ("GET /debug/pprof", false, false),
-        ("GET /healthz", false, false),
+    for (line, is_long_running, is_connect, reaches_backend) in [
+        ("GET /api/v1/pods?watch=1", true, false, false),
+        ("GET /api/v1/watch/pods", true, false, false),
+        ("GET /api/v1/proxy/nodes/n", true, false, true),
+        ("GET /api/v1/namespaces/n/pods/p/log", true, false, true),
+        ("POST /api/v1/namespaces/n/pods/p/exec", true, true, true),
+        ("GET /api/v1/namespaces/n/pods/p/attach", true, true, true),
+        ("POST /api/v1/namespaces/n/pods/p/portforward", true, true, true),
+        ("DELETE /api/v1/namespaces/n/services/s/proxy/x", true, true, true),
+        ("OPTIONS /api/v1/nodes/n/proxy/x", true, true, true),
+        ("GET /api/v1/namespaces/n/pods/p/status", false, false, false),
+        ("GET /api/v1/pods", false, false, false),
+        ("GET /debug/pprof/heap", true, false, false),
+        ("GET /debug/pprof", false, false, false),
+        ("GET /healthz", false, false, false),
     ] {
         let (method, path) = line.split_once(' ').unwrap();
         let target = Target::parse(method, path).unwrap();
         assert_eq!(target.is_long_running(), is_long_running, "{line}");
         let connects = matches!(&target, Target::Resource(resource) if resource.is_connect());
         assert_eq!(connects, is_connect, "{line}");
+        let reaches = matches!(&target, Target::Resource(resource) if resource.reaches_backend());
+        assert_eq!(reaches, reaches_backend, "{line}");
     }
 }
 

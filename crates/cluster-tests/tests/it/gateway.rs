@@ -1,6 +1,7 @@
 //! A gateway before servers that know nothing of each other: they answer as one.
 
 mod access_log;
+mod backends;
 mod balance;
 mod crowds;
 mod found;

@@ -1,6 +1,7 @@
 //! Members that misbehave: nobody else suffers, nothing that may exist is denied, and the figures say what is wrong.
 
 mod documents;
+mod heads;
 mod requests;
 
 use std::net::SocketAddr;

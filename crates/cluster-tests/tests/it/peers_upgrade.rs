@@ -1,6 +1,8 @@
 //! Shells, port-forwards and logs through a server to a member that has them: the user travels along, bytes go both ways, and
 //! whoever leaves is missed at the other end.
 
+mod backends;
+
 use std::time::Duration;
 
 use cluster_tests::client::Identity;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cluster_tests::process::run;
 use cluster_tests::tools;
+use transport::pki::{Authority, Purpose};
 
 use super::*;
 
@@ -167,5 +168,48 @@ fn command_lines_of_kubeadm_and_envtest_start_it() {
         let server = Server::start(folder.path(), Store::Etcd(&etcd), &flags);
         assert!(server.log().contains("allow-privileged"), "flags without a meaning are named: {}", server.log());
         assert_eq!(server.stop(), Some(0));
+    }
+}
+
+/// Certificates of an authority, and one that is none.
+fn leaf_and_authority(folder: &Path) -> (String, String) {
+    let authority = Authority::open(&folder.join("given"), "ca").unwrap();
+    let leaf = authority.issue("leaf", "pinned", None, &Purpose::Client).unwrap();
+    (leaf.certificate.display().to_string(), authority.certificate().display().to_string())
+}
+
+#[test]
+fn certificate_that_is_no_authority_is_refused_at_start_by_flag_file_position_and_subject() {
+    let folder = tempfile::tempdir().unwrap();
+    let (leaf, authority) = leaf_and_authority(folder.path());
+    let mixed = folder.path().join("mixed.crt").display().to_string();
+    let both = [&authority, &leaf].map(|file| std::fs::read_to_string(file).unwrap()).concat();
+    std::fs::write(&mixed, both).unwrap();
+    let key = leaf.replace(".crt", ".key");
+    let gateway = ["gateway", "--upstream=https://127.0.0.1:1", "--secure-port=0"];
+    let shown = [format!("--proxy-client-cert-file={leaf}"), format!("--proxy-client-key-file={key}")];
+    let peers = [format!("--requestheader-client-ca-file={authority}"), shown[0].clone(), shown[1].clone()];
+    let etcd = ["--etcd-servers=https://127.0.0.1:1".to_owned()];
+    for (command, flag, others) in [
+        (&["serve", "--secure-port=0"][..], "--client-ca-file", &[][..]),
+        (
+            &["serve", "--secure-port=0"],
+            "--requestheader-client-ca-file",
+            &["--requestheader-allowed-names=x".to_owned()],
+        ),
+        (&["serve", "--secure-port=0"], "--peer-ca-file", &peers),
+        (&["serve", "--secure-port=0"], "--etcd-cafile", &etcd),
+        (&gateway, "--upstream-ca-file", &shown),
+    ] {
+        for (file, position) in [(&leaf, 1), (&mixed, 2)] {
+            let mut unskew = std::process::Command::new(tools::unskew());
+            unskew.current_dir(folder.path()).args(command).args(others).arg(format!("{flag}={file}"));
+            let finished = run(unskew, Duration::from_secs(30));
+            assert_ne!(finished.code, Some(0), "{flag}: {finished:?}");
+            let certificate = format!("certificate {position} (subject \"CN=pinned\") is not a certificate authority");
+            for words in [flag, file, &certificate, "give the certificate of its issuer \"CN=unskew-ca\" here"] {
+                assert!(finished.stderr.contains(words), "{flag}: no {words:?} in {}", finished.stderr);
+            }
+        }
     }
 }

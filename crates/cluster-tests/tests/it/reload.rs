@@ -81,3 +81,58 @@ fn clients_are_judged_by_the_authority_that_is_there_now() {
         assert_eq!(ask_on(&mut old).await, "401", "a connection that was let in before is judged anew");
     });
 }
+
+#[test]
+fn bundle_that_becomes_wrong_is_refused_and_the_old_one_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let other = Authority::open(&folder.path().join("other"), "ca").unwrap();
+    let Pair { certificate, key } = other.issue("admin", "other", Some("system:masters"), &Purpose::Client).unwrap();
+    let (ours, theirs) =
+        (server.admin(), server.client(Identity::Certificate { certificate: certificate.clone(), key }));
+    block_on(async {
+        // Their certificate is no authority: in the bundle it would vouch for itself and for whatever its key signs.
+        replace(&server.pki().join("ca.crt"), &certificate);
+        let refused = "certificate 1 (subject \"O=system:masters, CN=other\") is not a certificate authority";
+        wait::eventually("the log says what is wrong", async || {
+            let log = server.log().replace('\\', "");
+            if log.contains(refused) && log.contains("keeping what was there") { Ok(()) } else { Err(log) }
+        })
+        .await;
+        assert_eq!(ours.get(NAMESPACES).await.status, 200);
+        assert_eq!(theirs.get(NAMESPACES).await.status, 401);
+    });
+}
+
+#[test]
+fn clients_of_an_expired_authority_are_unauthorized() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = on_sqlite(folder.path(), &[]);
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    (authority.not_before, authority.not_after) = (rcgen::date_time_ymd(2000, 1, 1), rcgen::date_time_ymd(2020, 1, 1));
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "expired root");
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let expired = authority.self_signed(&authority_key).unwrap().pem();
+    let mut leaf = rcgen::CertificateParams::default();
+    leaf.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
+    leaf.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let leaf_key = rcgen::KeyPair::generate().unwrap();
+    let issuer = rcgen::Issuer::from_params(&authority, &authority_key);
+    let leaf = leaf.signed_by(&leaf_key, &issuer).unwrap().pem();
+    let [certificate, key, bundle] = ["leaf.crt", "leaf.key", "bundle.crt"].map(|name| folder.path().join(name));
+    std::fs::write(&certificate, leaf).unwrap();
+    std::fs::write(&key, leaf_key.serialize_pem()).unwrap();
+    std::fs::write(&bundle, std::fs::read_to_string(server.pki().join("ca.crt")).unwrap() + &expired).unwrap();
+    let (ours, theirs) = (server.admin(), server.client(Identity::Certificate { certificate, key }));
+    block_on(async {
+        replace(&server.pki().join("ca.crt"), &bundle);
+        wait::eventually("the log names the expired authority", async || {
+            let log = server.log();
+            if log.contains("expired root") && log.contains("position=2") { Ok(()) } else { Err(log) }
+        })
+        .await;
+        assert_eq!(theirs.get(NAMESPACES).await.status, 401);
+        assert_eq!(ours.get(NAMESPACES).await.status, 200, "the authority beside it still vouches");
+    });
+}

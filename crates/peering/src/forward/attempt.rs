@@ -4,9 +4,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::Response;
+use http::{Method, Request, Response};
 use tokio::time::Instant;
-use transport::peer::{Line, PeerBody, Pool, SendError, Sharing};
+use transport::peer::{Line, PeerBody, Pool, RequestBody, SendError, Sharing};
 
 use super::answer::{AnswerBody, AnsweredBy};
 use super::peers::{Peer, Pinged, Seat, SeatKind};
@@ -38,7 +38,7 @@ pub(super) struct Attempt<'a> {
 impl Attempt<'_> {
     pub(super) async fn run(&self, seat: Seat) -> Result<Response<AnswerBody>, Failed> {
         let started = Instant::now();
-        let response = self.send().await?;
+        let response = self.send(Self::request).await?;
         self.peer.duration.observe(started.elapsed().as_secs_f64());
         let judged = self.judge(response).await?;
         self.peer.answered();
@@ -49,15 +49,30 @@ impl Attempt<'_> {
     async fn judge(&self, response: Response<PeerBody>) -> Result<judge::Judged, Failed> {
         let lens = judge::Lens {
             asked_for_upgrade: self.round.head.is_upgrade,
-            answers: self.round.call.answers,
+            origin: self.round.call.origin,
             is_vouched_for: self.round.call.user.is_vouched_for(),
             patience: self.round.shared.limits.patience,
         };
+        if self.round.head.method == Method::HEAD && lens.reads_body_of(&response) {
+            // Boxed, because every request would carry the room for what hardly one of them does.
+            lens.judge(Box::pin(self.send(Self::body_probe)).await?).await?;
+            return Ok(judge::whole(response));
+        }
         lens.judge(response).await
     }
 
-    /// Sends the request on a connection that there is or on a new one, and waits for the head of an answer.
-    async fn send(&self) -> Result<Response<PeerBody>, Failed> {
+    fn request(&self) -> Request<RequestBody> {
+        self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()))
+    }
+
+    /// A GET of the same target, sent after a HEAD whose response can only be classified by its body. The HEAD itself is sent as
+    /// it came: turned into a GET it would transfer whole lists, open watches, and change `Content-Length`.
+    fn body_probe(&self) -> Request<RequestBody> {
+        self.round.head.get(&self.peer.host)
+    }
+
+    /// Sends a request on a connection that there is or on a new one, and waits for the head of an answer.
+    async fn send(&self, make: fn(&Self) -> Request<RequestBody>) -> Result<Response<PeerBody>, Failed> {
         let pool = self.pool()?;
         let carriage = self.carriage();
         let found = match carriage {
@@ -66,7 +81,7 @@ impl Attempt<'_> {
             Carriage::HandedOver => None,
         };
         if let Some(line) = found {
-            match self.send_on(line).await {
+            match self.send_on(line, make(self)).await {
                 Ok(response) => return Ok(response),
                 // The peer has closed an idle connection, as it may. If that lost nothing, a new one is worth a try.
                 Err((Fault::Broken(_), execution))
@@ -75,7 +90,7 @@ impl Attempt<'_> {
             }
         }
         let line = self.open(pool, carriage).await?;
-        self.send_on(line).await
+        self.send_on(line, make(self)).await
     }
 
     fn pool(&self) -> Result<&Arc<Pool>, Failed> {
@@ -106,8 +121,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
-        let request = self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()));
+    async fn send_on(&self, line: Line, request: Request<RequestBody>) -> Result<Response<PeerBody>, Failed> {
         self.round.is_sent.store(true, Ordering::Relaxed);
         let sent = self.wait(pin!(line.send(request))).await;
         sent.inspect_err(|(_, execution)| {

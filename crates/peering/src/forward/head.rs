@@ -3,7 +3,8 @@
 //! Both lose what concerns one connection only. The request also loses every claim about who is asking, and gets ours.
 
 use http::header::{
-    self, CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, response};
 use transport::peer::RequestBody;
@@ -39,7 +40,7 @@ const CROSS_ORIGIN: [HeaderName; 4] = [
 
 /// The head of a request to peers, all but the host.
 pub(super) struct Head {
-    method: Method,
+    pub(super) method: Method,
     uri: Uri,
     headers: HeaderMap,
     pub(super) is_upgrade: bool,
@@ -58,7 +59,7 @@ impl Head {
         // Answered here: the body is on its way already.
         headers.remove(EXPECT);
         call.user.write(&mut headers);
-        if call.answers.are_of_a_bearer() {
+        if call.marks_hop {
             hop::mark(&mut headers);
         }
         if let Some(audit_id) = call.audit_id {
@@ -87,6 +88,14 @@ impl Head {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         request.headers_mut().insert(HOST, host.clone());
+        request
+    }
+
+    /// A GET of the same target with the same headers, to one peer.
+    pub(super) fn get(&self, host: &HeaderValue) -> Request<RequestBody> {
+        let mut request = self.request(host, RequestBody::empty());
+        *request.method_mut() = Method::GET;
+        request.headers_mut().remove(CONTENT_LENGTH);
         request
     }
 }

@@ -1,7 +1,7 @@
 //! Whether what a peer answers is an answer, or its failure.
 //!
 //! What a peer says of the request (403, 409, 429, 500 and all else) passes. What it says of itself does not: that it does not
-//! serve the resource, does not trust us, is not ready, or wants us elsewhere.
+//! serve the resource, does not trust us, is not ready, or wants us elsewhere. What a process behind the peer says always passes.
 
 mod named;
 
@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use api::Status;
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use transport::peer::{LineError, PeerBody};
 
 use super::attempt::Failed;
-use super::{Answers, Fault};
+use super::{Fault, ResponseOrigin};
 use crate::status::{self, Execution};
 use named::names_an_object;
 
@@ -35,7 +34,7 @@ pub(super) enum Judged {
 /// By what an answer is judged.
 pub(super) struct Lens {
     pub(super) asked_for_upgrade: bool,
-    pub(super) answers: Answers,
+    pub(super) origin: ResponseOrigin,
     /// Whether the peer has only our word for who asks: then a 401 is about us.
     pub(super) is_vouched_for: bool,
     /// A peer that begins to say why not must come to the point within this time.
@@ -45,27 +44,34 @@ pub(super) struct Lens {
 impl Lens {
     /// Judges an answer.
     pub(super) async fn judge(&self, response: Response<PeerBody>) -> Result<Judged, Failed> {
-        match (response.status(), self.answers) {
+        match (response.status(), self.origin) {
             (StatusCode::SWITCHING_PROTOCOLS, _) if self.asked_for_upgrade => Ok(Judged::Switched(response)),
             (StatusCode::SWITCHING_PROTOCOLS, _) => Err((Fault::UnaskedUpgrade, Execution::Unknown)),
-            (_, Answers::OfSomethingBehind) => Ok(whole(response)),
+            (_, ResponseOrigin::ProxiedBackend) => Ok(whole(response)),
             // Refused before anything was looked at.
             (StatusCode::UNAUTHORIZED, _) if self.is_vouched_for => Err((Fault::Unauthorized, Execution::None)),
-            (_, Answers::OfAnyone) => Ok(whole(response)),
-            (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE, Answers::OfBearer) => {
+            (_, ResponseOrigin::AnyServer) => Ok(whole(response)),
+            _ if self.reads_body_of(&response) => {
                 let judging = judge_body(response);
                 tokio::time::timeout(self.patience, judging).await.unwrap_or(Err((Fault::Deaf, Execution::Unknown)))
             }
-            (StatusCode::NOT_MODIFIED, Answers::OfBearer) => Ok(whole(response)),
-            (status, Answers::OfBearer) if status.is_redirection() => {
+            (StatusCode::NOT_MODIFIED, ResponseOrigin::ServingPeer) => Ok(whole(response)),
+            (status, ResponseOrigin::ServingPeer) if status.is_redirection() => {
                 Err((Fault::Redirect(status), Execution::Unknown))
             }
-            (_, Answers::OfBearer) => Ok(whole(response)),
+            (_, ResponseOrigin::ServingPeer) => Ok(whole(response)),
         }
+    }
+
+    /// Whether the body of a response decides between an answer and a failure of the peer.
+    pub(super) fn reads_body_of(&self, response: &Response<PeerBody>) -> bool {
+        self.origin == ResponseOrigin::ServingPeer
+            && matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
-fn whole(response: Response<PeerBody>) -> Judged {
+/// A response that passes to the client as it comes.
+pub(super) fn whole(response: Response<PeerBody>) -> Judged {
     Judged::Answer(response.map(|body| (Bytes::new(), Some(body))))
 }
 
@@ -73,7 +79,7 @@ async fn judge_body(response: Response<PeerBody>) -> Result<Judged, Failed> {
     let (head, mut body) = response.into_parts();
     let looked_at = look_at(&mut body).await.map_err(|error| (Fault::Broken(error), Execution::Unknown))?;
     match head.status {
-        StatusCode::NOT_FOUND if !is_about_an_object(&head.headers, &looked_at) => {
+        StatusCode::NOT_FOUND if !names_an_object(&looked_at) => {
             return Err((Fault::NotServed, Execution::None));
         }
         StatusCode::SERVICE_UNAVAILABLE
@@ -97,14 +103,4 @@ async fn look_at(body: &mut PeerBody) -> Result<Bytes, LineError> {
         }
     }
     Ok(looked_at.freeze())
-}
-
-/// Whether a 404 speaks of an object, and not of the resource.
-fn is_about_an_object(headers: &HeaderMap, body: &[u8]) -> bool {
-    if !body.is_empty() {
-        return names_an_object(body);
-    }
-    // The answer to a HEAD: all there is to see is that it is a Status and no page.
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.starts_with("application/"))
 }

@@ -13,6 +13,7 @@ mod bandwidth;
 mod bodies;
 mod failover;
 mod fetching;
+mod heads;
 mod patience;
 mod queueing;
 mod sharing;
@@ -95,7 +96,8 @@ impl Bench {
             span,
             prefers: None,
             is_brief: false,
-            answers: Answers::OfBearer,
+            origin: ResponseOrigin::ServingPeer,
+            marks_hop: true,
             doubt: &|server| self.doubted.lock().unwrap().push(server.clone()),
         };
         self.forwarder.forward(call, request).await
@@ -268,6 +270,26 @@ async fn a_peer_that_is_no_member_any_more_is_forgotten() {
 }
 
 #[test]
+fn response_origin_is_the_backend_for_whatever_a_server_relays() {
+    let origin = |method: &str, line: &str| match api::Target::parse(method, line).unwrap() {
+        api::Target::Resource(resource) => ResponseOrigin::of(&resource),
+        api::Target::NonResource(_) => panic!("{line}"),
+    };
+    for part in ["exec", "attach", "portforward", "proxy", "proxy/x", "log"] {
+        for method in ["GET", "HEAD", "POST", "OPTIONS"] {
+            let line = format!("/api/v1/namespaces/a/pods/b/{part}");
+            assert_eq!(origin(method, &line), ResponseOrigin::ProxiedBackend, "{method} {line}");
+        }
+    }
+    for line in ["/api/v1/namespaces/a/services/b/proxy/", "/api/v1/nodes/n/proxy/logs", "/api/v1/proxy/nodes/n"] {
+        assert_eq!(origin("GET", line), ResponseOrigin::ProxiedBackend, "{line}");
+    }
+    for line in ["/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b", "/api/v1/namespaces/a/pods/b/status"] {
+        assert_eq!(origin("GET", line), ResponseOrigin::ServingPeer, "{line}");
+    }
+}
+
+#[test]
 fn reading_is_what_can_be_repeated() {
     let effect = |method: &str, line: &str| match api::Target::parse(method, line).unwrap() {
         api::Target::Resource(resource) => Effect::of(&resource),
@@ -279,6 +301,9 @@ fn reading_is_what_can_be_repeated() {
     assert_eq!(effect("GET", "/api/v1/namespaces/a/pods/b/log"), Effect::Reads);
     assert_eq!(effect("GET", "/api/v1/namespaces/a/pods/b/exec"), Effect::Writes);
     assert_eq!(effect("GET", "/api/v1/namespaces/a/pods/b/proxy/x"), Effect::Writes);
+    assert_eq!(effect("HEAD", "/api/v1/namespaces/a/services/b/proxy/"), Effect::Writes);
+    assert_eq!(effect("OPTIONS", "/api/v1/nodes/n/proxy/x"), Effect::Writes);
+    assert_eq!(effect("GET", "/api/v1/proxy/nodes/n"), Effect::Writes);
     assert_eq!(effect("POST", "/api/v1/namespaces/a/pods"), Effect::Writes);
     assert_eq!(effect("DELETE", "/api/v1/namespaces/a/pods"), Effect::Writes);
 }

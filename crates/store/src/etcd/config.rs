@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
+use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
+use transport::Authorities;
 
 use super::link::Address;
 
@@ -133,14 +134,13 @@ impl Config {
             return unused.map_or(Ok(None), |&(flag, _)| Err(ConfigError::UnusedTls { flag }));
         }
         let ca_file = self.ca_file.as_deref().ok_or(ConfigError::NoCa)?;
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(CA, ca_file)? {
-            roots.add(certificate).map_err(|error| content(CA, ca_file, &error))?;
-        }
+        let authorities = Authorities::from_pem(&read(CA, ca_file)?, &ca_file.display().to_string())
+            .map_err(|reason| content(CA, ca_file, &reason))?;
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| content(CA, ca_file, &error))?
-            .with_root_certificates(roots);
+            .dangerous()
+            .with_custom_certificate_verifier(authorities.into_server_verifier());
         let mut config = match (&self.cert_file, &self.key_file) {
             (None, None) => builder.with_no_client_auth(),
             (Some(cert_file), Some(key_file)) => {

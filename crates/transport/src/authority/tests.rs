@@ -60,7 +60,7 @@ fn garbage_is_malformed_and_an_empty_bundle_is_refused() {
     let garbage = [CertificateDer::from(vec![0x30, 0x03, 1, 2, 3])];
     let verdict = fixture.bundle().verify_client(&garbage, UnixTime::now());
     assert!(matches!(verdict, Err(CertificateError::Malformed { .. })), "{verdict:?}");
-    assert!(Authorities::from_pem(b"").is_err());
+    assert!(Authorities::from_pem(b"", "bundle").is_err());
 }
 
 #[test]
@@ -80,3 +80,134 @@ fn an_authority_opened_again_signs_what_its_bundle_trusts() {
     let pair = again.issue("late", "late", None, &Purpose::Client).unwrap();
     assert!(made.verify_client(&chain(&pair), UnixTime::now()).is_ok());
 }
+
+/// A certificate of rcgen, with changes to what `CertificateParams` gives.
+fn self_signed(
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+) -> (rcgen::CertificateParams, rcgen::KeyPair, String) {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "root");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    change(&mut params);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    (params, key, pem)
+}
+
+fn unix(year: i32) -> UnixTime {
+    let seconds = rcgen::date_time_ymd(year, 1, 1).unix_timestamp();
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds.try_into().unwrap()))
+}
+
+#[track_caller]
+fn check_read(pem: &str, expected: Result<usize, &str>) {
+    let read = Authorities::from_pem(pem.as_bytes(), "bundle").map(|read| read.anchors.len());
+    assert_eq!(read, expected.map_err(str::to_owned));
+}
+
+#[test]
+fn only_authorities_are_read_into_a_bundle() {
+    use rcgen::{IsCa, KeyUsagePurpose};
+    let (_, _, root) = self_signed(|_| {});
+    let (_, _, signing) = self_signed(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]);
+    let (_, _, plain) = self_signed(|params| params.is_ca = IsCa::NoCa);
+    let (_, _, explicit) = self_signed(|params| params.is_ca = IsCa::ExplicitNoCa);
+    let (_, _, unsigning) = self_signed(|params| params.key_usages = vec![KeyUsagePurpose::DigitalSignature]);
+    check_read(&root, Ok(1));
+    check_read(&format!("{root}{signing}"), Ok(2));
+    check_read(VERSION_1_ROOT, Ok(1));
+    let remedy = "it is self-signed: have a certificate authority sign the server's or client's certificate, and give that \
+                  authority's certificate here";
+    let refused = |position: usize, reason: &str| {
+        format!("certificate {position} (subject \"CN=root\") is not a certificate authority: {reason}; {remedy}")
+    };
+    check_read(&plain, Err(&refused(1, "it has no basicConstraints")));
+    check_read(&explicit, Err(&refused(1, "its basicConstraints say CA:FALSE")));
+    check_read(&unsigning, Err(&refused(1, "its keyUsage lacks keyCertSign")));
+    check_read(&format!("{root}{explicit}{root}"), Err(&refused(2, "its basicConstraints say CA:FALSE")));
+    check_read("", Err("no PEM block of type CERTIFICATE"));
+}
+
+#[test]
+fn refusal_of_a_leaf_names_the_file_and_the_issuer_to_use() {
+    let fixture = Fixture::new();
+    let pair = fixture.ca.issue("admin", "kubernetes-admin", Some("system:masters"), &Purpose::Client).unwrap();
+    let refused = Authorities::from_file(&pair.certificate).unwrap_err().to_string();
+    let expected = "holds no usable bundle of certificate authorities: certificate 1 (subject \"O=system:masters, \
+                    CN=kubernetes-admin\") is not a certificate authority: its basicConstraints say CA:FALSE; give the \
+                    certificate of its issuer \"CN=unskew-ca\" here";
+    assert_eq!(refused, format!("{} {expected}", pair.certificate.display()));
+}
+
+/// A chain of one leaf that is valid from 2000 to 2100, by an authority that is valid in between.
+fn leaf_of(authority: &rcgen::CertificateParams, key: &rcgen::KeyPair) -> Vec<CertificateDer<'static>> {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "leaf");
+    (params.not_before, params.not_after) = (rcgen::date_time_ymd(2000, 1, 1), rcgen::date_time_ymd(2100, 1, 1));
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let issuer = rcgen::Issuer::from_params(authority, key);
+    let leaf = params.signed_by(&rcgen::KeyPair::generate().unwrap(), &issuer).unwrap();
+    vec![leaf.der().clone()]
+}
+
+#[test]
+fn authority_vouches_only_within_its_own_validity() {
+    let (params, key, pem) = self_signed(|params| {
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(2010, 1, 1), rcgen::date_time_ymd(2020, 1, 1));
+    });
+    let chain = leaf_of(&params, &key);
+    let bundle = Authorities::from_pem(pem.as_bytes(), "bundle").unwrap();
+    for (year, is_believed) in [(2009, false), (2010, true), (2015, true), (2020, true), (2021, false)] {
+        let verdict = bundle.verify_client(&chain, unix(year));
+        assert_eq!(verdict.is_ok(), is_believed, "{year}: {verdict:?}");
+    }
+    let refused = bundle.verify_client(&chain, unix(2021)).unwrap_err().to_string();
+    expect_test::expect![[r#"x509: certificate authority "CN=root" has expired or is not yet valid: it is valid from Jan  1 00:00:00 2010 +00:00 to Jan  1 00:00:00 2020 +00:00"#]].assert_eq(&refused);
+    // The same authority, renewed with its key, vouches beside the expired certificate; a foreign one does not.
+    let mut renewed = params.clone();
+    renewed.not_after = rcgen::date_time_ymd(2050, 1, 1);
+    let renewed = renewed.self_signed(&key).unwrap().pem();
+    let both = Authorities::from_pem(format!("{pem}{renewed}").as_bytes(), "bundle").unwrap();
+    assert!(both.verify_client(&chain, unix(2021)).is_ok());
+    let (_, _, foreign) = self_signed(|_| {});
+    let foreign = Authorities::from_pem(format!("{pem}{foreign}").as_bytes(), "bundle").unwrap();
+    assert!(foreign.verify_client(&chain, unix(2021)).is_err());
+}
+
+#[test]
+fn version_1_root_vouches_as_in_go() {
+    let bundle = Authorities::from_pem(VERSION_1_ROOT.as_bytes(), "bundle").unwrap();
+    let chain = [CertificateDer::from_pem_slice(CLIENT_OF_VERSION_1_ROOT.as_bytes()).unwrap()];
+    assert_eq!(bundle.verify_client(&chain, unix(2030)).unwrap().organizations, ["old"]);
+}
+
+/// `CN=old root`, from 2026 to 2126, without extensions because certificates of version 1 have none.
+const VERSION_1_ROOT: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIjCByQIUQjxE/xOZumASHIUploPySVoX9sYwCgYIKoZIzj0EAwIwEzERMA8G
+A1UEAwwIb2xkIHJvb3QwIBcNMjYxMTE2MTcwMzU1WhgPMjEyNjEwMjMxNzAzNTVa
+MBMxETAPBgNVBAMMCG9sZCByb290MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+udBY1geipMKsai13tODu33UfMxl2aNfRN/lgTv8p32K3AEa/UmG6RkwW14BDtdLv
+xPY/LXanQfCRKb5gBBKkvTAKBggqhkjOPQQDAgNIADBFAiEA0zXXCtu8JWP9rpvU
+oUMA9npE1hXLCuJxwH+uQRpYihACIELSa8PPSvzYJrCI39tcirf/kNzYpMAbZxCS
+PvF5ZQrl
+-----END CERTIFICATE-----
+";
+
+/// `O=old, CN=client of old root`.
+const CLIENT_OF_VERSION_1_ROOT: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBvTCCAWOgAwIBAgIUSTlgk7bxprCKCLGxDDPxdOaX9VkwCgYIKoZIzj0EAwIw
+EzERMA8GA1UEAwwIb2xkIHJvb3QwIBcNMjYxMTE2MTcwMzU2WhgPMjEyNjEwMjMx
+NzAzNTZaMCsxDDAKBgNVBAoMA29sZDEbMBkGA1UEAwwSY2xpZW50IG9mIG9sZCBy
+b290MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEt8bB7ABYNmRRRdlRtaQg5H+l
+mhC5aiZJWL0VHP1cdf0vBFPj4BCxoxr3EFqd7Pjg+XbX22UfumtP/NOsmjuLzqN7
+MHkwEwYDVR0lBAwwCgYIKwYBBQUHAwIwCQYDVR0TBAIwADAdBgNVHQ4EFgQUsI4U
+OXC9jAiTK67SnQkej/jdUy4wOAYDVR0jBDEwL6EXpBUwEzERMA8GA1UEAwwIb2xk
+IHJvb3SCFEI8RP8TmbpgEhyFKZaD8klaF/bGMAoGCCqGSM49BAMCA0gAMEUCIDNy
+9FEGMuX6En0PV57YrzsyECX4GZWc3Lte0aluUjmiAiEA0tC1ZLi2xSdmXXARMVxK
+5GF27vZpJ//aHuXAz5gLoXQ=
+-----END CERTIFICATE-----
+";

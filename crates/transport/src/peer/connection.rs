@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use http::header::UPGRADE;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -26,6 +27,8 @@ pub(super) struct Connection {
     home: WorkerNumber,
     /// The reading of the certificates that it was opened with.
     pub(super) generation: u64,
+    /// Whether a request asked to take it over. Servers hijack such a connection and close it, also if they refuse the upgrade.
+    is_given_away: bool,
     /// Since when nothing has travelled on it.
     pub(super) idle_since: Instant,
 }
@@ -51,11 +54,20 @@ impl Connection {
     ) -> Result<Self, hyper::Error> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let driver = Some(Box::pin(connection.with_upgrades()) as Pin<Box<_>>);
-        Ok(Self { sender, driver, socket, home: WorkerNumber::here(), generation, idle_since: Instant::now() })
+        Ok(Self {
+            sender,
+            driver,
+            socket,
+            home: WorkerNumber::here(),
+            generation,
+            is_given_away: false,
+            idle_since: Instant::now(),
+        })
     }
 
     /// Sends a request and waits for the head of its answer. Dropped before that, it leaves a connection that is of no more use.
     pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Unanswered> {
+        self.is_given_away |= request.headers().contains_key(UPGRADE);
         let mut answer = pin!(self.sender.try_send_request(request));
         let driver = &mut self.driver;
         let answered = poll_fn(|context| {
@@ -77,7 +89,7 @@ impl Connection {
     pub(super) fn is_free(&mut self) -> bool {
         // The end of an answer is noticed by one more look. Nobody needs to be woken: it is looked at again before it is used.
         self.drive(&mut Context::from_waker(Waker::noop()));
-        self.driver.is_some() && self.sender.is_ready()
+        !self.is_given_away && self.driver.is_some() && self.sender.is_ready()
     }
 
     /// Whether its socket is watched over by the runtime of this thread.

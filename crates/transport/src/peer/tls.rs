@@ -8,11 +8,11 @@ use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder};
 use tasks::Tasks;
 
-use crate::Watched;
 use crate::pki::Pair;
+use crate::{Authorities, Watched};
 
 /// What HTTP/1.1 and HTTP/2 are called in a handshake.
 pub(super) const HTTP1: &[u8] = b"http/1.1";
@@ -41,8 +41,8 @@ pub struct ClientTls {
 /// Why the files cannot be used. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
-    /// The bundle of authorities cannot be read, or there is none in it.
-    #[error("cannot read the certificate authorities {file}: {reason}")]
+    /// The bundle of authorities cannot be read, is empty, or holds a certificate that is no authority.
+    #[error("cannot use the certificate authorities {file}: {reason}")]
     Authorities {
         /// Which file.
         file: String,
@@ -91,7 +91,8 @@ impl ClientFiles {
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider supports TLS 1.2 and 1.3")
-            .with_root_certificates(read_authorities(&self.authorities)?);
+            .dangerous()
+            .with_custom_certificate_verifier(read_authorities(&self.authorities)?.into_server_verifier());
         let mut config = match &self.own {
             None => builder.with_no_client_auth(),
             Some(own) => with_own(builder, own)?,
@@ -104,14 +105,11 @@ impl ClientFiles {
     }
 }
 
-fn read_authorities(file: &Path) -> Result<RootCertStore, ClientTlsError> {
-    let fault = |reason: String| ClientTlsError::Authorities { file: file.display().to_string(), reason };
-    let certificates = read_certificates(file).map_err(fault)?;
-    let mut authorities = RootCertStore::empty();
-    for certificate in certificates {
-        authorities.add(certificate).map_err(|error| fault(error.to_string()))?;
-    }
-    Ok(authorities)
+fn read_authorities(file: &Path) -> Result<Authorities, ClientTlsError> {
+    let name = file.display().to_string();
+    let read = std::fs::read(file).map_err(|error| error.to_string());
+    read.and_then(|pem| Authorities::from_pem(&pem, &name))
+        .map_err(|reason| ClientTlsError::Authorities { file: name, reason })
 }
 
 fn with_own(builder: ConfigBuilder<ClientConfig, WantsClientCert>, own: &Pair) -> Result<ClientConfig, ClientTlsError> {

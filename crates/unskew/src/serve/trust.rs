@@ -70,7 +70,8 @@ impl Trust {
             None => Some(own()?.certificate().to_owned()),
         };
         let serving = Watched::start(files, move || transport::server::serving(&certificate, &key), tasks)?;
-        let client_ca = Watched::start(vec![client_ca.clone()], move || Authorities::from_file(&client_ca), tasks)?;
+        let client_ca = Watched::start(vec![client_ca.clone()], move || Authorities::from_file(&client_ca), tasks)
+            .context("--client-ca-file")?;
         let front_proxy = front_proxy.map(|flags| flags.start(&client_ca.get(), tasks)).transpose()?;
         let bundles = Bundles { client: Some(client_ca), front_proxy };
         Ok(Self { serving, bundles, published, admin, serving_certificate, own_authority })

@@ -41,7 +41,7 @@ impl Scene {
         // For its keys.
         plane.start("first", &[STOCK]);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listing = Listing::default().with("", "v1", "pods", &["exec", "proxy", "log"]);
+        let listing = Listing::default().with("", "v1", "pods", &["attach", "exec", "log", "portforward", "proxy"]);
         let peer = runtime.block_on(async {
             let stage = Stage::open(&plane).await;
             stage.peer(move |visit| live(visit, listing.clone(), play.clone())).await
@@ -85,7 +85,7 @@ where
     }
 }
 
-async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+pub(super) async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());

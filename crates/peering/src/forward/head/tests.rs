@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use expect_test::{Expect, expect};
 
-use super::super::{Answers, Effect, Identity, Span};
+use super::super::{Effect, Identity, ResponseOrigin, Span};
 use super::*;
 
 fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: bool) -> Head {
@@ -21,7 +21,8 @@ fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: boo
         span: Span::Open,
         prefers: None,
         is_brief: false,
-        answers: Answers::OfBearer,
+        origin: ResponseOrigin::ServingPeer,
+        marks_hop: true,
         doubt: &|_| {},
     };
     Head::new(request.into_parts().0, &call, is_upgrade)

@@ -191,7 +191,8 @@ async fn a_write_goes_on_to_the_next_peer_if_there_is_no_connection() {
         span: Span::Open,
         prefers: None,
         is_brief: false,
-        answers: Answers::OfBearer,
+        origin: ResponseOrigin::ServingPeer,
+        marks_hop: true,
         doubt: &|_| {},
     };
     let response = bench.forwarder.forward(call, request).await.unwrap();

@@ -30,7 +30,8 @@ fn ask<'a>(bench: &'a Bench, peers: &'a [&'a ScriptedPeer], user: &'a str, path:
             span: Span::Until(Instant::now() + ENOUGH),
             prefers: None,
             is_brief: false,
-            answers: Answers::OfBearer,
+            origin: ResponseOrigin::ServingPeer,
+            marks_hop: true,
             doubt: &|_| {},
         };
         bench.forwarder.forward(call, Request::get(path).body(Empty::<Bytes>::new()).unwrap()).await

@@ -39,7 +39,8 @@ impl Scene {
             span: Span::Open,
             prefers: None,
             is_brief: false,
-            answers: Answers::OfBearer,
+            origin: ResponseOrigin::ServingPeer,
+            marks_hop: true,
             doubt: &|_| {},
         };
         let request = Request::get(WATCH).header("authorization", "Bearer theirs").body(Empty::<Bytes>::new()).unwrap();

@@ -46,6 +46,21 @@ fn files_without_what_they_are_for_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.pem");
     std::fs::write(&path, "not a certificate").unwrap();
-    let expected = format!("--etcd-cafile: {} is no use: it holds no PEM certificate", path.display());
+    let expected = format!("--etcd-cafile: {} is no use: no PEM block of type CERTIFICATE", path.display());
+    check(&["https://127.0.0.1:2379"], |config| config.ca_file = Some(path.clone()), &expected);
+}
+
+#[test]
+fn certificate_that_is_no_authority_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.pem");
+    let server = rcgen::generate_simple_self_signed(vec!["etcd.example".to_owned()]).unwrap();
+    std::fs::write(&path, server.cert.pem()).unwrap();
+    let expected = format!(
+        "--etcd-cafile: {} is no use: certificate 1 (subject \"CN=rcgen self signed cert\") is not a certificate authority: it has \
+         no basicConstraints; it is self-signed: have a certificate authority sign the server's or client's certificate, and give \
+         that authority's certificate here",
+        path.display()
+    );
     check(&["https://127.0.0.1:2379"], |config| config.ca_file = Some(path.clone()), &expected);
 }

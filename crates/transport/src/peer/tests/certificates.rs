@@ -19,18 +19,54 @@ async fn a_peer_whose_certificate_is_for_another_name_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::new(folder.path());
     let tasks = Tasks::new();
-    let pair = rcgen::generate_simple_self_signed(vec!["peer.example".to_owned()]).unwrap();
     let files = certificates.client();
-    let other = folder.path().join("other");
-    std::fs::create_dir(&other).unwrap();
-    std::fs::write(other.join("crt"), pair.cert.pem()).unwrap();
-    std::fs::write(other.join("key"), pair.signing_key.serialize_pem()).unwrap();
-    std::fs::copy(other.join("crt"), folder.path().join("ca.crt")).unwrap();
-    let tls = crate::server::serving(&other.join("crt"), &other.join("key")).unwrap();
+    let (tls, authority) = server_of(folder.path(), "peer.example", 2100);
+    std::fs::write(folder.path().join("ca.crt"), authority).unwrap();
     let peer = ScriptedPeer::answering(tls, &tasks, ok).await;
     let connector = Connector::new(Watched::fixed(files.read().unwrap()), Dialer::direct());
     let refused = pool(Arc::new(connector), &peer).open(ENOUGH).await.unwrap_err();
     assert!(refused.to_string().contains("not valid for name \"kubernetes.default.svc\""), "{refused}");
+}
+
+/// A server whose certificate is for this name, and the PEM of its authority, which is valid until this year.
+fn server_of(folder: &Path, name: &str, valid_until: i32) -> (rustls::ServerConfig, String) {
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    authority.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    authority.not_after = rcgen::date_time_ymd(valid_until, 1, 1);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let pem = authority.self_signed(&authority_key).unwrap().pem();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &rcgen::Issuer::from_params(&authority, &authority_key)).unwrap();
+    let [crt_file, key_file] = ["other.crt", "other.key"].map(|file| folder.join(file));
+    std::fs::write(&crt_file, leaf.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    (crate::server::serving(&crt_file, &key_file).unwrap(), pem)
+}
+
+#[tokio::test]
+async fn peer_of_an_expired_authority_is_refused_also_beside_a_valid_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::new(folder.path());
+    let tasks = Tasks::new();
+    let files = certificates.client();
+    let (tls, expired) = server_of(folder.path(), "kubernetes.default.svc", 2020);
+    let valid = std::fs::read_to_string(folder.path().join("ca.crt")).unwrap();
+    let peer = ScriptedPeer::answering(tls, &tasks, ok).await;
+    for bundle in [expired.clone(), format!("{valid}{expired}")] {
+        std::fs::write(folder.path().join("ca.crt"), bundle).unwrap();
+        let connector = Connector::new(Watched::fixed(files.read().unwrap()), Dialer::direct());
+        let refused = pool(Arc::new(connector), &peer).open(ENOUGH).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("has expired or is not yet valid: it is valid from Jan  1 00:00:00 2000"),
+            "{refused}"
+        );
+    }
+    // A valid authority beside an expired one still vouches.
+    let peer = ScriptedPeer::answering(certificates.server(), &tasks, ok).await;
+    let connector = Connector::new(Watched::fixed(files.read().unwrap()), Dialer::direct());
+    assert!(pool(Arc::new(connector), &peer).open(ENOUGH).await.is_ok());
 }
 
 #[tokio::test]
@@ -77,7 +113,12 @@ fn files_that_cannot_be_used_are_named() {
     let with = |own: Pair| ClientFiles { own: Some(own), ..good.clone() };
     check(
         ClientFiles { authorities: empty.clone(), own: None },
-        "cannot read the certificate authorities /empty.crt: no PEM block of type CERTIFICATE",
+        "cannot use the certificate authorities /empty.crt: no PEM block of type CERTIFICATE",
+    );
+    check(
+        ClientFiles { authorities: own.certificate.clone(), own: None },
+        "cannot use the certificate authorities /proxy-client.crt: certificate 1 (subject \"CN=proxy-client\") is not a certificate \
+         authority: its basicConstraints say CA:FALSE; give the certificate of its issuer \"CN=unskew-ca\" here",
     );
     check(with(Pair { certificate: empty.clone(), ..own.clone() }), "cannot read the client certificate /empty.crt");
     check(with(Pair { key: empty, ..own.clone() }), "cannot read the private key /empty.crt");
