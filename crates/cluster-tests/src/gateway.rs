@@ -36,7 +36,8 @@ impl Gateway {
         gateway.wait_ready();
         let address = |upstream: &&str| plane.address(upstream.trim_start_matches("local="));
         let running = upstreams.iter().filter(|upstream| TcpStream::connect(address(upstream)).is_ok()).count();
-        gateway.wait_for_page(&format!("{running} of {} upstreams are ready", upstreams.len()));
+        // Who may read details is for upstreams to say, so that this page needs an administrator.
+        gateway.wait_for_page(&gateway.admin(), &format!("{running} of {} upstreams are ready", upstreams.len()));
         gateway
     }
 
@@ -125,18 +126,17 @@ impl Gateway {
     /// Waits until `/readyz` is green.
     #[track_caller]
     pub fn wait_ready(&self) {
-        self.wait_for_page("readyz check passed");
+        self.wait_for_page(&self.client(Identity::Nobody), "readyz check passed");
     }
 
-    /// Waits until `/readyz?verbose` says something.
+    /// Waits until `/readyz?verbose` shows a text to a client.
     #[track_caller]
-    fn wait_for_page(&self, text: &str) {
+    fn wait_for_page(&self, client: &Client, text: &str) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-        let nobody = self.client(Identity::Nobody);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let page = runtime.block_on(nobody.get("/readyz?verbose"));
+            let page = runtime.block_on(client.get("/readyz?verbose"));
             let page = String::from_utf8_lossy(&page.body);
             if page.contains(text) {
                 return;

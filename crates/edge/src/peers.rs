@@ -24,7 +24,7 @@ const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
 const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule");
 
 /// The page about the cluster.
-const DEBUG_PAGE: &str = "/debug/peers";
+pub(crate) const DEBUG_PAGE: &str = "/debug/peers";
 /// The rule by which requests are forwarded.
 pub(crate) const FORWARDING_RULE: u8 = 5;
 
