@@ -46,7 +46,12 @@ pub struct Peers {
     pub nearest: Option<ServerId>,
     /// Whether what we know of the others is recent enough to be told; `None` where storage tells of every change.
     pub is_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Why a member is sent no requests of certificate users, for `/debug/peers`; `None` where all members are.
+    pub not_vouched: Option<NotVouched>,
 }
+
+/// The reason why a member is sent no requests of certificate users, if there is one.
+pub type NotVouched = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +197,13 @@ impl Peers {
     fn report(&self, query: &str) -> Result<Response, Status> {
         let view = self.cluster.view();
         let json = match api::query::first(query, "ifStopped") {
-            None => serde_json::to_vec_pretty(&peering::debug::report(&view, Instant::now())),
+            None => {
+                let mut report = peering::debug::report(&view, Instant::now());
+                for member in &mut report.members {
+                    member.not_vouched = self.not_vouched.as_ref().and_then(|reason| reason(member.server));
+                }
+                serde_json::to_vec_pretty(&report)
+            }
             Some(name) => {
                 let server = ServerId::from_name(&name);
                 let items = server.and_then(|server| peering::debug::if_stopped(&view, &server));

@@ -256,6 +256,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             joined: joined.subscribe(),
             nearest: None,
             is_recent: None,
+            not_vouched: None,
         }
     });
     Ok(Some(Started { cluster, joined, peers, forwarder }))
