@@ -7,6 +7,7 @@ mod feed;
 mod leases;
 mod raw;
 mod storage_versions;
+mod trust;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub use definitions::StoredDefinitions;
 pub use leases::IdentityLeases;
 pub use raw::{EndpointRecords, StoredDocuments};
 pub use storage_versions::StorageVersionObjects;
+pub use trust::PublishedTrust;
 
 /// kube-apiserver's own place for endpoint records.
 const RECORDS: &str = "peerserverleases";
@@ -33,6 +35,7 @@ pub fn shelves(prefix: &str, others: &[(Key, Form)]) -> Vec<(Key, Form)> {
         (storage_versions::STORAGE_VERSIONS, Form::Objects),
         (definitions::RESOURCES, Form::Objects),
         (definitions::SERVICES, Form::Objects),
+        (trust::CONFIG_MAPS, Form::Objects),
         (RECORDS, Form::Raw),
         (DOCUMENTS, Form::Raw),
     ];
@@ -51,6 +54,8 @@ pub struct Ports {
     pub documents: StoredDocuments,
     /// The definitions of custom resources and aggregated APIs.
     pub definitions: StoredDefinitions,
+    /// What servers on this storage say about front proxies.
+    pub trust: PublishedTrust,
     /// How far the cache has come.
     pub progress: CacheProgress,
 }
@@ -68,6 +73,7 @@ impl Ports {
                 resources: shelf(definitions::RESOURCES),
                 services: shelf(definitions::SERVICES),
             },
+            trust: PublishedTrust { shelf: shelf(trust::CONFIG_MAPS) },
             progress: CacheProgress(registry.clone()),
         }
     }

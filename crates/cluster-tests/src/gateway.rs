@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use http::{Method, StatusCode};
 use rustix::process::Signal;
 
 use crate::client::{Client, Identity};
@@ -17,6 +18,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What makes servers stock servers: they answer for themselves alone.
 pub const STOCK: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
+
+/// What a gateway may, as the manual has it.
+const RBAC: &str = include_str!("../../../docs/deploy/gateway-rbac.yaml");
+
+/// Grants the gateway's user what it needs; again, if it was granted before.
+pub async fn admit(admin: &Client) {
+    for object in RBAC.split("\n---\n") {
+        let field = |name: &str| object.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap_or_default();
+        let (kind, namespace) = (field("kind: ").to_lowercase(), field("namespace: "));
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{kind}s");
+        let created = admin.write(Method::POST, &path, "application/yaml", object.to_owned().into()).await;
+        let is_there = [StatusCode::CREATED, StatusCode::CONFLICT].contains(&created.status);
+        assert!(is_there, "{path}: {}", created.brief());
+    }
+}
 
 /// A running gateway. Killed when dropped.
 #[derive(Debug)]
@@ -36,13 +52,24 @@ impl Gateway {
         gateway.wait_ready();
         let address = |upstream: &&str| plane.address(upstream.trim_start_matches("local="));
         let running = upstreams.iter().filter(|upstream| TcpStream::connect(address(upstream)).is_ok()).count();
-        gateway.wait_for_page(&format!("{running} of {} upstreams are ready", upstreams.len()));
+        // Who may read details is for upstreams to say, so that this page needs an administrator.
+        gateway.wait_for_page(&gateway.admin(), &format!("{running} of {} upstreams are ready", upstreams.len()));
         gateway
     }
 
-    /// Starts a gateway and waits until it listens.
+    /// Starts a gateway, which is granted what it needs by a server that runs, and waits until it listens.
     #[track_caller]
     pub fn launch(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
+        let names = upstreams.iter().map(|upstream| upstream.trim_start_matches("local="));
+        if let Some(running) = names.into_iter().find(|name| TcpStream::connect(plane.address(name)).is_ok()) {
+            runtime().block_on(admit(&plane.admin(running)));
+        }
+        Self::launch_unadmitted(name, plane, upstreams, flags)
+    }
+
+    /// Starts a gateway that is granted nothing, and waits until it listens.
+    #[track_caller]
+    pub fn launch_unadmitted(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
         let pki = plane.folder().join("unskew-data/pki");
         let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
         let mut all = vec![
@@ -125,18 +152,16 @@ impl Gateway {
     /// Waits until `/readyz` is green.
     #[track_caller]
     pub fn wait_ready(&self) {
-        self.wait_for_page("readyz check passed");
+        self.wait_for_page(&self.client(Identity::Nobody), "readyz check passed");
     }
 
-    /// Waits until `/readyz?verbose` says something.
+    /// Waits until `/readyz?verbose` shows a text to a client.
     #[track_caller]
-    fn wait_for_page(&self, text: &str) {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-        let nobody = self.client(Identity::Nobody);
+    fn wait_for_page(&self, client: &Client, text: &str) {
+        let runtime = runtime();
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let page = runtime.block_on(nobody.get("/readyz?verbose"));
+            let page = runtime.block_on(client.get("/readyz?verbose"));
             let page = String::from_utf8_lossy(&page.body);
             if page.contains(text) {
                 return;
@@ -152,4 +177,8 @@ impl Gateway {
         self.process.signal(Signal::TERM);
         self.process.wait(PATIENCE)
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made")
 }

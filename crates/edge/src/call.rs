@@ -58,10 +58,12 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
     /// Whether they may. Tells the trail why, if there is one.
     fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, trail: Option<&Trail>) -> Result<(), Error>;
 
-    /// Whether they may see a page of our own. Asked only about pages that tell something; who may not see ours is sent on.
-    fn shows(&self, _caller: &Self::Caller, _request: &Request) -> impl Future<Output = bool> + Send {
-        // Whoever authorizes every request has done so already.
-        std::future::ready(true)
+    /// True if the caller may read the page at `path`, one of the pipeline's own. Asked only for pages whose content is not
+    /// public, beside the request's own path also for another page that shows the same.
+    fn shows(&self, caller: &Self::Caller, request: &Request, path: &str) -> impl Future<Output = bool> + Send {
+        // The request's own path was authorized before.
+        let is_allowed = || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, None).is_ok());
+        std::future::ready(path == request.uri().path() || is_allowed())
     }
 
     /// Whom audit events name.

@@ -11,14 +11,14 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 
 use crate::{Body, Response};
 
-/// One thing that must be well. Its error is for the log and for `/readyz/<name>`, not for the summary.
+/// A named condition of this server. Its failure reason goes to the log, and to callers who may read details.
 pub struct Check {
     name: String,
     on: Pages,
     test: Box<dyn Fn() -> Result<Details, String> + Send + Sync>,
 }
 
-/// What should be known although all is well: a line each, shown to whoever asks for a verbose page.
+/// Lines about a check that passes, for verbose pages of callers who may read details. They may hold peers' addresses.
 type Details = Vec<String>;
 
 /// On which pages a check counts.
@@ -52,7 +52,7 @@ impl Check {
         Self::detailed(name, on, move || test().map(|()| Details::new()))
     }
 
-    /// The same, with something to say even if all is well.
+    /// A check that has details even if it passes.
     pub fn detailed(
         name: impl Into<String>,
         on: Pages,
@@ -78,8 +78,8 @@ impl Health {
         registry.register(Box::new(collector)).expect("each name is registered once");
     }
 
-    /// Answers if the path is one of the health pages.
-    pub fn serve(&self, path: &str, query: Option<&str>) -> Option<Response> {
+    /// Runs the checks of a health page; `None` if the path is not one.
+    pub(crate) fn serve(&self, path: &str, query: Option<&str>) -> Option<HealthPage> {
         let mut segments = path.trim_matches('/').splitn(2, '/');
         let page = Page::of(segments.next()?)?;
         Some(match segments.next() {
@@ -88,65 +88,152 @@ impl Health {
         })
     }
 
-    fn summary(&self, page: Page, query: &str) -> Response {
+    fn summary(&self, page: Page, query: &str) -> HealthPage {
         let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let is_verbose = pairs().any(|(key, _)| key == "verbose");
         let excluded: Vec<&str> =
             pairs().filter(|(key, value)| *key == "exclude" && !value.is_empty()).map(|(_, value)| value).collect();
-        let mut lines = String::new();
-        let mut failed = Vec::new();
-        for check in self.on(page) {
-            let name = &check.name;
-            if excluded.contains(&name.as_str()) {
-                let _ = writeln!(lines, "[+]{name} excluded: ok");
-                continue;
-            }
-            match (check.test)() {
-                Err(reason) => {
-                    let _ = writeln!(lines, "[-]{name} failed: reason withheld");
-                    failed.push(format!("{name}: {reason}"));
-                }
-                Ok(details) => {
-                    let _ = writeln!(lines, "[+]{name} ok");
-                    for detail in details {
-                        let _ = writeln!(lines, "   {detail}");
-                    }
-                }
-            }
+        let is_excluded = |check: &&Check| excluded.contains(&check.name.as_str());
+        let run = |check: &Check| if is_excluded(&check) { Outcome::Excluded } else { Outcome::of((check.test)()) };
+        let results = Results {
+            page,
+            outcomes: self.on(page).map(|check| (check.name.as_str(), run(check))).collect(),
+            unmatched: excluded.into_iter().filter(|name| !self.on(page).any(|check| check.name == *name)).collect(),
+        };
+        results.log_failures();
+        match (is_verbose, results.is_passed()) {
+            (false, true) => HealthPage::Public(text(StatusCode::OK, "ok".to_owned())),
+            (true, _) if results.has_details() => HealthPage::Restricted {
+                path: DETAILS_PAGE.to_owned(),
+                public: results.render(Audience::Anyone),
+                detailed: results.render(Audience::Operators),
+            },
+            (true, _) | (false, false) => HealthPage::Public(results.render(Audience::Anyone)),
         }
-        let unknown: Vec<String> = excluded
-            .iter()
-            .filter(|name| !self.on(page).any(|check| check.name == **name))
-            .map(|name| format!("\"{name}\""))
-            .collect();
-        if !unknown.is_empty() {
-            let _ =
-                writeln!(lines, "warn: some health checks cannot be excluded: no matches for {}", unknown.join(","));
-        }
-        if !failed.is_empty() {
-            tracing::warn!(page = page.name(), failed = failed.join("; "), "a health check failed");
-            let _ = writeln!(lines, "{} check failed", page.name());
-            return text(StatusCode::INTERNAL_SERVER_ERROR, lines);
-        }
-        if is_verbose {
-            let _ = writeln!(lines, "{} check passed", page.name());
-            return text(StatusCode::OK, lines);
-        }
-        text(StatusCode::OK, "ok".to_owned())
     }
 
-    fn single(&self, page: Page, name: &str) -> Response {
+    fn single(&self, page: Page, name: &str) -> HealthPage {
         let Some(check) = self.on(page).find(|check| check.name == name) else {
-            return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+            return HealthPage::Public(text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
         };
+        let failed =
+            |reason: &str| text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
         match (check.test)() {
-            Ok(_) => text(StatusCode::OK, "ok".to_owned()),
-            Err(reason) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n")),
+            Ok(_) => HealthPage::Public(text(StatusCode::OK, "ok".to_owned())),
+            Err(reason) => HealthPage::Restricted {
+                path: format!("/{}/{name}", page.name()),
+                public: failed(WITHHELD),
+                detailed: failed(&reason),
+            },
         }
     }
 
     fn on(&self, page: Page) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(move |check| check.on == Pages::All || page == Page::Readyz)
+    }
+}
+
+/// A health page. Its status is the same for every caller; its text may not be.
+pub(crate) enum HealthPage {
+    /// The same text for every caller.
+    Public(Response),
+    /// Some of the text is for callers who may read another page.
+    Restricted {
+        /// The page whose readers get `detailed`.
+        path: String,
+        /// Names of checks and whether they pass.
+        public: Response,
+        /// The same with details and failure reasons.
+        detailed: Response,
+    },
+}
+
+/// Callers who may read it may read the details of verbose pages: it shows the same and more.
+const DETAILS_PAGE: &str = crate::peers::DEBUG_PAGE;
+/// What kube-apiserver prints in place of a failure reason.
+const WITHHELD: &str = "reason withheld";
+
+/// Who reads a rendered page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    Anyone,
+    Operators,
+}
+
+enum Outcome {
+    Excluded,
+    Passed(Details),
+    Failed(String),
+}
+
+impl Outcome {
+    fn of(result: Result<Details, String>) -> Self {
+        result.map_or_else(Self::Failed, Self::Passed)
+    }
+}
+
+/// What the checks of one page found, in their order.
+struct Results<'a> {
+    page: Page,
+    outcomes: Vec<(&'a str, Outcome)>,
+    /// Names that were to be excluded and are no checks of the page.
+    unmatched: Vec<&'a str>,
+}
+
+impl Results<'_> {
+    fn is_passed(&self) -> bool {
+        !self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    /// True if readers with more rights see more.
+    fn has_details(&self) -> bool {
+        self.outcomes.iter().any(|(_, outcome)| match outcome {
+            Outcome::Excluded => false,
+            Outcome::Passed(details) => !details.is_empty(),
+            Outcome::Failed(_) => true,
+        })
+    }
+
+    fn log_failures(&self) {
+        if self.is_passed() {
+            return;
+        }
+        let failed = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
+            Outcome::Excluded | Outcome::Passed(_) => None,
+            Outcome::Failed(reason) => Some(format!("{name}: {reason}")),
+        });
+        let failed = failed.collect::<Vec<_>>().join("; ");
+        tracing::warn!(page = self.page.name(), failed, "a health check failed");
+    }
+
+    /// The verbose form.
+    fn render(&self, audience: Audience) -> Response {
+        let mut lines = String::new();
+        for (name, outcome) in &self.outcomes {
+            // Writing to a string does not fail.
+            let _ = match outcome {
+                Outcome::Excluded => writeln!(lines, "[+]{name} excluded: ok"),
+                Outcome::Passed(details) => {
+                    let _ = writeln!(lines, "[+]{name} ok");
+                    let shown = if audience == Audience::Operators { &details[..] } else { &[] };
+                    shown.iter().try_for_each(|detail| writeln!(lines, "   {detail}"))
+                }
+                Outcome::Failed(reason) => {
+                    let reason = if audience == Audience::Operators { reason } else { WITHHELD };
+                    writeln!(lines, "[-]{name} failed: {reason}")
+                }
+            };
+        }
+        if !self.unmatched.is_empty() {
+            let quoted: Vec<String> = self.unmatched.iter().map(|name| format!("\"{name}\"")).collect();
+            let _ = writeln!(lines, "warn: some health checks cannot be excluded: no matches for {}", quoted.join(","));
+        }
+        let (status, verdict) = match self.is_passed() {
+            true => (StatusCode::OK, "passed"),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        let _ = writeln!(lines, "{} check {verdict}", self.page.name());
+        text(status, lines)
     }
 }
 
@@ -220,15 +307,23 @@ mod tests {
             Check::new("etcd", Pages::All, || Ok(())),
             Check::new("informer-sync", Pages::ReadyOnly, || Err("2 caches are empty".to_owned())),
         ]);
-        let shown = match health.serve(path, query) {
-            None => "not a health page".to_owned(),
-            Some(response) => {
-                let (parts, body) = response.into_parts();
-                let Body::Full(bytes) = body else { panic!("health pages have a body") };
-                format!("{} {}", parts.status.as_u16(), String::from_utf8_lossy(&bytes))
-            }
+        expected.assert_eq(&shown(&health, path, query));
+    }
+
+    /// What every caller gets, and after it what readers of another page get if that differs.
+    fn shown(health: &Health, path: &str, query: Option<&str>) -> String {
+        let text_of = |response: Response| {
+            let (parts, body) = response.into_parts();
+            let Body::Full(bytes) = body else { panic!("health pages have a body") };
+            format!("{} {}", parts.status.as_u16(), String::from_utf8_lossy(&bytes))
         };
-        expected.assert_eq(&shown);
+        match health.serve(path, query) {
+            None => "not a health page".to_owned(),
+            Some(HealthPage::Public(response)) => text_of(response),
+            Some(HealthPage::Restricted { path, public, detailed }) => {
+                format!("{}for readers of {path}: {}", text_of(public), text_of(detailed))
+            }
+        }
     }
 
     #[test]
@@ -246,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_page_withholds_the_reason_and_a_single_check_tells_it() {
+    fn failing_page_withholds_reason_from_unprivileged_callers() {
         check(
             "/readyz",
             None,
@@ -258,12 +353,32 @@ mod tests {
         "#]],
         );
         check(
+            "/readyz",
+            Some("verbose"),
+            &expect![[r#"
+            500 [+]ping ok
+            [+]etcd ok
+            [-]informer-sync failed: reason withheld
+            readyz check failed
+            for readers of /debug/peers: 500 [+]ping ok
+            [+]etcd ok
+            [-]informer-sync failed: 2 caches are empty
+            readyz check failed
+        "#]],
+        );
+    }
+
+    #[test]
+    fn single_check_tells_its_reason_to_readers_of_its_path() {
+        check(
             "/readyz/informer-sync",
             None,
             &expect![[r#"
-            500 internal server error: 2 caches are empty
+            500 internal server error: reason withheld
+            for readers of /readyz/informer-sync: 500 internal server error: 2 caches are empty
         "#]],
         );
+        check("/readyz/etcd", None, &expect!["200 ok"]);
         check(
             "/livez/informer-sync",
             None,
@@ -290,15 +405,21 @@ mod tests {
     }
 
     #[test]
-    fn details_are_told_on_verbose_pages_although_all_is_well() {
-        let details = || Ok(vec!["apiserver-b is mute".to_owned()]);
+    fn details_are_on_verbose_pages_of_privileged_callers_only() {
+        let details = || Ok(vec!["apiserver-10.0.0.1:6443 is mute".to_owned()]);
         let health = Health::new(vec![Check::detailed("peers", Pages::ReadyOnly, details)]);
-        let body = |query| {
-            let Body::Full(bytes) = health.serve("/readyz", query).unwrap().into_body() else { panic!("it is a page") };
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        assert_eq!(body(None), "ok");
-        assert_eq!(body(Some("verbose")), "[+]ping ok\n[+]peers ok\n   apiserver-b is mute\nreadyz check passed\n");
+        assert_eq!(shown(&health, "/readyz", None), "200 ok");
+        assert_eq!(shown(&health, "/readyz/peers", None), "200 ok");
+        expect![[r#"
+            200 [+]ping ok
+            [+]peers ok
+            readyz check passed
+            for readers of /debug/peers: 200 [+]ping ok
+            [+]peers ok
+               apiserver-10.0.0.1:6443 is mute
+            readyz check passed
+        "#]]
+        .assert_eq(&shown(&health, "/readyz", Some("verbose")));
     }
 
     #[test]

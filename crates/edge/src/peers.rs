@@ -24,7 +24,7 @@ const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
 const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule");
 
 /// The page about the cluster.
-const DEBUG_PAGE: &str = "/debug/peers";
+pub(crate) const DEBUG_PAGE: &str = "/debug/peers";
 /// The rule by which requests are forwarded.
 pub(crate) const FORWARDING_RULE: u8 = 5;
 
@@ -48,6 +48,8 @@ pub struct Peers {
     pub nearest: Option<ServerId>,
     /// Whether what we know of the others is recent enough to be told; `None` where storage tells of every change.
     pub is_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Why a member is sent no requests of certificate users, for `/debug/peers`; `None` where all members are.
+    pub not_vouched: Option<NotVouched>,
 }
 
 /// Who answers requests whose path does not fit the scope of a resource that only peers serve.
@@ -58,6 +60,9 @@ pub enum MisfitPolicy {
     /// A peer that lists the resource: a gateway authorizes nothing, so that it must not tell anything either.
     LeaveToPeer,
 }
+
+/// The reason why a member is sent no requests of certificate users, if there is one.
+pub type NotVouched = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +222,13 @@ impl Peers {
     fn report(&self, query: &str) -> Result<Response, Status> {
         let view = self.cluster.view();
         let json = match api::query::first(query, "ifStopped") {
-            None => serde_json::to_vec_pretty(&peering::debug::report(&view, Instant::now())),
+            None => {
+                let mut report = peering::debug::report(&view, Instant::now());
+                for member in &mut report.members {
+                    member.not_vouched = self.not_vouched.as_ref().and_then(|reason| reason(member.server));
+                }
+                serde_json::to_vec_pretty(&report)
+            }
             Some(name) => {
                 let server = ServerId::from_name(&name);
                 let items = server.and_then(|server| peering::debug::if_stopped(&view, &server));

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::user::ANONYMOUS;
 use api::{Status, Target, Verb};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use crate::access_log::{AccessLog, Note};
 use crate::audit::{self, AUDIT_ID, Auditor, Ending, Trail};
 use crate::call::{Call, Connection, Gate, Local};
-use crate::health::{self, Health};
+use crate::health::{self, Health, HealthPage};
 use crate::metrics::Metrics;
 use crate::peers::{Errand, FORWARDING_RULE, Peers, Place};
 use crate::respond::{Error, respond, status_of};
@@ -210,12 +211,18 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// The pages that are the pipeline's own.
     async fn page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
-        if let Some(page) = self.health.serve(uri.path(), uri.query()) {
-            return Some(Ok(page));
+        match self.health.serve(uri.path(), uri.query()) {
+            None => {}
+            Some(HealthPage::Public(page)) => return Some(Ok(page)),
+            Some(HealthPage::Restricted { path, public, detailed }) => {
+                let is_anonymous = self.gate.named(caller, request).as_deref() == Some(ANONYMOUS);
+                let may_read = !is_anonymous && self.gate.shows(caller, request, &path).await;
+                return Some(Ok(if may_read { detailed } else { public }));
+            }
         }
         let is_metrics = uri.path() == "/metrics";
         let is_ours = is_metrics || self.peers.as_ref().is_some_and(|peers| peers.has_page(uri.path()));
-        if !is_ours || !self.gate.shows(caller, request).await {
+        if !is_ours || !self.gate.shows(caller, request, uri.path()).await {
             return None;
         }
         if is_metrics {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use access::User;
 use access::authenticate::{AuthenticationError, Certificate, CertificateParts, FrontProxy, HeaderNames, Shown};
+use access::user::ANONYMOUS;
 use api::{Status, Target};
 use edge::audit::{Actors, Trail};
 use edge::certificates::{Bundles, Judged};
@@ -20,9 +21,6 @@ use peering::hop::Sender;
 use smallvec::SmallVec;
 
 use crate::reviews::Reviews;
-
-/// Who shows nothing.
-const ANONYMOUS: &str = "system:anonymous";
 
 /// The gate of a gateway.
 #[derive(Debug)]
@@ -73,12 +71,12 @@ impl Gate for GatewayGate {
         Ok(())
     }
 
-    async fn shows(&self, caller: &Caller, request: &Request) -> bool {
+    async fn shows(&self, caller: &Caller, request: &Request, path: &str) -> bool {
         // What a browser asks before it asks: which pages may read answers is for the upstreams to say.
         if request.method() == Method::OPTIONS {
             return false;
         }
-        self.reviews.allow(caller, request.uri().path(), request.headers()).await
+        self.reviews.allow(caller, path, request.headers()).await
     }
 
     fn actors(&self, _caller: &Caller) -> Actors {

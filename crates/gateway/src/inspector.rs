@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::board::{Board, holder_of};
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
+use crate::vouching::{self, Decision, Published, Refusal, Vouching};
 
 /// How often an upstream is asked whether it is ready: as often as balancers do.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,8 +31,14 @@ const FAILURES_MAX: u32 = 2;
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is asked what it serves although nobody wants to know.
 const REVALIDATE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often its settings are compared with the gateway's while it stays ready.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(60);
+/// How soon they are compared again while users are not named to it: an operator may just be mending that.
+const COMPARE_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Health and version pages are short.
 const PAGE_BYTES_MAX: usize = 64 << 10;
+/// A ConfigMap is at most as long, and this one holds bundles of certificates.
+const CONFIG_MAP_BYTES_MAX: usize = 1 << 20;
 
 /// What an inspector needs.
 pub(crate) struct Inspector {
@@ -44,6 +51,7 @@ pub(crate) struct Inspector {
     pub(crate) wanted: watch::Receiver<Option<Instant>>,
     pub(crate) sight: watch::Sender<Sight>,
     pub(crate) metrics: Metrics,
+    pub(crate) vouching: Arc<Vouching>,
 }
 
 /// What was seen of an upstream.
@@ -59,6 +67,10 @@ pub struct Sight {
     pub inspected: Option<Instant>,
     /// Since when it fails.
     pub failing_since: Option<Instant>,
+    /// Whether requests of certificate users may go to it.
+    pub vouching: Decision,
+    /// When that was decided last.
+    pub compared: Option<Instant>,
 }
 
 impl Sight {
@@ -144,8 +156,49 @@ impl Inspector {
                 sight.version = version.or(sight.version.take());
             });
         }
+        self.compare(begun, standing).await;
         self.note_success();
         Ok(())
+    }
+
+    /// Compares its settings with the gateway's, if it is time to. One that was away may have been restarted with others.
+    async fn compare(&self, begun: Instant, standing: Standing) {
+        let Sight { vouching, compared, .. } = self.sight.borrow().clone();
+        let last = if standing == Standing::Ready { vouching.clone() } else { Decision::NotCompared };
+        let interval = if last == Decision::Allowed { COMPARE_INTERVAL } else { COMPARE_RETRY_INTERVAL };
+        let is_due = |compared: Instant| begun.saturating_duration_since(compared) >= interval;
+        if standing == Standing::Ready && !compared.is_none_or(is_due) {
+            return;
+        }
+        let published = self.ask_settings().await;
+        let decision = self.vouching.decide(&self.upstream, &published, last).await;
+        let address = &self.upstream.address;
+        match decision.refusal() {
+            None if vouching != Decision::Allowed => {
+                tracing::info!(upstream = %address, "upstream reads users as the gateway names them");
+            }
+            Some(refusal) if decision != vouching => {
+                let Refusal { reason, text } = refusal;
+                tracing::warn!(upstream = %address, reason, error = %text, "not vouching for users to an upstream");
+            }
+            None | Some(_) => {}
+        }
+        self.sight.send_modify(|sight| {
+            sight.vouching = decision;
+            sight.compared = Some(begun);
+        });
+    }
+
+    async fn ask_settings(&self) -> Published {
+        match self.get_up_to(vouching::CONFIG_MAP, CONFIG_MAP_BYTES_MAX).await {
+            Err(_) => Published::Unanswered,
+            Ok(answer) => match answer.status {
+                StatusCode::OK => vouching::parse(&answer.body),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Published::Forbidden,
+                StatusCode::NOT_FOUND => Published::Missing,
+                _ => Published::Unanswered,
+            },
+        }
     }
 
     /// Whether somebody wants to know what it serves who was not told yet, nor that it cannot be learnt.
@@ -174,14 +227,12 @@ impl Inspector {
     }
 
     async fn get(&self, path: &str) -> Result<FetchAnswer, FetchFault> {
+        self.get_up_to(path, PAGE_BYTES_MAX).await
+    }
+
+    async fn get_up_to(&self, path: &str, bytes_max: usize) -> Result<FetchAnswer, FetchFault> {
         let Upstream { server, address, .. } = self.upstream.clone();
-        let request = FetchRequest {
-            server,
-            address,
-            path: path.to_owned(),
-            headers: HeaderMap::new(),
-            bytes_max: PAGE_BYTES_MAX,
-        };
+        let request = FetchRequest { server, address, path: path.to_owned(), headers: HeaderMap::new(), bytes_max };
         tokio::time::timeout(READY_TIMEOUT, self.fetch.fetch(request)).await.unwrap_or(Err(FetchFault::TimedOut))
     }
 
@@ -226,6 +277,9 @@ impl Inspector {
 
     fn note_success(&self) {
         let Upstream { server, address, .. } = &self.upstream;
+        let refusal = self.sight.borrow().vouching.refusal();
+        self.vouching.enforcer.set_vouching(&self.upstream, refusal.is_none());
+        self.metrics.not_vouched(server, refusal.map(|refusal| refusal.reason));
         self.board.admit(&self.upstream);
         self.board.open(server, address);
         self.metrics.ready(server, self.sight.borrow().version.as_deref());

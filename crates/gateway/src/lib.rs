@@ -2,7 +2,7 @@
 //! upstreams for members.
 //!
 //! [`upstream`] names the upstreams; [`inspector`] asks each of them how it is and what it serves; [`board`] shows that to
-//! peering as if it stood in storage; [`upstreams`] is all of them together, and [`slices`] finds some of
+//! peering as if it stood in storage; [`vouching`] decides to which of them users may be named; [`upstreams`] is all of them together, and [`slices`] finds some of
 //! them. [`gate`] knows people by their certificates and
 //! judges nothing else, [`reviews`] asks an upstream who may see our own pages, and [`local`] has any upstream answer what is
 //! about no resource, or about one that nobody has.
@@ -20,6 +20,7 @@ pub mod slices;
 pub mod state_dir;
 pub mod upstream;
 pub mod upstreams;
+pub mod vouching;
 mod way;
 
 pub use gate::{Caller, GatewayGate};
@@ -29,4 +30,5 @@ pub use slices::{Cidr, Slices};
 pub use state_dir::StateDir;
 pub use upstream::{Upstream, UpstreamError};
 pub use upstreams::{Config, Upstreams};
+pub use vouching::Vouching;
 pub use way::{AsGateway, Way};

@@ -8,6 +8,7 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 pub struct Metrics {
     ready: IntGaugeVec,
     info: IntGaugeVec,
+    not_vouched: IntGaugeVec,
 }
 
 impl Metrics {
@@ -18,10 +19,15 @@ impl Metrics {
         };
         let ready = gauges("unskew_upstream_ready", "1 if requests may go to an upstream", &["upstream"]);
         let info = gauges("unskew_upstream_info", "1 for the release that an upstream is", &["upstream", "version"]);
-        for vector in [&ready, &info] {
+        let not_vouched = gauges(
+            "unskew_upstream_not_vouched",
+            "1 if requests of certificate users do not go to an upstream, with the reason",
+            &["upstream", "reason"],
+        );
+        for vector in [&ready, &info, &not_vouched] {
             registry.register(Box::new(vector.clone())).expect("each name is registered once");
         }
-        Self { ready, info }
+        Self { ready, info, not_vouched }
     }
 
     pub(crate) fn ready(&self, server: &ServerId, version: Option<&str>) {
@@ -40,23 +46,39 @@ impl Metrics {
         self.ready.with_label_values(&[server.as_str()]).set(0);
     }
 
+    /// Why users are not named to it; `None` if they are.
+    pub(crate) fn not_vouched(&self, server: &ServerId, reason: Option<&'static str>) {
+        remove_of(&self.not_vouched, server, |other| Some(other) != reason);
+        if let Some(reason) = reason {
+            self.not_vouched.with_label_values(&[server.as_str(), reason]).set(1);
+        }
+    }
+
     /// Its labels go too, or a metric would remember every upstream that ever was.
     pub(crate) fn forget(&self, server: &ServerId) {
         let _ = self.ready.remove_label_values(&[server.as_str()]);
         self.remove_info(server);
+        self.not_vouched(server, None);
     }
 
     fn remove_info(&self, server: &ServerId) {
-        use prometheus::core::Collector as _;
-        for family in self.info.collect() {
-            for metric in family.get_metric() {
-                let value =
-                    |name: &str| metric.get_label().iter().find(|label| label.name() == name).map(|l| l.value());
-                if let (Some(upstream), Some(version)) = (value("upstream"), value("version"))
-                    && upstream == server.as_str()
-                {
-                    let _ = self.info.remove_label_values(&[upstream, version]);
-                }
+        remove_of(&self.info, server, |_| true);
+    }
+}
+
+/// Removes what a metric with two labels, the upstream first, says of an upstream.
+fn remove_of(vector: &IntGaugeVec, server: &ServerId, is_unwanted: impl Fn(&str) -> bool) {
+    use prometheus::core::Collector as _;
+    for family in vector.collect() {
+        for metric in family.get_metric() {
+            // Labels are in the order of their names.
+            let (upstream, other): (Vec<_>, Vec<_>) =
+                metric.get_label().iter().partition(|label| label.name() == "upstream");
+            if let ([upstream], [other]) = (&upstream[..], &other[..])
+                && upstream.value() == server.as_str()
+                && is_unwanted(other.value())
+            {
+                let _ = vector.remove_label_values(&[upstream.value(), other.value()]);
             }
         }
     }

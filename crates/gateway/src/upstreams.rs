@@ -17,6 +17,7 @@ use crate::board::Board;
 use crate::inspector::{Inspector, Sight, Standing};
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
+use crate::vouching::Vouching;
 
 /// No merged document is older than this when it is given: a resource that was just defined is found.
 const RECENT: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ pub struct Upstreams {
     board: Board,
     fetch: Arc<dyn Fetch>,
     metrics: Metrics,
+    vouching: Arc<Vouching>,
     tasks: Tasks,
     known: Mutex<BTreeMap<ServerId, Known>>,
     /// Since when somebody wants to know what they serve.
@@ -61,7 +63,14 @@ impl std::fmt::Debug for Upstreams {
 
 impl Upstreams {
     /// No upstreams yet.
-    pub fn new(config: Config, board: Board, fetch: Arc<dyn Fetch>, metrics: Metrics, tasks: &Tasks) -> Arc<Self> {
+    pub fn new(
+        config: Config,
+        board: Board,
+        fetch: Arc<dyn Fetch>,
+        vouching: Vouching,
+        metrics: Metrics,
+        tasks: &Tasks,
+    ) -> Arc<Self> {
         let expiring = board.clone();
         tasks.spawn("board-expiry", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
@@ -73,6 +82,7 @@ impl Upstreams {
             board,
             fetch,
             metrics,
+            vouching: Arc::new(vouching),
             tasks: tasks.clone(),
             known: Mutex::default(),
             wanted: watch::Sender::new(None),
@@ -108,6 +118,7 @@ impl Upstreams {
             wanted: self.wanted.subscribe(),
             sight,
             metrics: self.metrics.clone(),
+            vouching: self.vouching.clone(),
         };
         self.tasks.spawn_once("upstream-inspector", inspector.run(end.clone()));
         Known { upstream: upstream.clone(), sight: seen, end }
@@ -121,6 +132,14 @@ impl Upstreams {
                 || sight.validated.is_some_and(|validated| now.saturating_duration_since(validated) < RECENT)
         };
         self.lock().values().all(|known| is_recent(&known.sight.borrow()))
+    }
+
+    /// Why requests of certificate users do not go to an upstream that is ready; `None` if they do.
+    pub fn not_vouched(&self, server: &str) -> Option<String> {
+        let known = self.lock();
+        let known = known.values().find(|known| known.upstream.server.as_str() == server)?;
+        let refusal = known.sight.borrow().vouching.refusal().filter(|_| known.is_ready());
+        refusal.map(|refusal| format!("not vouching for users: {}", refusal.text))
     }
 
     /// How many there are.

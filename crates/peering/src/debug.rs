@@ -50,6 +50,9 @@ pub struct MemberReport<'a> {
     /// Its document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<DocumentReport>,
+    /// Why requests of certificate users do not go to it; filled in by a gateway, which compares settings with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_vouched: Option<String>,
     /// What only it serves.
     pub only_it_serves: Listing,
 }
@@ -201,6 +204,7 @@ fn member_report(member: &Member, only_it_serves: Listing, now: Instant) -> Memb
             is_former: member.state != State::Left && member.is_unheard(),
             seconds: seconds(document.since),
         }),
+        not_vouched: None,
         only_it_serves,
     }
 }

@@ -29,15 +29,15 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use api::Verb;
 use api::target::Resource;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use smallvec::SmallVec;
 use tasks::Tasks;
@@ -48,7 +48,7 @@ use transport::peer::{BoxError, Connector, PoolLimits};
 
 pub use answer::{AnswerBody, AnsweredBy, Retried};
 pub use error::{Failure, Fault, ForwardError};
-pub use identity::{Identity, UnsendableUser};
+pub use identity::{Identity, IdentityHeaders, UnsendableUser};
 pub use queue::{QueueLimits, Refusal};
 
 use crate::endpoints::Address;
@@ -253,6 +253,17 @@ pub struct Ways {
     pub ourselves: Identity,
     /// Who says which pages may read answers.
     pub cross_origin: CrossOrigin,
+    /// To which peers requests may go in a user's name.
+    pub vouching_policy: VouchingPolicy,
+}
+
+/// To which peers the forwarder sends requests over connections that show our certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VouchingPolicy {
+    /// To every peer.
+    AllPeers,
+    /// To peers that [`Forwarder::set_vouching`] has allowed, and to no others.
+    AllowedPeers,
 }
 
 /// Who says, to browsers, which pages may read an answer.
@@ -272,7 +283,8 @@ impl Ways {
     pub fn of_server(vouching: Arc<Connector>) -> Self {
         let ourselves = Identity::new(Self::APISERVER, Self::APISERVER, ["system:authenticated"], []);
         let ourselves = ourselves.expect("the name has no odd characters");
-        Self { vouching, bare: None, ourselves, cross_origin: CrossOrigin::Ours }
+        let vouching_policy = VouchingPolicy::AllPeers;
+        Self { vouching, bare: None, ourselves, cross_origin: CrossOrigin::Ours, vouching_policy }
     }
 }
 
@@ -290,6 +302,8 @@ pub(crate) struct Shared {
     turn: AtomicUsize,
     flows: Flows,
     cross_origin: CrossOrigin,
+    /// Headers, beside `X-Remote-*`, that some peer reads as identity; `None` if there are none.
+    peer_identity_headers: RwLock<Option<Arc<IdentityHeaders>>>,
 }
 
 impl fmt::Debug for Forwarder {
@@ -306,8 +320,17 @@ impl Forwarder {
         let ending = tasks.stopping().child_token();
         let (turn, flows) = (AtomicUsize::new(0), Flows::default());
         let tasks_of_all = tasks.clone();
-        let shared =
-            Arc::new(Shared { peers, limits, metrics, tasks: tasks_of_all, ending, turn, flows, cross_origin });
+        let shared = Arc::new(Shared {
+            peers,
+            limits,
+            metrics,
+            tasks: tasks_of_all,
+            ending,
+            turn,
+            flows,
+            cross_origin,
+            peer_identity_headers: RwLock::default(),
+        });
         let swept = shared.clone();
         tasks.spawn("peer-connection-sweeper", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
@@ -328,6 +351,18 @@ impl Forwarder {
             // Without a view there is nothing to follow, and nothing to forget before the end.
             stop.cancelled().await;
         });
+    }
+
+    /// Allows or forbids requests to a peer in a user's name: over connections that show our certificate. Health and
+    /// discovery requests of our own are not affected. A peer that listens elsewhere than it did must be allowed again.
+    pub fn set_vouching(&self, candidate: &Candidate, is_allowed: bool) {
+        self.0.peers.get(candidate).may_vouch.store(is_allowed, Ordering::Relaxed);
+    }
+
+    /// Replaces the set of headers that are removed from requests in a user's name, beside `X-Remote-*`.
+    pub fn set_peer_identity_headers(&self, headers: IdentityHeaders) {
+        let headers = (!headers.is_empty()).then(|| Arc::new(headers));
+        *self.0.peer_identity_headers.write().unwrap_or_else(PoisonError::into_inner) = headers;
     }
 
     /// Ends watches and the like, and connections that were handed over, as if the peers had: their clients come back, to
@@ -352,14 +387,21 @@ impl Forwarder {
         if call.candidates.is_empty() {
             return Err(ForwardError::NoEndpoint);
         }
+        let peers = self.0.ordered(&call);
+        if peers.is_empty() {
+            return Err(ForwardError::NotVouched);
+        }
         let (mut parts, body) = request.into_parts();
+        if call.user.is_vouched_for() {
+            self.0.remove_peer_identity(&mut parts.headers);
+        }
         let upgrade = ClientEnd::of(&mut parts);
         let call = if upgrade.is_some() { call.for_upgrade() } else { call };
         let head = Head::new(parts, &call, upgrade.is_some());
         let round = Round {
             shared: &self.0,
             call: &call,
-            peers: self.0.ordered(&call),
+            peers,
             trying: AtomicUsize::new(0),
             head,
             body: Replay::new(body),
@@ -390,10 +432,19 @@ async fn by<T>(deadline: Instant, unseen_max: Option<Duration>, work: impl Futur
 }
 
 impl Shared {
-    /// The candidates of a call, the best one first.
+    /// Removes what a peer would read as a user's name or group: it would believe it, because it believes our certificate.
+    fn remove_peer_identity(&self, headers: &mut HeaderMap) {
+        let known = self.peer_identity_headers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            known.remove_from(headers);
+        }
+    }
+
+    /// The candidates of a call that may be asked for its user, the best one first.
     fn ordered(&self, call: &Call<'_>) -> SmallVec<[Arc<Peer>; 4]> {
-        let peers: SmallVec<[Arc<Peer>; 4]> =
+        let mut peers: SmallVec<[Arc<Peer>; 4]> =
             call.candidates.iter().map(|candidate| self.peers.get(candidate)).collect();
+        peers.retain(|peer| peer.may_be_asked_for(call.user));
         let [_, _, ..] = peers[..] else { return peers };
         let now = Instant::now();
         let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();

@@ -75,6 +75,14 @@ pub fn proxy_failed(execution: Execution) -> Status {
     }
 }
 
+/// The answer to a user of a client certificate if no API server that can serve the request is known to read such users from
+/// the same headers as we write.
+pub fn not_vouched() -> Status {
+    let text = "the API servers that can serve the request cannot be asked for a user of a client certificate: their \
+                --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works";
+    Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS)
+}
+
 /// Whether a peer's answer says that it executed nothing, so that the next one may be tried whatever the verb.
 pub fn was_handed_back(answer: &Status) -> bool {
     answer.http_code() == 503

@@ -6,6 +6,7 @@ mod certificates;
 mod front_proxy;
 mod impersonation;
 mod kubectl;
+mod matrix;
 mod rbac;
 mod reviews;
 mod scope;

@@ -10,6 +10,7 @@ mod outages;
 mod queueing;
 mod real;
 mod streams;
+mod vouching;
 
 use cluster_tests::gateway::STOCK;
 use cluster_tests::tools::{is_left_out, kubectl};

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use access::authenticate::HeaderNames;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::HeaderValue;
@@ -17,17 +18,37 @@ const FORGET_AFTER: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct Stub {
     is_up: AtomicBool,
+    /// Whether its settings name a header that the gateway does not know.
+    is_odd: AtomicBool,
+    /// Whether users may be named to it, as the inspector says.
+    is_vouched: AtomicBool,
 }
+
+impl vouching::Enforcer for Stub {
+    fn set_vouching(&self, _upstream: &Upstream, is_allowed: bool) {
+        self.is_vouched.store(is_allowed, Ordering::Relaxed);
+    }
+
+    fn remove_headers(&self, _headers: peering::forward::IdentityHeaders) {}
+}
+
+const SETTINGS: &str = r#"{"data":{"requestheader-username-headers":"[\"X-Remote-User\"]",
+    "requestheader-group-headers":"[\"X-Remote-Group\"]"}}"#;
+const ODD_SETTINGS: &str = r#"{"data":{"requestheader-username-headers":"[\"X-Other-User\",\"X-Remote-User\"]",
+    "requestheader-group-headers":"[\"X-Remote-Group\"]"}}"#;
 
 impl Fetch for Stub {
     fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault> {
         let is_up = self.is_up.load(Ordering::Relaxed);
+        let is_odd = self.is_odd.load(Ordering::Relaxed);
         async move {
             if !is_up {
                 return Err(FetchFault::Unreachable { reason: "it is down".to_owned() });
             }
             let body = match request.path.as_str() {
                 "/readyz" => "ok",
+                vouching::CONFIG_MAP if is_odd => ODD_SETTINGS,
+                vouching::CONFIG_MAP => SETTINGS,
                 "/version" => r#"{"gitVersion":"v1.36.0"}"#,
                 _ => {
                     r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}"#
@@ -68,6 +89,7 @@ impl Scene {
             wanted: wanted.subscribe(),
             sight: watch::Sender::new(Sight::default()),
             metrics: Metrics::new(&Registry::new()),
+            vouching: Arc::new(Vouching::new(HeaderNames::standard(), None, stub.clone())),
         };
         tasks.spawn_once("inspector", inspector.run(tasks.stopping()));
         Self { stub, upstream, board, kept, tasks, _wanted: wanted, _folder: folder }
@@ -122,5 +144,28 @@ async fn an_upstream_that_was_never_heard_is_gone_as_well() {
     let scene = Scene::new();
     assert_eq!(scene.after(FORGET_AFTER - INTERVAL * 3).await, [true, false, false, false]);
     assert_eq!(scene.after(INTERVAL * 6).await, [false, false, false, false]);
+    scene.tasks.stop(Duration::from_secs(60)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_are_compared_every_minute_and_when_an_upstream_comes_back() {
+    let scene = Scene::new();
+    let is_vouched = || scene.stub.is_vouched.load(Ordering::Relaxed);
+    scene.is_up(true);
+    scene.after(INTERVAL).await;
+    assert!(is_vouched());
+    scene.stub.is_odd.store(true, Ordering::Relaxed);
+    scene.after(COMPARE_INTERVAL + INTERVAL).await;
+    assert!(!is_vouched(), "the change was found");
+    assert_eq!(scene.shown(), [true, true, true, true], "tokens need no vouching");
+    scene.stub.is_odd.store(false, Ordering::Relaxed);
+    scene.after(COMPARE_RETRY_INTERVAL + INTERVAL).await;
+    assert!(is_vouched(), "it was mended");
+    scene.is_up(false);
+    scene.after(INTERVAL * 3).await;
+    scene.stub.is_odd.store(true, Ordering::Relaxed);
+    scene.is_up(true);
+    scene.after(INTERVAL * 2).await;
+    assert!(!is_vouched(), "it came back as another");
     scene.tasks.stop(Duration::from_secs(60)).await.unwrap();
 }

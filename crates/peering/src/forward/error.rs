@@ -18,6 +18,9 @@ pub enum ForwardError {
     /// No capable peer has an address.
     #[error("no capable peer has an address")]
     NoEndpoint,
+    /// The user is known by our certificate alone, and no capable peer may be sent such requests.
+    #[error("users are not vouched for to any capable peer")]
+    NotVouched,
     /// The candidates failed, or one did in a way that forbids to try the next.
     #[error("no peer answered: {}", listed(failures))]
     Failed {
@@ -48,6 +51,7 @@ impl ForwardError {
                 format!("every API server that can serve the request has as many as it may: {refusal}"),
                 RETRY_AFTER_SECONDS,
             ),
+            Self::NotVouched => status::not_vouched(),
             Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientGone => {
                 status::proxy_failed(self.execution())
             }
@@ -57,7 +61,7 @@ impl ForwardError {
     /// Whether the request was executed.
     pub fn execution(&self) -> Execution {
         match self {
-            Self::NoEndpoint | Self::Overloaded(_) => Execution::None,
+            Self::NoEndpoint | Self::NotVouched | Self::Overloaded(_) => Execution::None,
             Self::Failed { execution, .. } | Self::TimedOut { execution } => *execution,
             // Nobody is left to be told; and part of it was sent.
             Self::ClientGone => Execution::Unknown,
@@ -68,14 +72,14 @@ impl ForwardError {
     pub fn retries(&self) -> usize {
         match self {
             Self::Failed { failures, .. } => tries(failures).saturating_sub(1),
-            Self::NoEndpoint | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => 0,
+            Self::NoEndpoint | Self::NotVouched | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => 0,
         }
     }
 
     /// How kube-apiserver's metric names it.
     pub fn metric(&self) -> ProxyError {
         match self {
-            Self::NoEndpoint => ProxyError::EndpointResolution,
+            Self::NoEndpoint | Self::NotVouched => ProxyError::EndpointResolution,
             Self::Failed { .. } | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => {
                 ProxyError::ProxyTransport
             }
@@ -95,8 +99,8 @@ pub struct Failure {
 /// What a peer can do wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Users with credentials of their own are not sent on.
-    #[error("there is no way to it without our certificate")]
+    /// Users with credentials of their own are not sent on, or we do not vouch for users to it any more.
+    #[error("there are no connections to it for this kind of user")]
     NoWay,
     /// No connection.
     #[error(transparent)]

@@ -124,6 +124,37 @@ impl Identity {
     }
 }
 
+/// Headers by which a peer knows users: whole names, and prefixes of names. Compared without case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdentityHeaders {
+    names: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+impl IdentityHeaders {
+    /// From names and prefixes; blank ones are left out, because a blank prefix is every header's.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, prefixes: impl IntoIterator<Item = &'a str>) -> Self {
+        let lower = |text: &str| Some(text.trim().to_ascii_lowercase()).filter(|text| !text.is_empty());
+        let names = names.into_iter().filter_map(lower).collect();
+        Self { names, prefixes: prefixes.into_iter().filter_map(lower).collect() }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.prefixes.is_empty()
+    }
+
+    pub(super) fn remove_from(&self, headers: &mut HeaderMap) {
+        let is_known = |name: &str| {
+            self.names.iter().any(|known| known == name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let known: Vec<HeaderName> = headers.keys().filter(|name| is_known(name.as_str())).cloned().collect();
+        for name in known {
+            headers.remove(name);
+        }
+    }
+}
+
 fn remove_bearer_protocols(headers: &mut HeaderMap) {
     if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
         return;
@@ -208,6 +239,20 @@ mod tests {
                 x-remote-extra-a%25b: d
                 x-remote-extra-%c3%bc: "#]],
         );
+    }
+
+    #[test]
+    fn identity_headers_of_peers_are_removed_by_name_and_prefix() {
+        let known = IdentityHeaders::new(["X-Other-User", " "], ["X-Other-Extra-", ""]);
+        let mut headers = HeaderMap::new();
+        for name in ["x-other-user", "x-other-users", "x-other-extra-scopes", "x-other-extr", "accept"] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
+        }
+        known.remove_from(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "x-other-extr", "x-other-users"]);
+        assert!(IdentityHeaders::new([""], [" "]).is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) use super::seats::{Seat, SeatKind};
 
 use super::bandwidth::Bandwidth;
 use super::seats::Seats;
-use super::{Candidate, Fault, ForwardLimits, Identity, Ways};
+use super::{Candidate, Fault, ForwardLimits, Identity, VouchingPolicy, Ways};
 use crate::hop;
 use crate::identity::ServerId;
 use crate::metrics::Metrics;
@@ -76,6 +76,7 @@ impl Peers {
             host,
             pool: pool(&self.ways.vouching),
             bare: self.ways.bare.as_ref().map(pool),
+            may_vouch: AtomicBool::new(self.ways.vouching_policy == VouchingPolicy::AllPeers),
             limits: self.limits,
             bandwidth: self.limits.bandwidth_max.map(|limit| {
                 Arc::new(Bandwidth::new(limit, self.metrics.bandwidth_waits.with_label_values(&[server.as_str()])))
@@ -135,6 +136,8 @@ pub(super) struct Peer {
     pub(super) pool: Arc<Pool>,
     /// Connections that show none.
     bare: Option<Arc<Pool>>,
+    /// Whether requests in a user's name may go over connections that show our certificate.
+    pub(super) may_vouch: AtomicBool,
     limits: ForwardLimits,
     bandwidth: Option<Arc<Bandwidth>>,
     /// Who pings it.
@@ -217,9 +220,18 @@ impl Peer {
         &self.candidate.server
     }
 
-    /// The connections for a user; `None` if it cannot be sent on with its own credentials.
+    /// The connections for a user's requests; `None` if there are none, or we do not vouch for users to this peer. Asked
+    /// right before a request is sent, so that one that waited in a queue meets what was decided meanwhile.
     pub(super) fn pool_for(&self, user: &Identity) -> Option<&Arc<Pool>> {
-        if user.is_vouched_for() { Some(&self.pool) } else { self.bare.as_ref() }
+        match user.is_vouched_for() {
+            true => Some(&self.pool).filter(|_| self.may_be_asked_for(user)),
+            false => self.bare.as_ref(),
+        }
+    }
+
+    /// False for a user that only we vouch for, if we do not vouch for users to this peer.
+    pub(super) fn may_be_asked_for(&self, user: &Identity) -> bool {
+        !user.is_vouched_for() || self.may_vouch.load(Ordering::Relaxed)
     }
 
     /// Whether many ask it at once, or did a moment ago: then it pays that what they ask travels together. Alone, a request

@@ -18,6 +18,7 @@ mod patience;
 mod queueing;
 mod sharing;
 mod upgrades;
+mod vouching;
 
 /// Long enough for a loaded machine, and only ever waited for by a test that fails.
 const ENOUGH: Duration = Duration::from_secs(60);

@@ -19,7 +19,6 @@ use crate::flags::{FlagError, Values};
 use crate::settings::{is_json, merge_of};
 
 /// Everything that `unskew gateway` needs to know before it binds a port.
-#[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) bind: IpAddr,
     pub(crate) port: u16,
@@ -41,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) front_proxy: Option<(PathBuf, FrontProxy)>,
     /// Headers, beside the standard ones, in which upstreams or proxies name users.
     pub(crate) claims: Option<HeaderNames>,
+    /// Reads from which headers the local upstream reads users; `None` if its manifest was not found.
+    pub(crate) local_header_names: Option<gateway::vouching::Manifest>,
     pub(crate) merge: Merge,
     pub(crate) tells: bool,
     pub(crate) limits: Limits,
@@ -81,6 +82,7 @@ impl Config {
             client_ca: found.path(flags, "client-ca-file"),
             front_proxy: front_proxy(flags)?,
             claims: Some(header_names(flags)).filter(|names| *names != HeaderNames::standard()),
+            local_header_names: found.local_header_names(),
             merge: flags.parsed("merge-discovery", merge_of)?,
             tells: flags.is("peer-response-headers"),
             limits: Limits {

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use access::authenticate::HeaderNames;
 use gateway::Cidr;
 use object::decode::{self, Encoding};
 
@@ -73,6 +75,38 @@ pub(crate) fn find(flags: &Values) -> Result<Found, FlagError> {
 
 /// Where the kube-apiserver of a manifest listens.
 fn address_in(manifest: &[u8]) -> Result<(String, String), String> {
+    let words = words_in(manifest)?;
+    let host = flag_in(&words, "advertise-address").pop().unwrap_or_else(|| "127.0.0.1".to_owned());
+    Ok((host, flag_in(&words, "secure-port").pop().unwrap_or_else(|| PORT.to_owned())))
+}
+
+/// From which headers the kube-apiserver of a manifest reads users that a front proxy names.
+fn header_names_in(manifest: &[u8]) -> Result<HeaderNames, String> {
+    let words = words_in(manifest)?;
+    let list = |name: &str| -> Vec<String> {
+        let values = flag_in(&words, &format!("requestheader-{name}"));
+        let entries = values.iter().flat_map(|value| value.split(',')).map(str::trim);
+        entries.filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+    };
+    Ok(HeaderNames {
+        user: list("username-headers"),
+        uid: list("uid-headers"),
+        group: list("group-headers"),
+        extra_prefix: list("extra-headers-prefix"),
+    })
+}
+
+/// The values of a flag, in the order they are given: `--flag=value` or `--flag value`.
+fn flag_in(words: &[String], name: &str) -> Vec<String> {
+    let value = |(index, word): (usize, &String)| match word.strip_prefix("--")?.strip_prefix(name)? {
+        "" => words.get(index + 1).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    };
+    words.iter().enumerate().filter_map(value).collect()
+}
+
+/// The command line of the kube-apiserver of a manifest.
+fn words_in(manifest: &[u8]) -> Result<Vec<String>, String> {
     let pod = decode::value(manifest, Encoding::Yaml)?.value;
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let words = containers.flat_map(|container| ["command", "args"].map(|part| container[part].clone()));
@@ -83,12 +117,19 @@ fn address_in(manifest: &[u8]) -> Result<(String, String), String> {
     if !words.iter().any(|word| word.ends_with("kube-apiserver")) {
         return Err("it starts no kube-apiserver".to_owned());
     }
-    let flag = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
-    let host = flag("--advertise-address=").unwrap_or_else(|| "127.0.0.1".to_owned());
-    Ok((host, flag("--secure-port=").unwrap_or_else(|| PORT.to_owned())))
+    Ok(words)
 }
 
 impl Found {
+    /// Reads the settings of the local kube-apiserver from its manifest, anew at every call; `None` if it was not found there.
+    pub(super) fn local_header_names(&self) -> Option<gateway::vouching::Manifest> {
+        let manifest = self.values.get("upstream")?.from.clone();
+        Some(Arc::new(move || {
+            let content = std::fs::read(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+            header_names_in(&content)
+        }))
+    }
+
     /// The file of a flag: as given, or as found.
     pub(super) fn path(&self, flags: &Values, name: &str) -> Option<PathBuf> {
         let found = || self.values.get(name).map(|value| PathBuf::from(&value.text));
@@ -145,6 +186,15 @@ mod tests {
             &expect!["fd00::1 6443"],
         );
         check("spec:\n  containers:\n  - command: [etcd]\n", &expect!["error: it starts no kube-apiserver"]);
+    }
+
+    #[test]
+    fn manifest_names_the_headers_that_users_are_read_from() {
+        let manifest = "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --requestheader-username-headers=X-Remote-User, X-A\n    \
+                        - --requestheader-username-headers=X-B\n    - --requestheader-group-headers\n    - X-Remote-Group\n";
+        let names = header_names_in(manifest.as_bytes()).unwrap();
+        assert_eq!(names.user, ["X-Remote-User", "X-A", "X-B"]);
+        assert_eq!((names.group, names.uid, names.extra_prefix), (vec!["X-Remote-Group".to_owned()], vec![], vec![]));
     }
 
     #[test]

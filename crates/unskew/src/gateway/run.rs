@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::authenticate::Bundles as Overlap;
+use access::authenticate::{Bundles as Overlap, HeaderNames};
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
@@ -14,14 +14,14 @@ use edge::merged::MergedPages;
 use edge::peers::MisfitPolicy;
 use edge::pipeline::Pipeline;
 use gateway::board::Board;
-use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Way};
-use peering::forward::{CrossOrigin, ForwardLimits, Forwarder, Identity, Ways};
+use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Vouching, Way};
+use peering::forward::{CrossOrigin, ForwardLimits, Forwarder, Identity, VouchingPolicy, Ways};
 use peering::members::State;
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
 use peering::view::Peering;
-use peering::{Address, Cluster, HolderIdentity, ServerId};
+use peering::{Address, Cluster, HolderIdentity, ServerId, View};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -160,7 +160,10 @@ fn start_way(
     let board = Board::new(kept);
     let fetch = Arc::new(AsGateway { forwarder: forwarder.clone(), user: user.clone() });
     let settings = gateway::Config { forget_after: config.forget_after };
-    let upstreams = Upstreams::new(settings, board.clone(), fetch, gateway::metrics::Metrics::new(registry), tasks);
+    let removed = config.claims.clone().unwrap_or_else(HeaderNames::standard);
+    let vouching = Vouching::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()));
+    let own_metrics = gateway::metrics::Metrics::new(registry);
+    let upstreams = Upstreams::new(settings, board.clone(), fetch, vouching, own_metrics, tasks);
     upstreams.set(&config.upstreams);
     let ports = peering::Ports {
         leases: Arc::new(board.clone()),
@@ -204,6 +207,7 @@ fn start_forwarder(config: &Config, user: &Identity, metrics: &Metrics, tasks: &
         bare: Some(connector(bare)?),
         ourselves: user.clone(),
         cross_origin: CrossOrigin::Theirs,
+        vouching_policy: VouchingPolicy::AllowedPeers,
     };
     let limits = ForwardLimits {
         in_flight_max: config.in_flight_max,
@@ -246,7 +250,7 @@ fn following(address: SocketAddr) -> anyhow::Result<peering::Config> {
 }
 
 fn peers(config: &Config, way: &Way, metrics: Metrics) -> edge::peers::Peers {
-    let upstreams = way.upstreams.clone();
+    let (upstreams, compared) = (way.upstreams.clone(), way.upstreams.clone());
     edge::peers::Peers {
         cluster: way.cluster.clone(),
         forwarder: Some(way.forwarder.clone()),
@@ -258,28 +262,39 @@ fn peers(config: &Config, way: &Way, metrics: Metrics) -> edge::peers::Peers {
         joined: watch::Sender::new(true).subscribe(),
         nearest: config.upstreams.iter().find(|upstream| upstream.is_local).map(|local| local.server.clone()),
         is_recent: Some(Box::new(move || upstreams.is_recent())),
+        not_vouched: Some(Box::new(move |server| compared.not_vouched(server))),
     }
 }
 
-/// Ready once every upstream was heard or tried, and as long as one of them is ready.
+/// Ready once every upstream was heard or tried, and as long as one of them can be asked for every kind of user.
 fn checks(way: &Way, draining: CancellationToken) -> Vec<Check> {
     let first_sync = way.cluster.milestones().first_sync.clone();
     let (upstreams, cluster) = (way.upstreams.clone(), way.cluster.clone());
     vec![
         Check::new("upstreams-heard", Pages::ReadyOnly, move || first_sync.check().map_err(str::to_owned)),
-        Check::detailed("upstreams", Pages::ReadyOnly, move || {
-            let (view, all) = (cluster.view(), upstreams.count());
-            // By what requests are routed by: an upstream may have been found ready a moment before that.
-            match view.members().iter().filter(|member| member.state == State::Live).count() {
-                0 => Err(format!("none of {all} upstreams is ready")),
-                ready => {
-                    let count = format!("{ready} of {all} upstreams are ready");
-                    Ok([count].into_iter().chain(peering::readiness::details(&view)).collect())
-                }
-            }
-        }),
+        Check::detailed("upstreams", Pages::ReadyOnly, move || check_upstreams(&upstreams, &cluster.view())),
         Check::new("shutdown", Pages::ReadyOnly, move || {
             if draining.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
         }),
     ]
+}
+
+/// Fails unless there is an upstream that is ready and reads users as the gateway names them. What requests are routed by
+/// decides: the inspector may have found an upstream ready a moment before that.
+fn check_upstreams(upstreams: &Upstreams, view: &View) -> Result<Vec<String>, String> {
+    let live = view.members().iter().filter(|member| member.state == State::Live);
+    let (mut ready, mut refused) = (0, Vec::new());
+    for member in live {
+        match upstreams.not_vouched(member.server.as_str()) {
+            None => ready += 1,
+            Some(reason) => refused.push(format!("{}: {reason}", member.server)),
+        }
+    }
+    let all = upstreams.count();
+    if ready == 0 {
+        let none = format!("none of {all} upstreams is ready");
+        return Err([none].into_iter().chain(refused).collect::<Vec<_>>().join("; "));
+    }
+    let count = format!("{ready} of {all} upstreams are ready");
+    Ok([count].into_iter().chain(refused).chain(peering::readiness::details(view)).collect())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use apiserver::ports::PublishedTrust;
 use catalogue::{Gates, Surface};
 use discovery::Groups;
 use edge::health::{Check, Pages};
@@ -14,7 +15,7 @@ use edge::merged::{Merge, MergedPages};
 use edge::peers::MisfitPolicy;
 use object::decode::{self, Encoding};
 use peering::cluster::{Cluster, Ports};
-use peering::forward::{ForwardLimits, Forwarder, Ways};
+use peering::forward::{ForwardLimits, Forwarder, IdentityHeaders, Ways};
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{Extent, Pace, PresenceConfig};
@@ -203,7 +204,7 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
     let server = flags.server(storage, &hostname, advertised.port());
     tell_if_disabled(flags, &metrics);
     let forwarder = match (flags.is_proxy_on, client_files(&flags.certificates, cert_dir)) {
-        (true, Some(files)) => Some(forwarder(flags, files, &metrics, tasks)?),
+        (true, Some(files)) => Some(forwarder(flags, files, ports.trust.clone(), &metrics, tasks)?),
         (true, None) | (false, _) => None,
     };
     let config = peering::Config {
@@ -258,9 +259,39 @@ pub(super) fn start(around: Surroundings<'_>) -> anyhow::Result<Option<Started>>
             joined: joined.subscribe(),
             nearest: None,
             is_recent: None,
+            not_vouched: None,
         }
     });
     Ok(Some(Started { cluster, joined, peers, forwarder }))
+}
+
+/// How often this server looks, in memory, whether another one on the same storage reads identity from other headers.
+const TRUST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps headers that any server on the same storage reads as identity out of forwarded requests: that server would believe
+/// what a client wrote there, because it believes our certificate.
+fn remove_peer_identity(forwarder: Forwarder, trust: PublishedTrust, tasks: &Tasks) {
+    tasks.spawn("peer-identity-headers", |stop| async move {
+        let mut last = None;
+        loop {
+            let published = trust.config_map();
+            if published != last {
+                match published.as_deref().map(gateway::vouching::header_names_in) {
+                    None => {}
+                    Some(Ok(names)) => {
+                        let whole = names.user.iter().chain(&names.uid).chain(&names.group).map(String::as_str);
+                        let prefixes = names.extra_prefix.iter().map(String::as_str);
+                        forwarder.set_peer_identity_headers(IdentityHeaders::new(whole, prefixes));
+                    }
+                    Some(Err(error)) => tracing::warn!(error, "extension-apiserver-authentication unreadable"),
+                }
+                last = published;
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(TRUST_INTERVAL)).await.is_none() {
+                return;
+            }
+        }
+    });
 }
 
 fn tell_if_disabled(flags: &PeerFlags, metrics: &Metrics) {
@@ -270,12 +301,21 @@ fn tell_if_disabled(flags: &PeerFlags, metrics: &Metrics) {
     }
 }
 
-fn forwarder(flags: &PeerFlags, files: ClientFiles, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
+fn forwarder(
+    flags: &PeerFlags,
+    files: ClientFiles,
+    trust: PublishedTrust,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) -> anyhow::Result<Forwarder> {
     let tls = files.watch(tasks).context("--peer-ca-file, --proxy-client-cert-file, --proxy-client-key-file")?;
     let dialer = Dialer::start(&flags.egress, tasks).context("--egress-selector-config-file")?;
     let PeerFlags { in_flight_max, bandwidth_max, .. } = *flags;
     let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
-    Ok(Forwarder::new(Ways::of_server(Arc::new(Connector::new(tls, dialer))), limits, metrics.clone(), tasks))
+    let ways = Ways::of_server(Arc::new(Connector::new(tls, dialer)));
+    let forwarder = Forwarder::new(ways, limits, metrics.clone(), tasks);
+    remove_peer_identity(forwarder.clone(), trust, tasks);
+    Ok(forwarder)
 }
 
 fn client_files(certificates: &Certificates, cert_dir: &Path) -> Option<ClientFiles> {

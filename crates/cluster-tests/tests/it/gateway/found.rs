@@ -1,13 +1,16 @@
 //! Upstreams that nobody named: those of a kubeadm node, and those of the `kubernetes` service.
 
+use cluster_tests::gateway::admit;
 use cluster_tests::process::run;
 use cluster_tests::wait::eventually;
 use serde_json::json;
 
 use super::*;
 
-/// The user that a gateway is, and what it may: the example of the manual.
-const RBAC: &str = include_str!("../../../../../docs/deploy/gateway-rbac.yaml");
+/// What kubeadm's manifests say of front proxies.
+const KUBEADM_HEADERS: &str = "    - --requestheader-extra-headers-prefix=X-Remote-Extra-\n    - \
+                               --requestheader-group-headers=X-Remote-Group\n    - \
+                               --requestheader-username-headers=X-Remote-User\n";
 
 /// A folder as kubeadm leaves it beside a server of the plane.
 fn kubeadm_folder(plane: &ControlPlane<'_>, server: &str) -> String {
@@ -21,7 +24,7 @@ fn kubeadm_folder(plane: &ControlPlane<'_>, server: &str) -> String {
     let (host, port) = address.split_once(':').unwrap();
     let manifest = format!(
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: kube-apiserver\nspec:\n  containers:\n  - command:\n    - \
-         kube-apiserver\n    - --advertise-address={host}\n    - --secure-port={port}\n    name: kube-apiserver\n"
+         kube-apiserver\n    - --advertise-address={host}\n    - --secure-port={port}\n{KUBEADM_HEADERS}    name: kube-apiserver\n"
     );
     std::fs::write(folder.join("manifests/kube-apiserver.yaml"), manifest).unwrap();
     format!("--kubeadm-dir={}", folder.display())
@@ -38,19 +41,6 @@ async fn name_in_service(admin: &Client, plane: &ControlPlane<'_>, server: &str)
     });
     let created = admin.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.brief());
-}
-
-/// Lets the gateway read what it needs to.
-async fn admit(admin: &Client) {
-    for object in RBAC.split("\n---\n") {
-        let path = match object {
-            binding if binding.contains("\nkind: RoleBinding\n") => "rolebindings",
-            _ => "roles",
-        };
-        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/default/{path}");
-        let created = admin.write(Method::POST, &path, "application/yaml", object.to_owned().into()).await;
-        assert_eq!(created.status, StatusCode::CREATED, "{}", created.brief());
-    }
 }
 
 async fn becomes_live(client: &Client, plane: &ControlPlane<'_>, server: &str) {

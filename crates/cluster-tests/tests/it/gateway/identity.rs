@@ -164,3 +164,48 @@ fn our_own_pages_are_for_whom_the_upstream_allows() {
         .await;
     });
 }
+
+#[test]
+fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
+    let mut plane = two(Store::Sqlite);
+    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let own = Authority::open(&plane.server("old").pki(), "ca").unwrap();
+    let jane = gateway.client(certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap()));
+    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
+    let unknown_token = gateway.client(Identity::Token("unknown".to_owned()));
+    let page = async |client: &Client, path: &str| {
+        let answer = client.get(path).await;
+        format!("{} {}", answer.status.as_u16(), String::from_utf8_lossy(&answer.body))
+    };
+    let public = "200 [+]ping ok\n[+]upstreams-heard ok\n[+]upstreams ok\n[+]shutdown ok\nreadyz check passed\n";
+    plane.kill("new");
+    let suspect = format!("apiserver-{} is suspect", plane.address("new"));
+    block_on(async {
+        cluster_tests::wait::eventually("the page names the upstream that is away", async || {
+            let shown = page(&admin, "/readyz?verbose").await;
+            if shown.contains("1 of 2 upstreams are ready") && shown.contains(&suspect) { Ok(()) } else { Err(shown) }
+        })
+        .await;
+        for client in [&nobody, &jane, &unknown_token] {
+            assert_eq!(page(client, "/readyz?verbose").await, public);
+            assert_eq!(page(client, "/readyz").await, "200 ok");
+            assert_eq!(page(client, "/readyz/upstreams").await, "200 ok");
+        }
+    });
+    plane.kill("old");
+    block_on(async {
+        let failing = "500 [+]ping ok\n[+]upstreams-heard ok\n[-]upstreams failed: reason withheld\n[+]shutdown ok\n\
+                       readyz check failed\n";
+        cluster_tests::wait::eventually("no upstream is ready", async || {
+            let shown = page(&nobody, "/readyz").await;
+            if shown == failing { Ok(()) } else { Err(shown) }
+        })
+        .await;
+        for client in [&nobody, &jane, &unknown_token] {
+            assert_eq!(page(client, "/readyz?verbose").await, failing);
+            let single = page(client, "/readyz/upstreams").await;
+            assert_eq!(single, "500 internal server error: reason withheld\n");
+            assert_eq!(page(client, "/livez?verbose").await, "200 [+]ping ok\nlivez check passed\n");
+        }
+    });
+}

@@ -64,6 +64,19 @@ impl Scene {
     }
 }
 
+const SETTINGS: &str = "GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication HTTP/1.1";
+
+/// From which headers the upstream reads users.
+fn settings() -> String {
+    let list = |name: &str| serde_json::json!([name]).to_string();
+    serde_json::json!({"data": {
+        "requestheader-username-headers": list("X-Remote-User"),
+        "requestheader-group-headers": list("X-Remote-Group"),
+        "requestheader-extra-headers-prefix": list("X-Remote-Extra-"),
+    }})
+    .to_string()
+}
+
 async fn live<Playing>(mut visit: Visit, listing: Listing, play: impl Fn(Visit, Heard) -> Playing)
 where
     Playing: Future<Output = Option<Visit>>,
@@ -72,6 +85,7 @@ where
         let page = match heard.line.as_str() {
             "GET /readyz HTTP/1.1" | "GET /livez HTTP/1.1" => Some(answer("200 OK", "text/plain", "ok")),
             "GET /version HTTP/1.1" => Some(answer("200 OK", "application/json", r#"{"gitVersion":"v1.30.1"}"#)),
+            SETTINGS => Some(answer("200 OK", "application/json", &settings())),
             REVIEW => Some(answer("201 Created", "application/json", r#"{"status":{"allowed":true}}"#)),
             _ => listing.answer(&heard),
         };

@@ -141,3 +141,51 @@ fn a_peer_gets_our_own_document_and_no_second_hop() {
         assert_eq!(get_with(&peer, CLASSES, &[user, group]).await.status, 200);
     });
 }
+
+/// The new server reads names of users from one more header, and says so in storage.
+#[test]
+fn a_header_that_only_the_peer_reads_as_identity_is_not_forwarded() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    // It lets everybody through, so that what is refused is refused by the peer.
+    plane.start("old", &["--emulated-version=1.33", "--authorization-mode=AlwaysAllow"]);
+    let pki = plane.server("old").pki();
+    let file = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
+    let files = [
+        file("peer-ca-file", "ca.crt"),
+        file("proxy-client-cert-file", "front-proxy-client.crt"),
+        file("proxy-client-key-file", "front-proxy-client.key"),
+        file("requestheader-client-ca-file", "front-proxy-ca.crt"),
+        file("client-ca-file", "ca.crt"),
+    ];
+    let names = [
+        "--emulated-version=1.36",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Other-User,X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    ];
+    let flags: Vec<&str> = files.iter().map(String::as_str).chain(names).collect();
+    plane.start("new", &flags);
+    let admin = plane.admin("old");
+    let [jane, root] = ["jane", "root"].map(|name| user(&plane, "old", name));
+    block_on(async {
+        let rules =
+            json!([{"apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"], "verbs": ["list"]}]);
+        let role = json!({"metadata": {"name": "classes"}, "rules": rules});
+        let created = admin.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await;
+        assert_eq!(created.status, 201, "{}", created.brief());
+        bind(&admin, "classes", "root").await;
+        eventually("root may list", async || is_ok(&root, CLASSES).await).await;
+        assert_eq!(jane.get(CLASSES).await.status, 403);
+        let claim = [("x-other-user", "root")];
+        eventually("the claim is not believed", async || match get_with(&jane, CLASSES, &claim).await {
+            refused if refused.status == 403 => Ok(()),
+            other => Err(other.brief()),
+        })
+        .await;
+        for _ in 0..10 {
+            let refused = get_with(&jane, CLASSES, &claim).await;
+            assert!(refused.brief().contains("User \"jane\" cannot list"), "{}", refused.brief());
+        }
+    });
+}

@@ -1,0 +1,306 @@
+//! Whether users may be named to an upstream: its `--requestheader-*` settings against the headers that the gateway writes
+//! and removes.
+//!
+//! An upstream believes whatever arrives over the front-proxy certificate. If it reads identity from a header that the gateway
+//! neither writes nor removes, a client could name itself in that header. So no request of a certificate user goes to an
+//! upstream before its settings were compared, nor while they differ. The rules are pure; the inspector acts on them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use access::authenticate::HeaderNames;
+use peering::forward::{Candidate, Forwarder, IdentityHeaders};
+use serde::Deserialize;
+
+use crate::Upstream;
+
+/// Where kube-apiserver publishes its settings. Servers that share storage publish the union of theirs.
+pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+/// More names than this in one list are not believed to be settings; kubeadm sets one.
+const NAMES_MAX: usize = 64;
+/// What every header begins with that the gateway writes, and removes whoever sends it.
+const OWN_PREFIX: &str = "x-remote-";
+
+/// What the gateway needs to decide to which upstreams it vouches for users.
+pub struct Vouching {
+    /// Headers that are removed from clients' requests: the gateway's own `--requestheader-*` flags.
+    pub removed: HeaderNames,
+    /// The settings of the local upstream, read again at every comparison; `None` if its manifest is not known.
+    pub manifest: Option<Manifest>,
+    /// What enforces the decision.
+    pub enforcer: Arc<dyn Enforcer>,
+    /// What upstreams were ever found to read as identity.
+    learned: Mutex<BTreeMap<Kind, Vec<String>>>,
+}
+
+/// Reads the settings of the local upstream from its manifest.
+pub type Manifest = Arc<dyn Fn() -> Result<HeaderNames, String> + Send + Sync>;
+
+/// Enforces decisions about vouching where requests are sent.
+pub trait Enforcer: Send + Sync {
+    /// Allows or forbids requests in a user's name to an upstream.
+    fn set_vouching(&self, upstream: &Upstream, is_allowed: bool);
+
+    /// Has headers removed from every request in a user's name.
+    fn remove_headers(&self, headers: IdentityHeaders);
+}
+
+impl Enforcer for Forwarder {
+    fn set_vouching(&self, upstream: &Upstream, is_allowed: bool) {
+        let Upstream { server, address, .. } = upstream.clone();
+        Self::set_vouching(self, &Candidate { server, address }, is_allowed);
+    }
+
+    fn remove_headers(&self, headers: IdentityHeaders) {
+        self.set_peer_identity_headers(headers);
+    }
+}
+
+/// Whether users are named to an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Decision {
+    /// Its settings were not read yet: no.
+    #[default]
+    NotCompared,
+    /// Its settings are the gateway's.
+    Allowed,
+    /// They differ, or cannot be read.
+    Refused(Refusal),
+}
+
+/// Why users are not named to an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// One word for metrics.
+    pub reason: &'static str,
+    /// What is wrong and what to do about it.
+    pub text: Arc<str>,
+}
+
+impl Decision {
+    /// Why not; `None` if users are named to it.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Allowed => None,
+            Self::Refused(refusal) => Some(refusal.clone()),
+            Self::NotCompared => Some(Refusal::new("not_compared", "its settings were not read yet")),
+        }
+    }
+}
+
+impl Refusal {
+    fn new(reason: &'static str, text: impl Into<Arc<str>>) -> Self {
+        Self { reason, text: text.into() }
+    }
+}
+
+/// What the ConfigMap of an upstream says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    Names(HeaderNames),
+    /// 401 or 403.
+    Forbidden,
+    /// 404.
+    Missing,
+    /// An answer that cannot be understood.
+    Unreadable(String),
+    /// No answer, or one that says nothing, such as 429 and 503.
+    Unanswered,
+}
+
+/// Reads the ConfigMap `extension-apiserver-authentication`. A key that is absent is an empty list, as for kube-apiserver.
+pub fn header_names_in(config_map: &[u8]) -> Result<HeaderNames, String> {
+    #[derive(Deserialize)]
+    struct ConfigMap {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let ConfigMap { data } = serde_json::from_slice(config_map).map_err(|_| "it is no ConfigMap".to_owned())?;
+    let list = |kind: Kind| -> Result<Vec<String>, String> {
+        let key = format!("requestheader-{}", kind.flag());
+        let text = data.get(&key).map_or("[]", String::as_str);
+        let names: Vec<String> = serde_json::from_str(text).map_err(|_| format!("{key} is no list of strings"))?;
+        let is_usual = names.len() <= NAMES_MAX && names.iter().all(|name| !name.trim().is_empty());
+        if is_usual { Ok(names) } else { Err(format!("{key} has blank entries or more than {NAMES_MAX}")) }
+    };
+    let [user, uid, group, extra_prefix] = Kind::ALL.map(list);
+    Ok(HeaderNames { user: user?, uid: uid?, group: group?, extra_prefix: extra_prefix? })
+}
+
+pub(crate) fn parse(body: &[u8]) -> Published {
+    header_names_in(body).map_or_else(Published::Unreadable, Published::Names)
+}
+
+/// The four lists of header names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    User,
+    Uid,
+    Group,
+    ExtraPrefix,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::User, Self::Uid, Self::Group, Self::ExtraPrefix];
+
+    /// The end of the flag's name, and of the ConfigMap's key.
+    fn flag(self) -> &'static str {
+        match self {
+            Self::User => "username-headers",
+            Self::Uid => "uid-headers",
+            Self::Group => "group-headers",
+            Self::ExtraPrefix => "extra-headers-prefix",
+        }
+    }
+
+    /// What the gateway writes.
+    fn written(self) -> &'static str {
+        match self {
+            Self::User => "X-Remote-User",
+            Self::Uid => "X-Remote-Uid",
+            Self::Group => "X-Remote-Group",
+            Self::ExtraPrefix => "X-Remote-Extra-",
+        }
+    }
+
+    /// Whether users would not be who they are without it. Old servers know no uid, and extra values are additions.
+    fn is_needed(self) -> bool {
+        match self {
+            Self::User | Self::Group => true,
+            Self::Uid | Self::ExtraPrefix => false,
+        }
+    }
+
+    fn of(self, names: &HeaderNames) -> &[String] {
+        match self {
+            Self::User => &names.user,
+            Self::Uid => &names.uid,
+            Self::Group => &names.group,
+            Self::ExtraPrefix => &names.extra_prefix,
+        }
+    }
+}
+
+/// Compares what an upstream reads with what the gateway removes and writes; the error says what to do.
+fn compare(removed: &HeaderNames, theirs: &HeaderNames) -> Result<(), String> {
+    for kind in Kind::ALL {
+        let (flag, written, read) = (kind.flag(), kind.written(), kind.of(theirs));
+        if kind.is_needed() && !read.iter().any(|name| name.eq_ignore_ascii_case(written)) {
+            return Err(format!(
+                "its --requestheader-{flag} lacks {written}, which the gateway writes: add it to the upstream's flag"
+            ));
+        }
+        for name in read.iter().filter(|name| !name.eq_ignore_ascii_case(written)) {
+            if starts_with(name, OWN_PREFIX) {
+                return Err(format!(
+                    "its --requestheader-{flag} has {name}, in which the gateway may write something else: remove it from \
+                     the upstream's flag"
+                ));
+            }
+            if !is_removed(removed, kind, name) {
+                return Err(format!(
+                    "its --requestheader-{flag} has {name}, which the gateway does not remove from clients' requests: give \
+                     the gateway the same --requestheader-{flag}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether no client's header that an upstream reads under this name gets through.
+fn is_removed(removed: &HeaderNames, kind: Kind, name: &str) -> bool {
+    let by_prefix = removed.extra_prefix.iter().any(|prefix| starts_with(name, prefix));
+    let by_name = || [&removed.user, &removed.uid, &removed.group].into_iter().flatten();
+    by_prefix || kind != Kind::ExtraPrefix && by_name().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn starts_with(name: &str, prefix: &str) -> bool {
+    name.split_at_checked(prefix.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(prefix))
+}
+
+/// Decides from everything that is known of an upstream's settings. `last` stands while there is nothing to decide by.
+fn decide(
+    removed: &HeaderNames,
+    published: &Published,
+    manifest: Option<&Result<HeaderNames, String>>,
+    last: Decision,
+) -> Decision {
+    let manifest = manifest.and_then(|manifest| manifest.as_ref().ok());
+    let names = match published {
+        Published::Names(names) => Some(names),
+        Published::Forbidden | Published::Missing | Published::Unreadable(_) | Published::Unanswered => None,
+    };
+    for theirs in names.into_iter().chain(manifest) {
+        if let Err(text) = compare(removed, theirs) {
+            return Decision::Refused(Refusal::new("headers_differ", text));
+        }
+    }
+    let map = "the ConfigMap extension-apiserver-authentication in kube-system";
+    let refused = |reason: &'static str, text: String| Decision::Refused(Refusal::new(reason, text));
+    match published {
+        Published::Names(_) => Decision::Allowed,
+        _ if manifest.is_some() => Decision::Allowed,
+        Published::Forbidden => refused(
+            "forbidden",
+            format!(
+                "the gateway's user unskew:gateway may not read {map}: kubectl apply -f docs/deploy/gateway-rbac.yaml"
+            ),
+        ),
+        Published::Missing => {
+            refused("not_found", format!("it has not published {map}, which kube-apiserver does at start"))
+        }
+        Published::Unreadable(reason) => refused("unreadable", format!("{map} cannot be read: {reason}")),
+        Published::Unanswered => last,
+    }
+}
+
+impl Vouching {
+    /// Decides by the gateway's flags and, for the local upstream, its manifest.
+    pub fn new(removed: HeaderNames, manifest: Option<Manifest>, enforcer: Arc<dyn Enforcer>) -> Self {
+        Self { removed, manifest, enforcer, learned: Mutex::default() }
+    }
+
+    /// Decides about an upstream. Whatever it reads as identity is removed from requests from now on, to any upstream.
+    pub(crate) async fn decide(&self, upstream: &Upstream, published: &Published, last: Decision) -> Decision {
+        let manifest = match self.manifest.clone().filter(|_| upstream.is_local) {
+            None => None,
+            Some(read) => tokio::task::spawn_blocking(move || read()).await.ok(),
+        };
+        if let Some(Err(error)) = &manifest {
+            tracing::warn!(upstream = %upstream.address, %error, "manifest of the local upstream unreadable");
+        }
+        if let Published::Names(names) = published {
+            self.learn(names);
+        }
+        if let Some(Ok(names)) = &manifest {
+            self.learn(names);
+        }
+        decide(&self.removed, published, manifest.as_ref(), last)
+    }
+
+    /// Names are only ever added: an upstream that runs may still have what it was started with.
+    fn learn(&self, names: &HeaderNames) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_new = false;
+        for kind in Kind::ALL {
+            let known = learned.entry(kind).or_default();
+            for name in kind.of(names).iter().filter(|name| !starts_with(name, OWN_PREFIX)) {
+                if !known.contains(name) && known.len() < NAMES_MAX {
+                    known.push(name.clone());
+                    is_new = true;
+                }
+            }
+        }
+        if is_new {
+            let of = |kinds: &[Kind]| -> Vec<&str> {
+                kinds.iter().flat_map(|kind| learned.get(kind).into_iter().flatten()).map(String::as_str).collect()
+            };
+            let (names, prefixes) = (of(&[Kind::User, Kind::Uid, Kind::Group]), of(&[Kind::ExtraPrefix]));
+            self.enforcer.remove_headers(IdentityHeaders::new(names, prefixes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+/// `user / uid / group / extra prefix`, each a list of words.
+fn names(text: &str) -> HeaderNames {
+    let mut lists = text.split('/').map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let mut next = || lists.next().unwrap_or_default();
+    HeaderNames { user: next(), uid: next(), group: next(), extra_prefix: next() }
+}
+
+const STANDARD: &str = "X-Remote-User / X-Remote-Uid / X-Remote-Group / X-Remote-Extra-";
+
+#[track_caller]
+fn check_compare(removed: &str, theirs: &str, expected: &Expect) {
+    expected.assert_eq(&compare(&names(removed), &names(theirs)).err().unwrap_or_else(|| "same".to_owned()));
+}
+
+#[test]
+fn settings_without_unknown_names_are_accepted() {
+    for theirs in [
+        STANDARD,
+        "x-remote-user / / x-remote-group /",
+        "X-Remote-User // X-Remote-Group / X-Remote-Extra-",
+        "X-Remote-User X-Person / X-Remote-Uid / X-Remote-Group X-Team / X-Remote-Extra- X-Person-Extra-",
+    ] {
+        check_compare("X-Person / / X-Team / X-Person-Extra-", theirs, &expect!["same"]);
+    }
+    // Everything below a prefix that is removed is removed, whatever it is read as.
+    check_compare("/// X-P", "X-Remote-User X-Person / / X-Remote-Group / X-P-E-", &expect!["same"]);
+}
+
+#[test]
+fn upstream_that_reads_another_header_is_refused() {
+    check_compare(
+        STANDARD,
+        "X-Remote-User / / X-Remote-Group X-Other-Group /",
+        &expect![
+            "its --requestheader-group-headers has X-Other-Group, which the gateway does not remove from clients' requests: give the gateway the same --requestheader-group-headers"
+        ],
+    );
+    check_compare(
+        STANDARD,
+        "X-Other-User X-Remote-User / / X-Remote-Group /",
+        &expect![
+            "its --requestheader-username-headers has X-Other-User, which the gateway does not remove from clients' requests: give the gateway the same --requestheader-username-headers"
+        ],
+    );
+    check_compare(
+        "X-Person / / /",
+        "X-Remote-User / / X-Remote-Group / X-Per",
+        &expect![
+            "its --requestheader-extra-headers-prefix has X-Per, which the gateway does not remove from clients' requests: give the gateway the same --requestheader-extra-headers-prefix"
+        ],
+    );
+    check_compare(
+        STANDARD,
+        "X-Remote-User / / X-Remote-Group / X-",
+        &expect![
+            "its --requestheader-extra-headers-prefix has X-, which the gateway does not remove from clients' requests: give the gateway the same --requestheader-extra-headers-prefix"
+        ],
+    );
+}
+
+#[test]
+fn upstream_that_does_not_read_what_is_written_is_refused() {
+    check_compare(
+        STANDARD,
+        "X-Other-User / / X-Remote-Group /",
+        &expect![
+            "its --requestheader-username-headers lacks X-Remote-User, which the gateway writes: add it to the upstream's flag"
+        ],
+    );
+    check_compare(
+        STANDARD,
+        "X-Remote-User / / /",
+        &expect![
+            "its --requestheader-group-headers lacks X-Remote-Group, which the gateway writes: add it to the upstream's flag"
+        ],
+    );
+    check_compare(
+        STANDARD,
+        "X-Remote-User / / X-Remote-Group X-Remote-User /",
+        &expect![
+            "its --requestheader-group-headers has X-Remote-User, in which the gateway may write something else: remove it from the upstream's flag"
+        ],
+    );
+}
+
+#[track_caller]
+fn check_parse(data: &str, expected: &Expect) {
+    expected.assert_eq(&match parse(format!(r#"{{"data":{data}}}"#).as_bytes()) {
+        Published::Names(names) => format!("{:?}", Kind::ALL.map(|kind| kind.of(&names).to_vec())),
+        other => format!("{other:?}"),
+    });
+}
+
+#[test]
+fn config_map_lists_are_read_and_odd_ones_refused() {
+    check_parse(
+        r#"{"requestheader-username-headers":"[\"X-Remote-User\",\"X-A\"]","requestheader-group-headers":"[\"X-Remote-Group\"]",
+            "client-ca-file":"..."}"#,
+        &expect![[r#"[["X-Remote-User", "X-A"], [], ["X-Remote-Group"], []]"#]],
+    );
+    check_parse(
+        r#"{"requestheader-uid-headers":"X-Remote-Uid"}"#,
+        &expect![[r#"Unreadable("requestheader-uid-headers is no list of strings")"#]],
+    );
+    check_parse(
+        r#"{"requestheader-extra-headers-prefix":"[\"\"]"}"#,
+        &expect![[r#"Unreadable("requestheader-extra-headers-prefix has blank entries or more than 64")"#]],
+    );
+    check_parse("7", &expect![[r#"Unreadable("it is no ConfigMap")"#]]);
+}
+
+#[test]
+fn decisions_fail_closed_and_survive_silence() {
+    let odd = "X-Remote-User X-Other / / X-Remote-Group /";
+    let reason = |decision: Decision| match decision {
+        Decision::Allowed => "allowed",
+        Decision::NotCompared => "not compared",
+        Decision::Refused(refusal) => refusal.reason,
+    };
+    let published = |text: &str| Published::Names(names(text));
+    let good = Some(Ok(names(STANDARD)));
+    let bad = Some(Ok(names(odd)));
+    let unreadable = Published::Unreadable(String::new());
+    for (published, manifest, last, expected) in [
+        (published(STANDARD), None, Decision::NotCompared, "allowed"),
+        (published(odd), None, Decision::Allowed, "headers_differ"),
+        (Published::Forbidden, None, Decision::Allowed, "forbidden"),
+        (Published::Missing, None, Decision::Allowed, "not_found"),
+        (unreadable, None, Decision::Allowed, "unreadable"),
+        (Published::Unanswered, None, Decision::NotCompared, "not compared"),
+        (Published::Unanswered, None, Decision::Allowed, "allowed"),
+        // A manifest stands in for what may not be read, and excuses nothing that differs.
+        (Published::Forbidden, good.clone(), Decision::NotCompared, "allowed"),
+        (Published::Unanswered, good.clone(), Decision::NotCompared, "allowed"),
+        (published(odd), good, Decision::Allowed, "headers_differ"),
+        (published(STANDARD), bad, Decision::Allowed, "headers_differ"),
+        (Published::Forbidden, Some(Err("gone".to_owned())), Decision::NotCompared, "forbidden"),
+    ] {
+        let decided = decide(&HeaderNames::standard(), &published, manifest.as_ref(), last.clone());
+        assert_eq!(reason(decided), expected, "{published:?} {manifest:?} after {last:?}");
+    }
+}
