@@ -14,7 +14,7 @@ use std::time::Duration;
 use api::{Target, Verb};
 use futures_util::FutureExt as _;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tasks::{Tasks, Workers};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +31,7 @@ use crate::call::{Connection, Gate, Local};
 use crate::cork::Cork;
 use crate::glance::{self, Glances};
 use crate::pipeline::Pipeline;
+use crate::sending::{self, Sending, StreamExecutor};
 use crate::{Request, Response};
 
 /// Clients that have not finished their handshake by then are sent away; Go's servers wait as long.
@@ -50,6 +51,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Paths of documents that are ready to be sent, and of what is looked at every second.
 const AT_ONCE: [&str; 5] = ["/api", "/livez", "/readyz", "/healthz", "/version"];
 
+/// What one HTTP/2 stream may have in its send buffer: 250 streams that are not read stay below 32 MiB. hyper's default is 400 KiB.
+const SEND_BUFFER_MAX: usize = 128 << 10;
+
 /// Accepts connections until `stop`, then asks every connection to finish what it has begun. Returns when the last is
 /// handed over; `tasks` waits for them.
 pub async fn run<G: Gate, L: Local<G::Caller>>(
@@ -60,7 +64,7 @@ pub async fn run<G: Gate, L: Local<G::Caller>>(
     tasks: Tasks,
     stop: CancellationToken,
 ) {
-    let answering = Answering { pipeline, process: Handle::current() };
+    let answering = Answering { pipeline, process: Handle::current(), tasks: tasks.clone() };
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         // Out of one runtime's sight, to be watched over by another.
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
@@ -86,22 +90,27 @@ struct Answering<G, L> {
     pipeline: Arc<Pipeline<G, L>>,
     /// The runtime of the whole process.
     process: Handle,
+    /// The family of the connections: stopping it waits for every request.
+    tasks: Tasks,
 }
 
 impl<G, L> Clone for Answering<G, L> {
     fn clone(&self) -> Self {
-        Self { pipeline: self.pipeline.clone(), process: self.process.clone() }
+        Self { pipeline: self.pipeline.clone(), process: self.process.clone(), tasks: self.tasks.clone() }
     }
 }
 
 impl<G: Gate, L: Local<G::Caller>> Answering<G, L> {
     async fn answer(self, connection: Arc<Connection>, request: Request) -> Result<Response, JoinError> {
-        if is_answered_at_once(request.method().as_str(), request.uri()) {
-            return Ok(self.pipeline.answer(&connection, request).await);
-        }
-        let Self { pipeline, process } = self;
-        let answering = async move { pipeline.answer(&connection, request).await };
-        AbortOnDropHandle::new(process.spawn(answering)).await
+        let Self { pipeline, process, tasks } = self;
+        let response = if is_answered_at_once(request.method().as_str(), request.uri()) {
+            pipeline.answer(&connection, request).await
+        } else {
+            let answering = async move { pipeline.answer(&connection, request).await };
+            AbortOnDropHandle::new(tasks.spawn_on(&process, answering)).await?
+        };
+        sending::begin(&response);
+        Ok(response)
     }
 }
 
@@ -131,13 +140,15 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let connection = Arc::new(connection_of(&stream, peer));
+    let streams = StreamExecutor(answering.tasks.clone());
     let answer = move |request| answering.clone().answer(connection.clone(), request);
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let mut builder = hyper::server::conn::http2::Builder::new(streams);
         builder
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEADERS_MAX_BYTES)
+            .max_send_buf_size(SEND_BUFFER_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         // Apart from the task that sends the answer: making one takes some ten kilobytes, which a watch would hold for an hour.
@@ -162,14 +173,21 @@ async fn serve<G: Gate, L: Local<G::Caller>>(
     let serving = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).with_upgrades();
     let (mut connection, mut stopping) = (pin!(serving), pin!(stop.cancelled().fuse()));
     let mut glance = pin!(tokio::time::sleep(glance::INTERVAL));
+    let mut sending = Sending::default();
     poll_fn(|context| {
         if stopping.as_mut().poll(context).is_ready() {
             connection.as_mut().graceful_shutdown();
         }
         while glance.as_mut().poll(context).is_ready() {
-            glance.as_mut().reset(Instant::now() + glance::INTERVAL);
+            let now = Instant::now();
+            if sending.is_overdue(now) {
+                return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+            }
+            glance.as_mut().reset(now + glance::INTERVAL);
         }
-        connection.as_mut().poll(context).map_err(ConnectionError::from)
+        let ended = connection.as_mut().poll(context).map_err(ConnectionError::from);
+        sending.note_begun();
+        ended
     })
     .await
 }
