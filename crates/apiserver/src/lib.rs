@@ -39,6 +39,7 @@ use object::KindRules;
 use peering::documents::Unbuilt;
 use registry::{Form, Registry, Shelf};
 use store::Key;
+use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
 
 pub use accounts::Accounts;
@@ -224,6 +225,9 @@ impl Local<Caller> for ApiServer {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
             let deprecation = deprecation(call.target, self.surface.release());
+            if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
+                commitment.commit().await;
+            }
             let response = self.answer(call, request).await.map_err(Error::from)?;
             Ok(rest::warned(rest::warned(response, &warnings), deprecation.as_slice()))
         })

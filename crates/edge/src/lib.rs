@@ -24,6 +24,7 @@ pub mod pipeline;
 pub mod respond;
 mod seats;
 mod sending;
+mod stopping;
 
 pub use body::Body;
 pub use call::{Call, Connection, Gate, Local};

@@ -119,7 +119,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     ) -> Response {
         let started = Instant::now();
         let note = self.access_log.as_ref().and_then(|_| Note::of(&request));
-        let (trail_of, note_of) = (trail.as_deref(), note.as_deref());
+        let ending = trail.map(Ending::new);
+        let (trail_of, note_of) = (ending.as_ref().map(Ending::trail), note.as_deref());
         let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail_of, note_of));
         let (response, failure) = match serving.catch_unwind().await {
             Ok(Ok(response)) => (response, None),
@@ -136,8 +137,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         if let (Some(note), Some(failure)) = (&note, &failure) {
             note.error(&failure.status.message);
         }
-        match trail {
-            Some(trail) => record(trail, target, response, failure.as_ref()),
+        match ending {
+            Some(ending) => record(ending, target, response, failure.as_ref()),
             None => response,
         }
     }
@@ -292,16 +293,16 @@ enum Sort {
     Refused,
 }
 
-/// Ends a trail, or has the body of a long answer end it.
-fn record(trail: Arc<Trail>, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
+/// Ends a trail, or has the body of a long response end it.
+fn record(mut ending: Ending, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
     let code = response.status().as_u16();
+    let trail = ending.trail();
     match failure {
         Some(Failure { sort: Sort::Unauthorized, status }) => trail.note_unauthorized(target, status),
         Some(Failure { sort: Sort::Panicked, status }) => trail.note_panic(status),
         Some(Failure { sort: Sort::Refused, status }) => trail.note_complete(code, Some(status)),
         None if target.is_long_running() => {
-            trail.note_started(code);
-            let ending = Ending { trail, code };
+            ending.note_started(code);
             return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(ending) });
         }
         None => trail.note_complete(code, None),

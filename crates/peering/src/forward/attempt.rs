@@ -108,6 +108,9 @@ impl Attempt<'_> {
 
     async fn send_on(&self, line: Line) -> Result<Response<PeerBody>, Failed> {
         let request = self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()));
+        if let Some(commitment) = &self.round.commitment {
+            commitment.commit().await;
+        }
         self.round.is_sent.store(true, Ordering::Relaxed);
         let sent = self.wait(pin!(line.send(request))).await;
         sent.inspect_err(|(_, execution)| {
