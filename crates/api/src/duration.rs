@@ -11,6 +11,9 @@ pub struct DurationError(Box<str>);
 const UNITS: [(&str, f64); 8] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
+/// Go counts nanoseconds in 64 bits: some 292 years.
+const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+
 /// Reads a duration that is not negative: `0`, or numbers each with its unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError(text.into());
@@ -31,7 +34,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         rest = &after[unit.len()..];
         seconds += number * factor;
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST).ok_or_else(invalid)
 }
 
 #[cfg(test)]
@@ -40,14 +43,21 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_reads_them() {
-        for (text, millis) in [("0", 0), ("1m0s", 60_000), ("1.5h", 5_400_000), ("300ms", 300), ("2h45m", 9_900_000)] {
+        for (text, millis) in [
+            ("0", 0),
+            ("1m0s", 60_000),
+            ("1.5h", 5_400_000),
+            ("300ms", 300),
+            ("2h45m", 9_900_000),
+            ("2562047h", 9_223_369_200_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "5", "-1s", "1x", "s", "1s garbage", "99999999999999999999h", "."] {
+        for text in ["", "5", "-1s", "1x", "s", "1s garbage", "99999999999999999999h", "2562048h", "."] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

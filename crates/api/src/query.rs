@@ -4,6 +4,7 @@
 //! are not UTF-8 become U+FFFD: no parameter has a meaning for them.
 
 use std::borrow::Cow;
+use std::num::IntErrorKind;
 
 /// The pairs of a query, decoded; nothing is allocated for a pair without escapes.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -19,6 +20,24 @@ pub fn first<'a>(query: &'a str, parameter: &str) -> Option<Cow<'a, str>> {
 /// empty value is true as well.
 pub fn is_true(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
+}
+
+/// A signed number as Go's `strconv.ParseInt` reads it, and its error text.
+pub fn parse_int(text: &str) -> Result<i64, String> {
+    text.parse::<i64>().map_err(|error| strconv_error("ParseInt", text, error.kind()))
+}
+
+/// An unsigned number as Go's `strconv.ParseUint` reads it, and its error text.
+pub fn parse_uint(text: &str) -> Result<u64, String> {
+    // Rust takes a plus sign, and Go does not.
+    let digits = if text.starts_with('+') { "" } else { text };
+    digits.parse::<u64>().map_err(|error| strconv_error("ParseUint", text, error.kind()))
+}
+
+fn strconv_error(function: &str, text: &str, kind: &IntErrorKind) -> String {
+    let is_out_of_range = matches!(kind, IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+    let why = if is_out_of_range { "value out of range" } else { "invalid syntax" };
+    format!("strconv.{function}: parsing \"{text}\": {why}")
 }
 
 /// The pairs of a query with the value as it came, for readers that want few of them.
@@ -76,6 +95,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn numbers_are_read_as_go_reads_them() {
+        for (text, signed, unsigned) in [
+            ("5", Ok(5), Ok(5)),
+            ("+5", Ok(5), Err("invalid syntax")),
+            ("-5", Ok(-5), Err("invalid syntax")),
+            ("9223372036854775807", Ok(i64::MAX), Ok(i64::MAX as u64)),
+            ("-9223372036854775808", Ok(i64::MIN), Err("invalid syntax")),
+            ("18446744073709551615", Err("value out of range"), Ok(u64::MAX)),
+            ("18446744073709551616", Err("value out of range"), Err("value out of range")),
+            ("-9223372036854775809", Err("value out of range"), Err("invalid syntax")),
+            ("1e3", Err("invalid syntax"), Err("invalid syntax")),
+            ("", Err("invalid syntax"), Err("invalid syntax")),
+        ] {
+            let wording = |function: &str, why: &str| format!("strconv.{function}: parsing \"{text}\": {why}");
+            assert_eq!(parse_int(text), signed.map_err(|why: &str| wording("ParseInt", why)), "{text}");
+            assert_eq!(parse_uint(text), unsigned.map_err(|why: &str| wording("ParseUint", why)), "{text}");
+        }
+    }
 
     #[track_caller]
     fn check(query: &str, expected: &[(&str, &str)]) {

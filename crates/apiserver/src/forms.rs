@@ -45,6 +45,20 @@ pub(crate) fn storage_bytes(mut object: Object, encoding: GroupVersionKind<&str>
     bytes.into()
 }
 
+/// Bodies of at least this size are sent as they are, between the rest of their line: a copy would exist once per watch.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// One line of a watch, as pieces that together are what [`frame`] makes.
+pub(crate) fn pieces(kind: &str, object: Bytes) -> impl Iterator<Item = Bytes> {
+    let is_shared = object.len() >= SHARED_BYTES_MIN;
+    let pieces = if is_shared {
+        [Bytes::from(format!(r#"{{"type":"{kind}","object":"#)), object, Bytes::from_static(b"}\n")]
+    } else {
+        [frame(kind, &object), Bytes::new(), Bytes::new()]
+    };
+    pieces.into_iter().filter(|piece| !piece.is_empty())
+}
+
 /// One line of a watch.
 pub(crate) fn frame(kind: &str, object: &[u8]) -> Bytes {
     let mut line = BytesMut::with_capacity(object.len() + kind.len() + 24);
@@ -78,6 +92,21 @@ fn convert_to(object: &mut Object, kind: GroupVersionKind<&str>) {
         Ok(from) if from != to && !from.version.is_empty() => convert(object, from, to),
         Ok(_) | Err(_) => {
             object.insert("apiVersion".to_owned(), to.to_string().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_line_are_the_line_and_share_large_objects() {
+        for (size, expected) in [(2, 1), (SHARED_BYTES_MIN - 1, 1), (SHARED_BYTES_MIN, 3)] {
+            let object = Bytes::from(vec![b'x'; size]);
+            let pieces: Vec<Bytes> = pieces("ADDED", object.clone()).collect();
+            assert_eq!((pieces.len(), pieces.concat()), (expected, frame("ADDED", &object).to_vec()), "{size}");
+            assert_eq!(pieces.iter().any(|piece| piece.as_ptr() == object.as_ptr()), expected == 3, "{size}");
         }
     }
 }

@@ -39,7 +39,8 @@ use object::KindRules;
 use peering::documents::Unbuilt;
 use registry::{Form, Registry, Shelf};
 use store::Key;
-use tasks::Tasks;
+use tasks::Commitment;
+use tokio_util::sync::CancellationToken;
 
 pub use accounts::Accounts;
 pub use discovery_pages::oldest_aggregated;
@@ -64,7 +65,7 @@ pub struct ApiServer {
     watch_seconds_min: u64,
     rules: Arc<Rules>,
     accounts: Accounts,
-    streams: Tasks,
+    streams_end: CancellationToken,
 }
 
 /// A resource of the catalogue and where its objects lie.
@@ -125,14 +126,14 @@ impl ApiServer {
     /// A server for a surface, whose [`shelves`] below `prefix` the registry's cache keeps. Reviews and tokens are answered by
     /// the same rules that the gate has.
     ///
-    /// Watches run in `streams`: stopping those ends every watch and lets connections finish.
+    /// Cancelling `streams_end` ends every watch and lets connections finish.
     pub fn new(
         registry: Registry,
         surface: Arc<Surface>,
         prefix: &str,
         config: &Config,
         rules: Arc<Rules>,
-        streams: Tasks,
+        streams_end: CancellationToken,
     ) -> Self {
         let mut positions = HashMap::new();
         let mut bindings = Vec::new();
@@ -159,7 +160,7 @@ impl ApiServer {
             watch_seconds_min: config.watch_seconds_min,
             rules,
             accounts,
-            streams,
+            streams_end,
         }
     }
 
@@ -213,14 +214,6 @@ impl ApiServer {
         let served = &self.surface.served()[*served_position];
         Some(Resource { served, shelf, rules, served_position: *served_position })
     }
-
-    /// Runs one client's stream until it ends or the server stops.
-    fn spawn(&self, stream: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.streams.stopping();
-        self.streams.spawn_once("watch", async move {
-            stop.run_until_cancelled(stream).await;
-        });
-    }
 }
 
 /// Checks the path and method of a request against the scope and verbs of the resource.
@@ -243,6 +236,9 @@ impl Local<Caller> for ApiServer {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
             let deprecation = deprecation(call.target, self.surface.release());
+            if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
+                commitment.commit().await;
+            }
             let response = self.answer(call, request).await.map_err(Error::from)?;
             Ok(rest::warned(rest::warned(response, &warnings), deprecation.as_slice()))
         })

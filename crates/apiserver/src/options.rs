@@ -53,13 +53,9 @@ impl ListOptions {
         let text = |name| query::first(query, name).filter(|value| !value.is_empty());
         let flag = |name| query::first(query, name).map(|value| query::is_true(&value));
         let number = |name| -> Result<Option<u64>, Status> {
-            text(name)
-                .map(|value| {
-                    value.parse::<i64>().map(|number| u64::try_from(number).unwrap_or(0)).map_err(|_| {
-                        Status::bad_request(format!("strconv.ParseInt: parsing \"{value}\": invalid syntax"))
-                    })
-                })
-                .transpose()
+            let number = text(name).map(|value| query::parse_int(&value)).transpose().map_err(Status::bad_request)?;
+            // A negative number counts as none, as in kube-apiserver.
+            Ok(number.map(|number| u64::try_from(number).unwrap_or(0)))
         };
         let labels = text("labelSelector").unwrap_or_default();
         let fields = text("fieldSelector").unwrap_or_default();
@@ -154,10 +150,9 @@ impl Version {
     /// A match that makes no sense is told of elsewhere, together with everything else that does not.
     fn parse(version: Option<&str>, how: Option<&str>) -> Result<Self, Status> {
         let Some(text) = version else { return Ok(Self::Unset) };
-        let revision = text.parse::<u64>().map(Revision).map_err(|_| {
+        let revision = query::parse_uint(text).map(Revision).map_err(|error| {
             Status::bad_request(format!(
-                "invalid resource version: resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": \
-                 invalid syntax"
+                "invalid resource version: resourceVersion: Invalid value: \"{text}\": {error}"
             ))
         })?;
         Ok(match how {

@@ -68,6 +68,16 @@ impl Etcd {
         assert!(answers(self.ports.client), "etcd does not listen again");
     }
 
+    /// Stops it where it stands: it answers nothing until [`Etcd::resume`].
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
     /// Puts a value as another program would.
     #[track_caller]
     pub fn put(&self, key: &str, value: &[u8]) {

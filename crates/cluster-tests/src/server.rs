@@ -95,6 +95,11 @@ impl Server {
         self.process.resident_bytes()
     }
 
+    /// How many files and sockets the server has open.
+    pub fn open_files(&self) -> usize {
+        self.process.open_files()
+    }
+
     /// A client that is let in as administrator.
     pub fn admin(&self) -> Client {
         self.client(Identity::Certificate {

@@ -60,6 +60,8 @@ struct State {
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
     request_object: Option<Box<RawValue>>,
+    /// Whether the event that ends the trail was made: there is exactly one.
+    is_over: bool,
     annotations: BTreeMap<&'static str, String>,
 }
 
@@ -172,7 +174,7 @@ impl Trail {
     /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
     pub(crate) fn note_unauthorized(&self, target: &Target<'_>, failure: &Status) {
         self.state().verdict = self.auditor.policy.judge(None, target);
-        self.record(Stage::ResponseStarted, Some(failure.http_code()), Some(failure));
+        self.end(Stage::ResponseStarted, failure.http_code(), Some(failure));
     }
 
     pub(crate) fn note_impersonated(&self, user: Option<Arc<User>>) {
@@ -186,11 +188,18 @@ impl Trail {
 
     /// The answer is over. `failure` is what the client was told instead of what it asked for.
     pub(crate) fn note_complete(&self, code: u16, failure: Option<&Status>) {
-        self.record(Stage::ResponseComplete, Some(code), failure);
+        self.end(Stage::ResponseComplete, code, failure);
     }
 
     pub(crate) fn note_panic(&self, failure: &Status) {
-        self.record(Stage::Panic, Some(failure.http_code()), Some(failure));
+        self.end(Stage::Panic, failure.http_code(), Some(failure));
+    }
+
+    /// Records the event that ends the trail, if none was recorded yet.
+    fn end(&self, stage: Stage, code: u16, failure: Option<&Status>) {
+        if !std::mem::replace(&mut self.state().is_over, true) {
+            self.record(stage, Some(code), failure);
+        }
     }
 
     fn record(&self, stage: Stage, code: Option<u16>, failure: Option<&Status>) {
@@ -209,16 +218,40 @@ impl Trail {
     }
 }
 
-/// Writes the end of a long answer when its body is dropped.
+/// Ends the trail of a request when dropped, whatever became of the request.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    pub(crate) trail: Arc<Trail>,
-    pub(crate) code: u16,
+    trail: Arc<Trail>,
+    /// The status of the response; `None` while there is none.
+    code: Option<u16>,
+}
+
+impl Ending {
+    pub(crate) fn new(trail: Arc<Trail>) -> Self {
+        Self { trail, code: None }
+    }
+
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// The head of a long response is sent; its end follows with the drop.
+    pub(crate) fn note_started(&mut self, code: u16) {
+        self.code = Some(code);
+        self.trail.note_started(code);
+    }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.trail.note_complete(self.code, None);
+        match self.code {
+            Some(code) => self.trail.note_complete(code, None),
+            // The client disconnected. kube-apiserver records its writes so.
+            None => {
+                let status = Status::timeout("request did not complete within requested timeout - context canceled", 0);
+                self.trail.note_complete(status.http_code(), Some(&status));
+            }
+        }
     }
 }
 

@@ -1,18 +1,25 @@
 //! Bodies: finished bytes, several of them, a stream, or what a peer sends.
 
 use std::any::Any;
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use peering::forward::AnswerBody;
-use tokio::sync::mpsc;
 use transport::peer::BoxError;
 
 use crate::access_log::Entry;
+use crate::seats::{Seat, SendLimit};
+
+/// What a body with a seat gives to hyper at once. hyper buffers a chunk whole, also when the client takes only part of it, and
+/// the seat must not be free while most of a large body waits there.
+const CHUNK_MAX: usize = 64 << 10;
 
 /// The body of a response. An enum rather than a boxed trait object, because a get should cost no allocation for it.
 #[derive(Debug, Default)]
@@ -29,8 +36,8 @@ pub enum Body {
         /// How many bytes that is.
         left: u64,
     },
-    /// Bytes as they come, each sent at once: a watch. Ends when the sender is gone.
-    Stream(mpsc::Receiver<Bytes>),
+    /// Bytes that are made when the client can take them, each sent at once: a watch.
+    Stream(Pulled),
     /// What a peer is sending.
     Peer(Box<AnswerBody>),
     /// Another body, and something that is dropped when it ends.
@@ -39,6 +46,15 @@ pub enum Body {
         body: Box<Body>,
         /// What lasts as long.
         guard: Box<dyn Any + Send + Sync>,
+    },
+    /// Another body that occupies an in-flight seat until it is sent.
+    Seated {
+        /// What is sent.
+        body: Box<Body>,
+        /// What of the last piece was more than [`CHUNK_MAX`].
+        rest: Bytes,
+        /// Freed at the end.
+        seat: Arc<Seat>,
     },
     /// Another body, whose bytes are counted.
     Logged {
@@ -49,7 +65,44 @@ pub enum Body {
     },
 }
 
+/// Bytes that are made one after another, when they are asked for.
+pub struct Pulled(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl fmt::Debug for Pulled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pulled")
+    }
+}
+
 impl Body {
+    /// A body whose pieces are made when the client can take them.
+    pub fn pulled(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Pulled(Box::pin(pieces)))
+    }
+
+    pub(crate) fn seated(body: Self, seat: Arc<Seat>) -> Self {
+        Self::Seated { body: Box::new(body), rest: Bytes::new(), seat }
+    }
+
+    /// True if the bytes exist for this response alone, false if the cache or a page shares them.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Empty => false,
+            Self::Full(bytes) => bytes.is_unique(),
+            Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => true,
+            Self::Guarded { body, .. } | Self::Seated { body, .. } | Self::Logged { body, .. } => body.is_exclusive(),
+        }
+    }
+
+    /// When this body must be sent, if it has a seat.
+    pub(crate) fn send_limit(&self) -> Option<SendLimit> {
+        match self {
+            Self::Seated { seat, .. } => Some(SendLimit::of(seat)),
+            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.send_limit(),
+            Self::Empty | Self::Full(_) | Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => None,
+        }
+    }
+
     /// Several byte strings as one body.
     pub fn parts(parts: Vec<Bytes>) -> Self {
         let left = parts.iter().map(|part| part.len() as u64).sum();
@@ -93,9 +146,22 @@ impl http_body::Body for Body {
                 *left -= part.as_ref().map_or(0, |part| part.len() as u64);
                 part
             }
-            Self::Stream(parts) => std::task::ready!(parts.poll_recv(context)),
+            Self::Stream(pieces) => std::task::ready!(pieces.0.as_mut().poll_next(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
             Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
+            Self::Seated { body, rest, .. } => {
+                if rest.is_empty() {
+                    match std::task::ready!(Pin::new(&mut **body).poll_frame(context))
+                        .map(|next| next.map(Frame::into_data))
+                    {
+                        Some(Ok(Ok(bytes))) => *rest = bytes,
+                        Some(Ok(Err(frame))) => return Poll::Ready(Some(Ok(frame))),
+                        Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                        None => return Poll::Ready(None),
+                    }
+                }
+                Some(rest.split_to(rest.len().min(CHUNK_MAX)))
+            }
             Self::Logged { body, entry } => {
                 let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
                 if let Some(data) = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
@@ -113,6 +179,7 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
+            Self::Seated { body, rest, .. } => rest.is_empty() && body.is_end_stream(),
             Self::Guarded { body, .. } | Self::Logged { body, .. } => body.is_end_stream(),
         }
     }
@@ -124,9 +191,19 @@ impl http_body::Body for Body {
             Self::Parts { left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
+            Self::Seated { body, rest, .. } => longer(&body.size_hint(), rest.len() as u64),
             Self::Guarded { body, .. } | Self::Logged { body, .. } => body.size_hint(),
         }
     }
+}
+
+fn longer(hint: &SizeHint, by: u64) -> SizeHint {
+    let mut longer = SizeHint::new();
+    longer.set_lower(hint.lower().saturating_add(by));
+    if let Some(upper) = hint.upper().and_then(|upper| upper.checked_add(by)) {
+        longer.set_upper(upper);
+    }
+    longer
 }
 
 /// Why a request's body could not be read.

@@ -5,7 +5,7 @@
 //! server and a gateway differ in these two values alone.
 //!
 //! Reading order: [`pipeline`], [`call`], [`certificates`], [`peers`], [`merged`], [`respond`], [`audit`], [`access_log`], [`body`],
-//! [`health`], [`metrics`], [`listener`].
+//! [`seats`], [`health`], [`metrics`], [`listener`].
 
 pub mod access_log;
 pub mod audit;
@@ -22,6 +22,9 @@ pub mod metrics;
 pub mod peers;
 pub mod pipeline;
 pub mod respond;
+mod seats;
+mod sending;
+mod stopping;
 
 pub use body::Body;
 pub use call::{Call, Connection, Gate, Local};

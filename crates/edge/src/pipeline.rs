@@ -10,7 +10,6 @@ use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use peering::forward::{Span, UnsendableUser};
 use peering::{Hop, Why};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, Note};
@@ -20,7 +19,11 @@ use crate::health::{self, Health, HealthPage};
 use crate::metrics::Metrics;
 use crate::peers::{Errand, FORWARDING_RULE, Peers, Place};
 use crate::respond::{Error, respond, status_of};
+use crate::seats::{Seats, is_mutating};
 use crate::{Body, Request, Response};
+
+/// The longest time that a request may be given: no deadline lies further away, whatever `--request-timeout` says.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What every request goes through.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub struct Limits {
 impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
     pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
-        let request_timeout = limits.request_timeout;
+        let request_timeout = limits.request_timeout.min(REQUEST_TIMEOUT_MAX);
         let seats = Seats::new(limits);
         Self { gate, local, health, metrics, auditor: None, access_log: None, peers: None, seats, request_timeout }
     }
@@ -117,7 +120,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     ) -> Response {
         let started = Instant::now();
         let note = self.access_log.as_ref().and_then(|_| Note::of(&request));
-        let (trail_of, note_of) = (trail.as_deref(), note.as_deref());
+        let ending = trail.map(Ending::new);
+        let (trail_of, note_of) = (ending.as_ref().map(Ending::trail), note.as_deref());
         let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail_of, note_of));
         let (response, failure) = match serving.catch_unwind().await {
             Ok(Ok(response)) => (response, None),
@@ -134,8 +138,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         if let (Some(note), Some(failure)) = (&note, &failure) {
             note.error(&failure.status.message);
         }
-        match trail {
-            Some(trail) => record(trail, target, response, failure.as_ref()),
+        match ending {
+            Some(ending) => record(ending, target, response, failure.as_ref()),
             None => response,
         }
     }
@@ -166,8 +170,8 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         if let Some(page) = self.page(&caller, &request, hop).await {
             return page;
         }
-        let _seat = self.seats.take(target)?;
-        let deadline = started + self.timeout_of(target);
+        let deadline = started + self.timeout_of(target)?;
+        let seat = self.seats.take(target, deadline)?;
         let place = self.place(target, hop).await?;
         if let Some(note) = note {
             note.rule(match &place {
@@ -175,16 +179,20 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
                 Place::Away(_) => FORWARDING_RULE,
             });
         }
-        match place {
-            Place::Here(why) => self.serve_here(Call { target, caller, deadline }, request, why).await,
+        let response = match place {
+            Place::Here(why) => self.serve_here(Call { target, caller, deadline }, request, why).await?,
             Place::Away(away) => {
                 let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
                 let user = self.gate.identity(&caller).map_err(unsendable)?;
                 let span = if target.is_long_running() { Span::Open } else { Span::Until(deadline) };
                 // In a box, because it is large and every request would carry the room for it.
-                Box::pin(away.forward(&Errand { user, connection, span }, request)).await
+                Box::pin(away.forward(&Errand { user, connection, span }, request)).await?
             }
-        }
+        };
+        Ok(match seat {
+            Some(seat) => seat.follow(response),
+            None => response,
+        })
     }
 
     async fn place<'a>(&'a self, target: &'a Target<'a>, hop: Hop) -> Result<Place<'a>, Error> {
@@ -233,10 +241,22 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     }
 
     /// A request may ask for less time than it would get, never for more.
-    fn timeout_of(&self, target: &Target<'_>) -> Duration {
+    fn timeout_of(&self, target: &Target<'_>) -> Result<Duration, Error> {
+        if target.is_long_running() {
+            return Ok(self.request_timeout);
+        }
         let query = target.raw().split_once('?').map_or("", |(_, query)| query);
-        let asked = api::query::first(query, "timeout").and_then(|text| api::duration::parse(&text).ok());
-        asked.filter(|asked| !asked.is_zero()).map_or(self.request_timeout, |asked| asked.min(self.request_timeout))
+        let Some(asked) = api::query::first(query, "timeout").filter(|asked| !asked.is_empty()) else {
+            return Ok(self.request_timeout);
+        };
+        // A negative timeout counts as none, as in kube-apiserver.
+        let positive = asked.strip_prefix('-').unwrap_or(&asked);
+        let timeout = api::duration::parse(positive).map_err(|_| {
+            let reason = format!("invalid timeout specified in the request URL - time: invalid duration \"{asked}\"");
+            Status::bad_request(reason)
+        })?;
+        let is_asked = positive.len() == asked.len() && !timeout.is_zero();
+        Ok(if is_asked { timeout.min(self.request_timeout) } else { self.request_timeout })
     }
 
     fn count(&self, target: &Target<'_>, response: &Response, started: Instant) {
@@ -280,16 +300,16 @@ enum Sort {
     Refused,
 }
 
-/// Ends a trail, or has the body of a long answer end it.
-fn record(trail: Arc<Trail>, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
+/// Ends a trail, or has the body of a long response end it.
+fn record(mut ending: Ending, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
     let code = response.status().as_u16();
+    let trail = ending.trail();
     match failure {
         Some(Failure { sort: Sort::Unauthorized, status }) => trail.note_unauthorized(target, status),
         Some(Failure { sort: Sort::Panicked, status }) => trail.note_panic(status),
         Some(Failure { sort: Sort::Refused, status }) => trail.note_complete(code, Some(status)),
         None if target.is_long_running() => {
-            trail.note_started(code);
-            let ending = Ending { trail, code };
+            ending.note_started(code);
             return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(ending) });
         }
         None => trail.note_complete(code, None),
@@ -310,43 +330,5 @@ fn verb_label(verb: Verb) -> &'static str {
         Verb::DeleteCollection => "DELETECOLLECTION",
         Verb::Proxy => "PROXY",
         Verb::Unknown => "other",
-    }
-}
-
-/// Whether it can change something.
-fn is_mutating(target: &Target<'_>) -> bool {
-    match target {
-        Target::NonResource(_) => false,
-        Target::Resource(resource) => !matches!(resource.verb, Verb::Get | Verb::List | Verb::Watch),
-    }
-}
-
-/// Bounds what is under way. Long-running requests hold no seat: a watch would hold it for an hour.
-#[derive(Debug)]
-struct Seats {
-    reads: Semaphore,
-    writes: Semaphore,
-    reads_max: usize,
-    writes_max: usize,
-}
-
-impl Seats {
-    fn new(limits: Limits) -> Self {
-        let most = |limit: usize| if limit == 0 { Semaphore::MAX_PERMITS } else { limit };
-        let (reads_max, writes_max) = (most(limits.reads), most(limits.writes));
-        Self { reads: Semaphore::new(reads_max), writes: Semaphore::new(writes_max), reads_max, writes_max }
-    }
-
-    /// How many reads and writes are under way.
-    fn taken(&self) -> (usize, usize) {
-        (self.reads_max - self.reads.available_permits(), self.writes_max - self.writes.available_permits())
-    }
-
-    fn take(&self, target: &Target<'_>) -> Result<Option<SemaphorePermit<'_>>, Error> {
-        if target.is_long_running() {
-            return Ok(None);
-        }
-        let seats = if is_mutating(target) { &self.writes } else { &self.reads };
-        seats.try_acquire().map(Some).map_err(|_| Error::Overloaded)
     }
 }

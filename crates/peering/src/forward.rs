@@ -40,7 +40,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use smallvec::SmallVec;
-use tasks::Tasks;
+use tasks::{Commitment, Tasks};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -378,7 +378,8 @@ impl Forwarder {
 
     /// Sends a request to one of the candidates and returns its answer, of which the head has arrived.
     ///
-    /// Dropped, or with its answer dropped, it takes the request back, which tells the peer to stop.
+    /// Dropped, or with its answer dropped, it takes the request back, which tells the peer to stop. A request with a
+    /// [`Commitment`] in its extensions commits when it is first sent.
     pub async fn forward<B>(&self, call: Call<'_>, request: Request<B>) -> Result<Response<AnswerBody>, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -397,6 +398,7 @@ impl Forwarder {
         }
         let upgrade = ClientEnd::of(&mut parts);
         let call = if upgrade.is_some() { call.for_upgrade() } else { call };
+        let commitment = parts.extensions.remove::<Arc<Commitment>>();
         let head = Head::new(parts, &call, upgrade.is_some());
         let round = Round {
             shared: &self.0,
@@ -407,6 +409,7 @@ impl Forwarder {
             body: Replay::new(body),
             upgrade: std::sync::Mutex::new(upgrade),
             is_sent: AtomicBool::new(false),
+            commitment,
         };
         match call.span {
             Span::Open => round.run().await,

@@ -5,6 +5,7 @@
 
 mod fill;
 mod history;
+mod pins;
 mod shelf;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
 pub use history::Change;
+pub(crate) use pins::Pin;
 pub use shelf::{Form, Shelf, Snapshot};
 
 /// One key as the cache holds it.

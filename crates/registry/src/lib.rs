@@ -3,11 +3,12 @@
 //! [`Cache`] follows the store by one watch on the whole prefix and keeps, per resource, an immutable snapshot and the recent
 //! changes. [`Registry`] reads from it once it has caught up with the store, and writes by compare-and-set.
 //!
-//! Reading order: [`cache`], [`watch`], [`read`], [`mod@write`], [`barrier`].
+//! Reading order: [`cache`], [`watch`], [`read`], [`reader`], [`mod@write`], [`barrier`].
 
 pub mod barrier;
 pub mod cache;
 pub mod read;
+pub mod reader;
 pub mod watch;
 pub mod write;
 
@@ -18,6 +19,7 @@ use store::Store;
 pub use barrier::{Author, Barrier, Held, Open, Permit, Subject};
 pub use cache::{Cache, Cached, Change, Form, Item, Shelf};
 pub use read::{Listing, ReadError, Span};
+pub use reader::SnapshotReader;
 pub use watch::{Expired, Watcher};
 pub use write::{Attempt, Decision, WriteError, Written};
 

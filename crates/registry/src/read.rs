@@ -159,7 +159,15 @@ impl Registry {
         Err(ReadError::Behind { wanted, through: self.cache.through() })
     }
 
-    async fn list_store(&self, span: &Span<'_>, at: Option<Revision>) -> Result<Listing, ReadError> {
+    /// Like `catch_up`: the revision that the cache has reached, or `None` if the store itself must be read.
+    pub(crate) async fn cached_through(&self, freshness: Freshness) -> Result<Option<Revision>, ReadError> {
+        Ok(match self.catch_up(freshness).await? {
+            Source::Cache(through) => Some(through),
+            Source::Store => None,
+        })
+    }
+
+    pub(crate) async fn list_store(&self, span: &Span<'_>, at: Option<Revision>) -> Result<Listing, ReadError> {
         let mut range = Range { prefix: span.within.clone(), start: span.start.clone(), limit: Some(PAGE_SIZE), at };
         let mut items = Vec::new();
         loop {

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::Registry;
 use crate::cache::{Cache, Change, Shelf};
 
-/// So many changes are handed over at once.
-const CHANGES_AT_ONCE: usize = 256;
+/// So many changes are handed over at once. A watcher that is not read keeps them in memory when the history has forgotten them.
+const CHANGES_AT_ONCE: usize = 8;
 
 /// A reader of a shelf's changes. It holds a position and no queue: what it has not read yet lies in the shelf's history
 /// once for all watchers, and a watcher that is too slow finds its position forgotten.

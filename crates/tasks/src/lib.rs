@@ -4,6 +4,7 @@
 //! to stop, waits for them, and reports the first that ended unasked or panicked, because a dead refresh loop must not
 //! look like a healthy server. [`Workers`] are where short and frequent ones run.
 
+mod cancellable;
 mod workers;
 
 use std::sync::Arc;
@@ -11,9 +12,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use cancellable::{Cancellable, Commitment};
 pub use workers::{Place, WorkerNumber, Workers};
 
 /// A family of tasks that start under one handle and stop together. Clones share the family.
@@ -67,6 +70,16 @@ impl Tasks {
     pub fn spawn_once_at(&self, place: Place, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let runtime = place.runtime().clone();
         self.track(&runtime, Some(place), task, work, Ending::WhenDone);
+    }
+
+    /// Starts work that [`Tasks::stop`] waits for and whose result or panic is its caller's business. Dropping the handle
+    /// leaves it running.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        runtime: &Handle,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tracker.spawn_on(work, runtime)
     }
 
     /// The signal that all tasks of this family stop on.
@@ -208,6 +221,19 @@ mod tests {
         tasks.spawn("loop", |stop| async move { stop.cancelled().await });
         assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
         assert!(tasks.failure.borrow().is_none());
+    }
+
+    #[tokio::test]
+    async fn stop_waits_for_work_whose_handle_was_dropped() {
+        let tasks = Tasks::new();
+        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+        drop(tasks.spawn_on(&Handle::current(), async { drop(finished.await) }));
+        assert_eq!(tasks.stop(Duration::ZERO).await, Err(StillRunning { tasks: 1 }));
+        finish.send(()).unwrap();
+        assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
+        let failing = tasks.spawn_on(&Handle::current(), async { panic!("on purpose") });
+        assert!(failing.await.unwrap_err().is_panic());
+        assert!(tasks.failure.borrow().is_none(), "the caller knows");
     }
 
     #[tokio::test(start_paused = true)]

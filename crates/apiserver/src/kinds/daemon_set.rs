@@ -16,7 +16,7 @@ pub(super) fn complete(object: &mut Object) {
 /// The count stays as it is, or grows with a new look.
 pub(super) fn keep(old: &Object, new: &mut Object) {
     let template = |object: &Object| object.get("spec").and_then(|spec| spec.get("template")).cloned();
-    let count = count_of(old) + i64::from(template(old) != template(new));
+    let count = count_of(old).saturating_add(i64::from(template(old) != template(new)));
     set_count(new, count.max(1));
 }
 
@@ -58,5 +58,8 @@ mod tests {
         let mut next = set("b");
         keep(&same, &mut next);
         assert_eq!(count_of(&next), 2);
+        set_count(&mut same, i64::MAX);
+        keep(&same, &mut next);
+        assert_eq!(count_of(&next), i64::MAX);
     }
 }

@@ -1,5 +1,6 @@
 //! Watch: changes as they happen, each encoded once for all who see it unfiltered.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use object::Stored;
 use object::table::Headings;
 use registry::read::{Freshness, PATIENCE};
-use registry::{Change, Expired, Item, Span, Watcher};
+use registry::{Change, Expired, Item, SnapshotReader, Watcher};
 use store::{Key, Revision};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::selection::Selection;
 use super::{Context, accept};
@@ -21,47 +22,60 @@ use crate::options::{ListOptions, Purpose, Version};
 use crate::shape::Shape;
 use crate::{faults, forms};
 
-/// How many lines may wait for a client. What it has not read beyond that stays in the shelf's history, once for all.
-const LINES_WAITING_MAX: usize = 64;
 /// kube-apiserver's interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest that a watch lasts, whatever `timeoutSeconds` and `--min-request-timeout` say: a time that can be added to any clock.
+const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Response, Status> {
     let query = request.uri().query().unwrap_or_default();
     let shape = Shape::negotiate_stream(accept(request), query)?;
     context.refuse_odd_names()?;
     let options = ListOptions::parse(query, Purpose::Watch)?;
-    let ends = Instant::now() + context.watch_duration(options.timeout_seconds);
+    let duration = watch_duration(options.timeout_seconds, context.server.watch_seconds_min, fastrand::f64());
+    let ends = Instant::now() + duration;
     let selection = Selection::new(options.labels, options.fields, context.resource.served)?.named(&context.asked.name);
-    let bookmarks = Bookmarks::of(options.allow_bookmarks, options.send_initial_events);
     context.await_history().await?;
-    let start = match options.send_initial_events.unwrap_or(is_without_revision(options.version)) {
-        true => Start::with_objects(context, &selection, options.version, bookmarks, shape).await?,
-        false => Start::after(context, options.version).await?,
+    let (initial, revision) = match options.send_initial_events.unwrap_or(is_without_revision(options.version)) {
+        true => {
+            let reader = context.read_initial(options.version).await?;
+            let revision = reader.revision();
+            (Some(reader), revision)
+        }
+        false => (None, context.revision_to_follow(options.version).await?),
     };
-    let watcher = context.server.registry.watch(context.resource.shelf, start.revision).map_err(expired)?;
-    let (lines, body) = mpsc::channel(LINES_WAITING_MAX);
-    let stream = Stream {
+    let watcher = context.server.registry.watch(context.resource.shelf, revision).map_err(expired)?;
+    let events = Events {
+        initial,
         watcher,
+        changes: Vec::new().into_iter(),
+        lines: VecDeque::new(),
         selection,
         within: context.within(),
         served: served_of(context),
         shape,
-        has_sent: !start.initial.is_empty(),
-        bookmarks,
+        has_sent: false,
+        bookmarks: Bookmarks::of(options.allow_bookmarks, options.send_initial_events),
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         ends,
-        lines,
+        is_over: false,
+        stop: context.server.streams_end.clone(),
     };
-    context.server.spawn(stream.run(start.initial));
-    let mut response = Response::new(Body::Stream(body));
+    let lines = futures_util::stream::unfold(events, |mut events| async move {
+        let line = events.next_line().await?;
+        Some((line, events))
+    });
+    let mut response = Response::new(Body::pulled(lines));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
-/// What a watch sends before the first change, and the state that this shows.
-struct Start {
-    initial: Vec<Bytes>,
-    revision: Revision,
+/// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a restarted
+/// server do not all end together. `chance` is between 0 and 1.
+fn watch_duration(asked: Option<u64>, seconds_min: u64, chance: f64) -> Duration {
+    let min = Duration::from_secs(seconds_min.min(WATCH_SECONDS_MAX));
+    let asked = asked.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    asked.unwrap_or_else(|| min + min.mul_f64(chance)).min(Duration::from_secs(WATCH_SECONDS_MAX))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,56 +108,6 @@ fn is_without_revision(version: Version) -> bool {
     matches!(version, Version::Unset | Version::Any)
 }
 
-impl Start {
-    /// Begins with the objects as they are.
-    async fn with_objects(
-        context: Context<'_>,
-        selection: &Selection,
-        version: Version,
-        bookmarks: Bookmarks,
-        shape: Shape,
-    ) -> Result<Self, Status> {
-        let freshness = match version {
-            Version::Unset => Freshness::Latest,
-            Version::Any => Freshness::Any,
-            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => {
-                Freshness::AtLeast(revision)
-            }
-        };
-        let wants = |stored: &Stored| selection.selects(stored);
-        let span = Span { within: context.within(), start: Key::new(), limit: None, wants: &wants };
-        let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
-        let listing = listing.map_err(faults::unread)?;
-        let served = context.resource.served;
-        let stored = listing.items.iter().filter_map(|cached| stored_of(&cached.item));
-        let mut initial: Vec<Bytes> = stored
-            .enumerate()
-            .map(|(at, stored)| forms::frame("ADDED", &shape.body_of(stored, served, headings_of(at == 0))))
-            .collect();
-        if bookmarks == Bookmarks::AfterInitialEvents {
-            initial.push(bookmark(served, listing.revision, r#","annotations":{"k8s.io/initial-events-end":"true"}"#));
-        }
-        Ok(Self { initial, revision: listing.revision })
-    }
-
-    /// Begins with the first change after a revision: the one that was given, or that of now.
-    async fn after(context: Context<'_>, version: Version) -> Result<Self, Status> {
-        let registry = &context.server.registry;
-        let revision = match version {
-            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => revision,
-            Version::Any => registry.cache().through(),
-            Version::Unset => {
-                if !registry.catch_up_with_store().await.map_err(faults::unread)? {
-                    let behind = "the watch cache has not caught up with storage";
-                    return Err(Status::service_unavailable(behind).with_retry_after(1));
-                }
-                registry.cache().through()
-            }
-        };
-        Ok(Self { initial: Vec::new(), revision })
-    }
-}
-
 fn expired(expired: Expired) -> Status {
     Status::expired(expired.to_string())
 }
@@ -168,18 +132,45 @@ impl Context<'_> {
         }
     }
 
-    /// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a
-    /// restarted server do not all end together.
-    fn watch_duration(&self, asked: Option<u64>) -> Duration {
-        let min = self.server.watch_seconds_min;
-        let seconds = asked.filter(|seconds| *seconds > 0).unwrap_or_else(|| min + fastrand::u64(0..=min));
-        Duration::from_secs(seconds)
+    /// The state that a watch begins with.
+    async fn read_initial(&self, version: Version) -> Result<SnapshotReader, Status> {
+        let freshness = match version {
+            Version::Unset => Freshness::Latest,
+            Version::Any => Freshness::Any,
+            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => {
+                Freshness::AtLeast(revision)
+            }
+        };
+        let registry = &self.server.registry;
+        registry.read_snapshot(self.resource.shelf, self.within(), freshness).await.map_err(faults::unread)
+    }
+
+    /// The revision whose next change a watch begins with: the one that was given, or that of now.
+    async fn revision_to_follow(&self, version: Version) -> Result<Revision, Status> {
+        let registry = &self.server.registry;
+        match version {
+            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => Ok(revision),
+            Version::Any => Ok(registry.cache().through()),
+            Version::Unset => {
+                if !registry.catch_up_with_store().await.map_err(faults::unread)? {
+                    let behind = "the watch cache has not caught up with storage";
+                    return Err(Status::service_unavailable(behind).with_retry_after(1));
+                }
+                Ok(registry.cache().through())
+            }
+        }
     }
 }
 
-/// One client's watch.
-struct Stream {
+/// The events of one watch, each made when the client can take it: an unread watch holds positions and no copies of objects.
+struct Events {
+    /// What is left of the state that the watch begins with.
+    initial: Option<SnapshotReader>,
     watcher: Watcher,
+    /// Changes that were read from the watcher and not sent yet.
+    changes: std::vec::IntoIter<Arc<Change>>,
+    /// What is left of the event that is being sent.
+    lines: VecDeque<Bytes>,
     selection: Selection,
     within: Key,
     served: ServedRef,
@@ -187,58 +178,82 @@ struct Stream {
     /// Whether an object was sent: the first of a watch of tables says what the columns are.
     has_sent: bool,
     bookmarks: Bookmarks,
+    next_bookmark: Instant,
     ends: Instant,
-    lines: mpsc::Sender<Bytes>,
+    is_over: bool,
+    stop: CancellationToken,
 }
 
-/// The client is gone.
-struct Gone;
-
-impl Stream {
-    async fn run(mut self, initial: Vec<Bytes>) {
-        // Whether it ended by time or by the client, there is nobody left to tell.
-        let _ = tokio::time::timeout_at(self.ends, self.follow(initial)).await;
-    }
-
-    async fn follow(&mut self, initial: Vec<Bytes>) -> Result<(), Gone> {
-        for line in initial {
-            self.send(line).await?;
-        }
-        let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+impl Events {
+    /// The next line or piece of one; `None` at the end of the watch.
+    async fn next_line(&mut self) -> Option<Bytes> {
         loop {
-            let lines = self.lines.clone();
-            tokio::select! {
-                changes = self.watcher.next() => match changes {
-                    Ok(changes) => self.send_changes(&changes).await?,
-                    Err(too_slow) => {
-                        self.send(forms::error_frame(&expired(too_slow))).await?;
-                        return Ok(());
-                    }
-                },
-                () = tokio::time::sleep_until(next_bookmark), if self.bookmarks != Bookmarks::None => {
-                    next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                    let revision = self.watcher.through();
-                    let line = bookmark(&self.served.0.served()[self.served.1], revision, "");
-                    self.send(line).await?;
+            if let Some(line) = self.lines.pop_front() {
+                return Some(line);
+            }
+            if self.is_over || self.stop.is_cancelled() || Instant::now() >= self.ends {
+                return None;
+            }
+            // Other connections of this thread get their turn, however many events are ready or not selected.
+            tokio::task::coop::consume_budget().await;
+            if self.initial.is_some() {
+                self.read_initial();
+            } else if let Some(change) = self.changes.next() {
+                if change.key.starts_with(&self.within)
+                    && let Some(line) = self.line_of(&change)
+                {
+                    self.lines.push_back(line);
                 }
-                () = lines.closed() => return Err(Gone),
+            } else {
+                self.wait().await;
             }
         }
     }
 
-    async fn send_changes(&mut self, changes: &[Arc<Change>]) -> Result<(), Gone> {
-        for change in changes {
-            if change.key.starts_with(&self.within)
-                && let Some(line) = self.line_of(change)
-            {
-                self.send(line).await?;
+    /// Waits for changes, the next bookmark or the end.
+    async fn wait(&mut self) {
+        tokio::select! {
+            changes = self.watcher.next() => match changes {
+                Ok(changes) => self.changes = changes.into_iter(),
+                Err(too_slow) => self.end_expired(too_slow),
+            },
+            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks != Bookmarks::None => {
+                self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                let revision = self.watcher.through();
+                self.lines.push_back(bookmark(&self.served.0.served()[self.served.1], revision, ""));
             }
+            () = tokio::time::sleep_until(self.ends) => self.is_over = true,
+            () = self.stop.cancelled() => self.is_over = true,
         }
-        Ok(())
     }
 
-    async fn send(&self, line: Bytes) -> Result<(), Gone> {
-        self.lines.send(line).await.map_err(|_| Gone)
+    /// Takes the next object of the initial state, or ends that state.
+    fn read_initial(&mut self) {
+        let Some(reader) = &mut self.initial else { return };
+        let served = &self.served.0.served()[self.served.1];
+        match reader.next_item() {
+            Ok(Some(cached)) => {
+                if let Some(stored) = stored_of(&cached.item).filter(|stored| self.selection.selects(stored)) {
+                    let object = self.shape.body_of(stored, served, headings_of(!self.has_sent));
+                    self.has_sent = true;
+                    self.lines.extend(forms::pieces("ADDED", object));
+                }
+            }
+            Ok(None) => {
+                if self.bookmarks == Bookmarks::AfterInitialEvents {
+                    let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
+                    self.lines.push_back(bookmark(served, reader.revision(), end));
+                }
+                self.initial = None;
+                self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+            }
+            Err(too_slow) => self.end_expired(too_slow),
+        }
+    }
+
+    fn end_expired(&mut self, too_slow: Expired) {
+        self.lines.push_back(forms::error_frame(&expired(too_slow)));
+        self.is_over = true;
     }
 
     /// What this watcher sees of a change; `None`: nothing.
@@ -290,5 +305,27 @@ fn stored_of(item: &Item) -> Option<&Stored> {
     match item {
         Item::Object(stored) => Some(stored),
         Item::Raw(_) | Item::Undecodable(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watch_lasts_as_asked_within_a_bound() {
+        let hour = 3600;
+        for (asked, min, chance, expected) in [
+            (Some(5), 1800, 0.0, 5),
+            (None, 1800, 0.0, 1800),
+            (None, 1800, 1.0, 3600),
+            (Some(0), 1800, 0.5, 2700),
+            (Some(hour), 0, 0.0, hour),
+            (Some(i64::MAX as u64), 1800, 0.0, WATCH_SECONDS_MAX),
+            (Some(u64::MAX), 1800, 0.0, WATCH_SECONDS_MAX),
+            (None, u64::MAX, 1.0, WATCH_SECONDS_MAX),
+        ] {
+            assert_eq!(watch_duration(asked, min, chance), Duration::from_secs(expected), "{asked:?} {min} {chance}");
+        }
     }
 }

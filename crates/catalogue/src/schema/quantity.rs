@@ -229,7 +229,7 @@ fn scaled(digits: &str, places: usize, exponent: u32) -> Amount {
     let kept = &digits[..digits.len().saturating_sub(dropped)];
     let is_exact = digits[kept.len()..].bytes().all(|digit| digit == b'0');
     let Ok(number) = (if kept.is_empty() { "0" } else { kept }).parse::<u128>() else { return limit };
-    let number = if is_exact { number } else { number + 1 };
+    let Some(number) = number.checked_add(u128::from(!is_exact)) else { return limit };
     let divisor = 10u128.pow(places_kept as u32);
     let Some(product) = number.checked_mul(1 << exponent) else { return limit };
     let (whole, rest) = (product / divisor, product % divisor);
@@ -292,6 +292,7 @@ mod tests {
             ("1.5Gi", "1536Mi"),
             ("0.5Ki", "512"),
             ("0.1Ki", "102400m"),
+            ("340282366920938463463.3746074317682114551Ki", "9223372036854775807"),
             ("0.0001Ki", "102400u"),
             ("1.0001Ki", "1024102400u"),
             ("8Ei", "9223372036854775807"),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bootstrap;
+mod cancelled;
 mod certificates;
 mod front_proxy;
 mod impersonation;

@@ -16,6 +16,7 @@ mod kubectl_everyday;
 mod lab;
 mod lab_rollout;
 mod lists;
+mod numbers;
 mod objects;
 mod overload;
 mod page;
@@ -34,6 +35,7 @@ mod rollout;
 mod scale;
 mod storage;
 mod storage_versions;
+mod unread;
 mod watches;
 
 use std::path::Path;

@@ -115,14 +115,50 @@ fn a_watch_is_recorded_when_it_starts_and_when_it_ends() {
         "/api/v1/pods?watch=1",
         |trail, target| {
             trail.note_user(target, jane());
-            trail.note_started(200);
-            drop(Ending { trail: trail.clone(), code: 200 });
+            Ending::new(trail.clone()).note_started(200);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseStarted","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
         "#]],
     );
+}
+
+/// The stages that are recorded of one life.
+fn stages(life: impl FnOnce(&Arc<Trail>, &Target<'_>)) -> Vec<String> {
+    let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": [{"level": "Metadata"}]});
+    let buffer = Buffer::default();
+    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), Log::new(buffer.clone())));
+    let target = Target::parse("GET", "/api/v1/pods").unwrap();
+    let trail =
+        auditor.follow(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &HeaderMap::new());
+    let ending = Ending::new(trail.clone());
+    life(&trail, &target);
+    drop(ending);
+    let written = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let events = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.map(|event| format!("{} {}", event["stage"].as_str().unwrap(), event["responseStatus"]["code"])).collect()
+}
+
+#[test]
+fn every_request_that_was_let_in_ends_in_exactly_one_event() {
+    let user = |trail: &Arc<Trail>, target: &Target<'_>| trail.note_user(target, jane());
+    let failure = Status::internal_error("broken");
+    let received = "RequestReceived null";
+    assert_eq!(stages(user), [received, "ResponseComplete 504"], "cancelled");
+    assert_eq!(stages(|_, _| {}), [""; 0], "cancelled before authentication");
+    let answered = stages(|trail, target| {
+        user(trail, target);
+        trail.note_complete(200, None);
+    });
+    assert_eq!(answered, [received, "ResponseComplete 200"]);
+    let panicked = stages(|trail, target| {
+        user(trail, target);
+        trail.note_panic(&failure);
+    });
+    assert_eq!(panicked, [received, "Panic 500"]);
+    let unknown = stages(|trail, target| trail.note_unauthorized(target, &Status::unauthorized("Unauthorized")));
+    assert_eq!(unknown, ["ResponseStarted 401"]);
 }
 
 #[test]

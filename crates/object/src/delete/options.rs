@@ -94,9 +94,7 @@ impl Wire {
         for (name, value) in query {
             match name {
                 "gracePeriodSeconds" if wire.grace_period_seconds.is_none() => {
-                    let seconds = value.parse();
-                    let invalid = |_| format!("strconv.ParseInt: parsing {value:?}: invalid syntax");
-                    wire.grace_period_seconds = Some(seconds.map_err(invalid)?);
+                    wire.grace_period_seconds = Some(api::query::parse_int(value)?);
                 }
                 "orphanDependents" if wire.orphan_dependents.is_none() => {
                     wire.orphan_dependents = Some(value != "0" && !value.eq_ignore_ascii_case("false"));

@@ -80,7 +80,7 @@ struct Restarts {
 
 impl Restarts {
     fn add(&mut self, container: &Object) {
-        self.count += integer(container, &["restartCount"]).unwrap_or_default();
+        self.count = self.count.saturating_add(integer(container, &["restartCount"]).unwrap_or_default());
         let ended = instant(access::text(container, &["lastState", "terminated", "finishedAt"]));
         self.last = self.last.max(ended);
     }

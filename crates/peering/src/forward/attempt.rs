@@ -122,6 +122,9 @@ impl Attempt<'_> {
     }
 
     async fn send_on(&self, line: Line, request: Request<RequestBody>) -> Result<Response<PeerBody>, Failed> {
+        if let Some(commitment) = &self.round.commitment {
+            commitment.commit().await;
+        }
         self.round.is_sent.store(true, Ordering::Relaxed);
         let sent = self.wait(pin!(line.send(request))).await;
         sent.inspect_err(|(_, execution)| {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http::Response;
 use smallvec::SmallVec;
+use tasks::Commitment;
 use tokio::time::Instant;
 
 use super::answer::AnswerBody;
@@ -29,6 +30,8 @@ pub(super) struct Round<'a> {
     pub(super) upgrade: Mutex<Option<ClientEnd>>,
     /// Whether the request is with a peer now.
     pub(super) is_sent: AtomicBool,
+    /// Until it is sent, the request is cancelled with its client.
+    pub(super) commitment: Option<Arc<Commitment>>,
 }
 
 impl Round<'_> {

@@ -94,6 +94,11 @@ impl History {
         self.complete_after = revision;
     }
 
+    /// Every change after this revision is here.
+    pub(super) fn complete_after(&self) -> Revision {
+        self.complete_after
+    }
+
     pub(super) fn next(&self) -> u64 {
         self.first + self.changes.len() as u64
     }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::Cached;
 use super::history::{Change, History};
+use super::pins::Pins;
 
 /// What the values below a prefix are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub struct Shelf {
     form: Form,
     snapshot: ArcSwap<Snapshot>,
     history: RwLock<History>,
+    pins: Pins,
     /// The number of the change that comes next; watchers wait for it to grow.
     next: watch::Sender<u64>,
 }
@@ -46,6 +48,7 @@ impl Shelf {
             form,
             snapshot: ArcSwap::default(),
             history: RwLock::new(History::default()),
+            pins: Pins::default(),
             next: watch::Sender::new(0),
         }
     }
@@ -82,6 +85,11 @@ impl Shelf {
     /// Forgets every change; those after `revision` will follow. Watchers are told when the next snapshot is published.
     pub(super) fn restart(&self, revision: Revision) {
         self.write_history().restart(revision);
+        self.pins.release_before(revision);
+    }
+
+    pub(super) fn pins(&self) -> &Pins {
+        &self.pins
     }
 
     /// What the store held at `revision`, as a snapshot that is published later.
@@ -109,7 +117,11 @@ impl Shelf {
         snapshot.revision = revision;
         // A key that was not there and is not there is no news to anybody.
         if previous.is_some() || current.is_some() {
-            self.write_history().push(Change::new(key, revision, previous, current), now);
+            let mut history = self.write_history();
+            history.push(Change::new(key, revision, previous, current), now);
+            let oldest = history.complete_after();
+            drop(history);
+            self.pins.release_before(oldest);
         }
     }
 

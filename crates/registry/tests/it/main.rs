@@ -3,6 +3,7 @@
 
 mod failures;
 mod lagging;
+mod readers;
 mod reads;
 mod restarts;
 mod watches;

@@ -55,9 +55,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let auditor = config.audit.as_ref().map(Audit::start).transpose()?;
     let opened = Opened::open(&config.storage, &config.prefix).await?;
     let metrics = prometheus::Registry::new();
-    let (streams, draining) = (Tasks::new(), CancellationToken::new());
+    let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
     let prepared = storageversion::prepare(&config, address.port(), &metrics)?;
-    let core = Core::start(&config, address, rules.clone(), prepared.barrier(), &opened, &tasks, &streams);
+    let core = Core::start(&config, address, rules.clone(), prepared.barrier(), &opened, &tasks, &streams_end);
     let ports = apiserver::ports::Ports::new(&core.registry, &opened.store(), &config.prefix);
     let mut cluster = peers::start(peers::Surroundings {
         flags: &config.peers,
@@ -104,8 +104,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::time::sleep(config.shutdown_delay).await;
     leave(&controllers, presence.as_ref()).await;
     closing.cancel();
+    streams_end.cancel();
     cluster.iter().for_each(peers::Started::end_streams);
-    for (what, family) in [("watches", &streams), ("connections", &connections), ("tasks", &tasks)] {
+    for (what, family) in [("connections", &connections), ("tasks", &tasks)] {
         end(what, family).await;
     }
     opened.close(STOP_GRACE).await;
@@ -152,7 +153,7 @@ impl Core {
         barrier: Arc<dyn Barrier>,
         opened: &Opened,
         tasks: &Tasks,
-        streams: &Tasks,
+        streams_end: &CancellationToken,
     ) -> Self {
         let (store, surface) = (opened.store(), config.surface.clone());
         let prefix = store::Key::from(format!("{}/", config.prefix));
@@ -162,7 +163,7 @@ impl Core {
         let registry = Registry::new(store.clone(), cache.clone(), barrier);
         let local = config.local(address);
         let index = rules.index.clone();
-        let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams.clone());
+        let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams_end.clone());
         let server = Arc::new(server);
         let (feed, aggregation) = PolicyFeed::new(&server, index);
         let known = feed.known();

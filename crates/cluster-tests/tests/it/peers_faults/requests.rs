@@ -152,6 +152,68 @@ fn a_write_whose_peer_dies_is_not_repeated_and_says_so() {
 }
 
 #[test]
+fn forwarded_write_of_disconnected_client_is_audited_with_its_outcome() {
+    let mut plane = ControlPlane::new(Store::Sqlite);
+    let folder = tempfile::tempdir().unwrap();
+    let (policy, log) = (folder.path().join("policy.yaml"), folder.path().join("audit.log"));
+    let rules = "[{level: Metadata, users: [kubernetes-admin]}]";
+    std::fs::write(&policy, format!("{{apiVersion: audit.k8s.io/v1, kind: Policy, rules: {rules}}}")).unwrap();
+    let flags = [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
+    plane.start("old", &[OLD[0], &flags[0], &flags[1]]);
+    let old = plane.admin("old");
+    block_on(async {
+        let stage = Stage::open(&plane).await;
+        let listing = Listing::default().with("future.k8s.io", "v1", "things", &[]);
+        let (heard_write, has_heard) = tokio::sync::watch::channel(false);
+        let (let_go, may_answer) = tokio::sync::watch::channel(false);
+        let script = move |mut visit: Visit| {
+            let (listing, heard_write, mut may_answer) = (listing.clone(), heard_write.clone(), may_answer.clone());
+            async move {
+                while let Some(heard) = visit.hear().await {
+                    if let Some(document) = listing.answer(&heard) {
+                        visit.say(&document).await;
+                        continue;
+                    }
+                    heard_write.send_replace(true);
+                    may_answer.wait_for(|may| *may).await.unwrap();
+                    visit.say(&answer("201 Created", "application/json", "{}")).await;
+                }
+            }
+        };
+        let peer = stage.peer(script).await;
+        stage.admit(&old, "apiserver-one", peer.address).await;
+        eventually("the member is known", async || has_live(&old, 1).await).await;
+        let mut client = old.stream(None).await.unwrap();
+        let line = "POST /apis/future.k8s.io/v1/things HTTP/1.1\r\nhost: x\r\naudit-id: gone\r\n";
+        client
+            .write_all(format!("{line}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())
+            .await
+            .unwrap();
+        has_heard.clone().wait_for(|heard| *heard).await.unwrap();
+        let open_files = plane.server("old").open_files();
+        drop(client);
+        eventually("the client's connection is closed", async || match plane.server("old").open_files() {
+            fewer if fewer < open_files => Ok(()),
+            same => Err(same.to_string()),
+        })
+        .await;
+        let_go.send_replace(true);
+        let ends = || -> Vec<String> {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let own = events.filter(|event| event["auditID"] == "gone" && event["stage"] != "RequestReceived");
+            own.map(|event| format!("{} {}", event["stage"], event["responseStatus"]["code"])).collect()
+        };
+        eventually("the write is audited", async || match &*ends() {
+            [] => Err("no event".to_owned()),
+            _ => Ok(()),
+        })
+        .await;
+        assert_eq!(ends(), ["\"ResponseComplete\" 201"]);
+    });
+}
+
+#[test]
 fn a_certificate_that_becomes_wrong_is_a_503_and_is_counted() {
     let mut plane = ControlPlane::new(Store::Sqlite);
     plane.start("old", &OLD);
