@@ -31,7 +31,8 @@ async fn get(
         span: Span::Open,
         prefers: Some(&server(0)),
         is_brief: false,
-        answers: Answers::OfBearer,
+        origin: ResponseOrigin::ServingPeer,
+        marks_hop: true,
         doubt: &|_| {},
     };
     let request = Request::get("/api/v1/pods").header("X-Other-User", "root").header("X-Mine", "kept");
