@@ -55,9 +55,14 @@ const CALLERS: [Caller; 10] = [
 ];
 
 /// The callers of a case: some of them in turn, so that every resource meets every caller; in a soak all of them.
-fn callers_of(number: usize) -> impl Iterator<Item = Caller> {
+fn callers_of(number: usize) -> Vec<Caller> {
     let turns: &[usize] = if tools::is_soak() { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 3, 7] };
-    turns.iter().map(move |turn| CALLERS[(number + turn) % CALLERS.len()])
+    turns.iter().map(|turn| CALLERS[(number + turn) % CALLERS.len()]).collect()
+}
+
+/// Callers whose rights, but for those that every user has, are all in one namespace.
+fn confined(_number: usize) -> Vec<Caller> {
+    vec![caller("nsadmin"), caller("nsowner")]
 }
 
 /// One request and what it is about.
@@ -66,6 +71,8 @@ struct Case {
     method: Method,
     path: String,
     about: Attributes,
+    /// Whether the resource is in no namespace, wherever the path puts it.
+    is_cluster_scoped: bool,
 }
 
 /// A resource as discovery lists it.
@@ -74,6 +81,7 @@ struct Resource {
     version: String,
     name: String,
     subresources: Vec<String>,
+    is_cluster_scoped: bool,
 }
 
 fn servers() -> ControlPlane<'static> {
@@ -175,6 +183,7 @@ async fn discovered(admin: &Client) -> Vec<Resource> {
                         version: text(&version["version"]),
                         name,
                         subresources: subresources.map(|sub| text(&sub["subresource"])).collect(),
+                        is_cluster_scoped: resource["scope"] == "Cluster",
                     });
                 }
             }
@@ -239,7 +248,7 @@ impl Place<'_> {
     }
 
     fn case(&self, method: Method, verb: &'static str, query: &str) -> Case {
-        let Resource { group, version, name: resource, .. } = self.resource;
+        let Resource { group, version, name: resource, is_cluster_scoped, .. } = self.resource;
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         let mut path = root;
         if !self.namespace.is_empty() {
@@ -264,7 +273,7 @@ impl Place<'_> {
             namespace: namespace.to_owned(),
             name: self.name.to_owned(),
         };
-        Case { method, path, about }
+        Case { method, path, about, is_cluster_scoped: *is_cluster_scoped }
     }
 }
 
@@ -321,7 +330,7 @@ fn is_allowed(rbac: &Rbac, case: &Case, caller: Caller) -> bool {
 }
 
 /// What callers get at both servers; each serves what the other does not, and forwards that.
-fn answers() -> (Rbac, Vec<(Case, Caller, u16)>) {
+fn answers(callers_of: fn(usize) -> Vec<Caller>, is_wanted: fn(&Case) -> bool) -> (Rbac, Vec<(Case, Caller, u16)>) {
     let plane = servers();
     let admins = ["old", "new"].map(|name| plane.admin(name));
     // Callers are known by their tokens, so that a connection shows no certificate.
@@ -339,8 +348,9 @@ fn answers() -> (Rbac, Vec<(Case, Caller, u16)>) {
                 assert!(resources.iter().any(|resource| resource.name == needed), "{needed} is not listed");
             }
             let chosen = resources.iter().filter(|resource| only.is_none_or(|group| resource.group == group));
-            let cases = chosen.flat_map(cases_of).enumerate();
-            let cases = cases.flat_map(|(number, case)| callers_of(number).map(move |caller| (case.clone(), caller)));
+            let cases = chosen.flat_map(cases_of).filter(is_wanted).enumerate();
+            let cases = cases
+                .flat_map(|(number, case)| callers_of(number).into_iter().map(move |caller| (case.clone(), caller)));
             let cases: Vec<_> = cases.collect();
             let found = statuses(&fronts[number], &cases).await;
             answers.extend(cases.into_iter().zip(found).map(|((case, caller), status)| (case, caller, status)));
@@ -351,7 +361,7 @@ fn answers() -> (Rbac, Vec<(Case, Caller, u16)>) {
 
 #[test]
 fn every_request_is_forbidden_exactly_if_rbac_does_not_allow_it() {
-    let (rbac, answers) = answers();
+    let (rbac, answers) = answers(callers_of, |_| true);
     let mut allowed = 0;
     let mut wrong = Vec::new();
     for (case, caller, status) in &answers {
@@ -366,4 +376,23 @@ fn every_request_is_forbidden_exactly_if_rbac_does_not_allow_it() {
     assert!(allowed > 500 && forbidden > 500, "{allowed} allowed, {forbidden} forbidden");
     wrong.truncate(40);
     assert!(wrong.is_empty(), "of {}:\n{}", answers.len(), wrong.join("\n"));
+}
+
+#[test]
+fn rights_in_a_namespace_never_reach_a_cluster_scoped_resource() {
+    let (_, answers) = answers(confined, |case| case.is_cluster_scoped);
+    // A namespace is in itself, and its administrators may read it.
+    let is_own_namespace = |case: &Case| case.path == format!("/api/v1/namespaces/{TEAM}");
+    let reached = answers.iter().filter(|(case, _, status)| (200..300).contains(status) && !is_own_namespace(case));
+    let reached: Vec<_> = reached
+        .map(|(case, caller, status)| format!("{} {} {}: {status}", caller.user, case.method, case.path))
+        .collect();
+    assert!(answers.len() > 500, "{} requests", answers.len());
+    assert!(
+        reached.is_empty(),
+        "{} of {}:\n{}",
+        reached.len(),
+        answers.len(),
+        reached[..40.min(reached.len())].join("\n")
+    );
 }
