@@ -139,9 +139,7 @@ impl Context<'_> {
             }
             Ok(decision)
         };
-        let resource = self.storage_resource();
-        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
-        let written = written.map_err(faults::unwritten)?;
+        let written = self.persist(self.resource, &key, place, decide).await.map_err(faults::unwritten)?;
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let stored = match (written, dry) {
             (Written::Put(stored), _) => stored,
@@ -170,27 +168,22 @@ impl Context<'_> {
         let name = text(&object, "name").to_owned();
         let key = self.key_of(&name);
         let value = forms::storage_bytes(object, self.encoding());
-        let mut is_taken = false;
         let decide = |current: Option<&Stored>| {
             if current.is_some() {
-                is_taken = true;
-                return Err(Status::default());
+                return Err(Status::already_exists(self.asked.group_resource(), &name));
             }
-            is_taken = false;
             if options.dry_run {
                 return Ok(Decision::Keep);
             }
             Ok(Decision::Put { value: value.clone(), ttl: self.resource.rules.ttl })
         };
-        let resource = self.storage_resource();
-        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
-        match written {
+        match self.persist(self.resource, &key, place, decide).await {
             Ok(Written::Put(stored)) => Ok(stored),
             Ok(Written::Kept | Written::Deleted(_)) => {
                 Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves"))
             }
             Err(WriteError::Moved) => Err(NotCreated::Moved),
-            Err(_) if is_taken => Err(NotCreated::Taken { name }),
+            Err(WriteError::Refused(_)) => Err(NotCreated::Taken { name }),
             Err(error) => Err(NotCreated::Refused(faults::unwritten(error))),
         }
     }
@@ -306,12 +299,6 @@ impl Context<'_> {
 
     pub(super) fn encoding(self) -> GroupVersionKind<&'static str> {
         self.resource.served.persisted.as_ref().expect("a bound resource is persisted").encoding
-    }
-
-    /// The resource as storage versions name it.
-    pub(super) fn storage_resource(self) -> api::GroupResource<&'static str> {
-        let persisted = self.resource.served.persisted.as_ref().expect("a bound resource is persisted");
-        api::GroupResource { group: persisted.encoding.group, resource: persisted.resource }
     }
 }
 
