@@ -82,7 +82,7 @@ async fn serve_rarer(context: Context<'_>, request: Request) -> Result<Response,
 
 /// Whether there is a handler for a subresource.
 pub(crate) fn is_built(subresource: &catalogue::kind::Subresource) -> bool {
-    subresource.built && kinds::PARTS.contains(&subresource.name)
+    subresource.built && kinds::is_written(subresource.name)
 }
 
 impl<'a> Context<'a> {

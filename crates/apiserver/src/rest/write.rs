@@ -194,7 +194,7 @@ impl Context<'_> {
         let rules = self.resource.rules;
         let served = self.resource.served;
         let subresource = &*self.asked.subresource;
-        if let Some(next) = kinds::write_part(served, subresource, [old, &new], now()) {
+        if let Some(next) = kinds::write_part(served, subresource, [old, &new], &self.server.gates, now()) {
             new = next;
         }
         self.refuse_escalation(name, Some(old), &new)?;
@@ -211,7 +211,7 @@ impl Context<'_> {
         prepared
             .and_then(|()| match subresource {
                 "" | "scale" => kinds::keep(served, old, &mut new),
-                part => kinds::keep_part(served, part, old, &mut new),
+                part => kinds::keep_part(served, part, old, &mut new, now()),
             })
             .and_then(|()| Refusal::invalid_unless_empty(self.update_faults(old, &new)))
             .map_err(|refusal| self.refused(refusal, name))?;
@@ -230,14 +230,12 @@ impl Context<'_> {
         Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
     }
 
-    /// The breaches of an update: of metadata, and changes of what must stay.
+    /// The breaches of an update, through whichever subresource: of metadata, of values, and changes of what must stay.
     fn update_faults(self, old: &Object, new: &Object) -> Vec<FieldError> {
+        let (kind, subresource) = (self.resource.served.response_kind(), &*self.asked.subresource);
         let mut faults = validate::metadata_update(old, new, self.resource.rules);
-        if matches!(&*self.asked.subresource, "" | "scale") {
-            let kind = self.resource.served.response_kind();
-            faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
-            faults.extend(typed::forbidden_changes(old, new, &self.server.gates, kind));
-        }
+        faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
+        faults.extend(typed::forbidden_changes([old, new], &self.server.gates, kind, subresource));
         faults
     }
 
@@ -312,7 +310,7 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     metadata::prepare_create(object, rules, &stamp)?;
     object.extend(status.map(|status| ("status".to_owned(), status)));
     kinds::complete(context.resource.served, &context.caller.user, object)?;
-    if rules.status == StatusPart::WithMetadata {
+    if rules.status != StatusPart::None {
         typed::complete_status(object, release, kind);
     }
     let api_version = context.api_version();
