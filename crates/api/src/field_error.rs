@@ -99,6 +99,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
+    /// The same, with an explanation that its class does not have by itself.
+    pub fn with_detail(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
     /// The value must be unique and is not.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")

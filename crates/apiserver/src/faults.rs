@@ -61,7 +61,7 @@ pub(crate) fn unwritten(error: WriteError<Status>) -> Status {
     match error {
         WriteError::Refused(status) => status,
         WriteError::Held(held) => Status::service_unavailable(held.reason)
-            .with_cause("PeerNotReady", "nothing was executed")
+            .with_cause(peering::status::CAUSE_PEER_NOT_READY, "nothing was executed")
             .with_retry_after(1),
         WriteError::Read(error) => unread(error),
         WriteError::Store(store::Error::TooLarge { reason }) => Status::request_entity_too_large(reason),

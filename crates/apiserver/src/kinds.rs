@@ -6,6 +6,7 @@ mod daemon_set;
 mod fixed_data;
 mod job;
 mod namespace;
+mod parts;
 mod pod;
 mod rbac;
 mod service;
@@ -13,6 +14,7 @@ mod signing_request;
 mod storage_version;
 mod volume;
 
+pub(crate) use parts::is_written;
 pub(crate) use rbac::kind_of as rbac_kind_of;
 
 use std::time::Duration;
@@ -20,12 +22,13 @@ use std::time::Duration;
 use access::User;
 use api::Status;
 use api::time::Time;
-use catalogue::Served;
+use catalogue::{Gates, Served};
 use object::delete::Deletion;
 use object::rules::{Dependents, Generation, Grace, NameRule, StatusPart};
 use object::{KindRules, Refusal};
 use serde_json::Value;
 
+use self::parts::Changes;
 use crate::forms::Object;
 
 /// How long events are kept; kube-apiserver's `--event-ttl`.
@@ -54,6 +57,21 @@ const COUNTED: &[(&str, &[&str])] = &[
     ("policy", &["poddisruptionbudgets"]),
     ("resource.k8s.io", &["deviceclasses", "devicetaintrules", "resourceslices"]),
     ("scheduling.k8s.io", &["priorityclasses"]),
+];
+
+/// Kinds whose status is written without labels, annotations, finalizers and owners.
+const STATUS_WITHOUT_METADATA: &[(&str, &[&str])] = &[
+    ("admissionregistration.k8s.io", &["validatingadmissionpolicies"]),
+    ("apiregistration.k8s.io", &["apiservices"]),
+    ("certificates.k8s.io", &["podcertificaterequests"]),
+    ("flowcontrol.apiserver.k8s.io", &["flowschemas", "prioritylevelconfigurations"]),
+    ("internal.apiserver.k8s.io", &["storageversions"]),
+    ("lifecycle.k8s.io", &["evictionrequests", "evictions"]),
+    ("networking.k8s.io", &["servicecidrs"]),
+    ("resource.k8s.io", &["devicetaintrules", "resourceclaims", "resourcepoolstatusrequests"]),
+    ("scheduling.k8s.io", &["compositepodgroups", "podgroups"]),
+    ("storage.k8s.io", &["csinodes", "volumeattachments"]),
+    ("storagemigration.k8s.io", &["storageversionmigrations"]),
 ];
 
 /// Kinds that a PUT creates.
@@ -121,7 +139,7 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
             _ => NameRule::Subdomain,
         },
         status: match served.subresource("status") {
-            Some(_) if (group, plural) == ("internal.apiserver.k8s.io", "storageversions") => StatusPart::Only,
+            Some(_) if is_in(STATUS_WITHOUT_METADATA) => StatusPart::Only,
             Some(_) => StatusPart::WithMetadata,
             None => StatusPart::None,
         },
@@ -201,13 +219,39 @@ pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<()
 }
 
 /// Keeps what a write to a subresource may not change, and refuses what it must not.
-pub(crate) fn keep_part(served: &Served, subresource: &str, old: &Object, new: &mut Object) -> Result<(), Refusal> {
+pub(crate) fn keep_part(
+    served: &Served,
+    subresource: &str,
+    old: &Object,
+    new: &mut Object,
+    now: Time,
+) -> Result<(), Refusal> {
     match (name_of(served), subresource) {
-        (("", "pods"), "ephemeralcontainers") => pod::keep_containers(old, new),
-        (("certificates.k8s.io", "certificatesigningrequests"), "status") => signing_request::keep_verdicts(old, new),
+        (("", "namespaces"), "finalize") => namespace::check_finalizers(new),
+        (("", "namespaces"), "status") => namespace::check_phase(new),
+        (("", "pods"), "status") => {
+            pod::keep_status(old, new);
+            Ok(())
+        }
+        (("apps", "deployments"), "status") => {
+            keep_metadata(old, new, "labels");
+            Ok(())
+        }
+        (("certificates.k8s.io", "certificatesigningrequests"), "approval") => signing_request::check(old, new),
+        (("certificates.k8s.io", "certificatesigningrequests"), "status") => {
+            signing_request::stamp_conditions(old, new, now);
+            signing_request::keep_verdicts(old, new)
+        }
         (("internal.apiserver.k8s.io", "storageversions"), "status") => storage_version::check_status(new),
         _ => Ok(()),
     }
+}
+
+/// Takes a field of the metadata from the stored object.
+fn keep_metadata(old: &Object, new: &mut Object, field: &str) {
+    let kept = old.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
+    let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    object::access::set(metadata, field, kept);
 }
 
 /// Refuses to delete what must stay.
@@ -226,37 +270,26 @@ pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: a
     }
 }
 
-/// The subresources that are written like objects, each of a kind or two.
-pub(crate) const PARTS: &[&str] =
-    &["status", "finalize", "approval", "binding", "ephemeralcontainers", "eviction", "resize", "token", "scale"];
-
-/// The state that a write to a subresource asks for, where it changes one part and nothing else; `None` if it is none of
-/// those.
-pub(crate) fn write_part(served: &Served, subresource: &str, [old, new]: [&Object; 2], now: Time) -> Option<Object> {
+/// The state that a write through a subresource asks for: the stored object with the part that the subresource writes. `None`
+/// for a write to the object itself, and for a status, which is taken over with its metadata later.
+pub(crate) fn write_part(
+    served: &Served,
+    subresource: &str,
+    [old, new]: [&Object; 2],
+    gates: &Gates,
+    now: Time,
+) -> Option<Object> {
+    let Changes::Fields(fields) = parts::of(served, subresource)?.changes else { return None };
+    let mut next = parts::confine(old, new, fields);
     match (name_of(served), subresource) {
-        (("", "namespaces"), "finalize") => Some(namespace::finalize(old, new)),
-        (("", "pods"), "ephemeralcontainers") => Some(pod::add_containers(old, new)),
-        (("", "pods"), "resize") => Some(pod::resize(old, new)),
+        (("", "pods"), "resize") => pod::resize(old, &mut next, gates),
+        (("", "namespaces"), "finalize") => namespace::label(&mut next),
         (("certificates.k8s.io", "certificatesigningrequests"), "approval") => {
-            Some(signing_request::approve(old, new, now))
+            signing_request::stamp_conditions(old, &mut next, now);
         }
-        _ => None,
+        _ => {}
     }
-}
-
-/// An object as it is, with the uid and resourceVersion that a request names: both are checked later.
-fn with_metadata_of(old: &Object, new: &Object) -> Object {
-    let mut next = old.clone();
-    let named = new.get("metadata");
-    if let Some(metadata) = next.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["uid", "resourceVersion"] {
-            match named.and_then(|named| named.get(field)) {
-                Some(value) => metadata.insert(field.to_owned(), value.clone()),
-                None => metadata.remove(field),
-            };
-        }
-    }
-    next
+    Some(next)
 }
 
 /// Whether a write has removed the last thing that held an object.

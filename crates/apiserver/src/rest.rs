@@ -6,6 +6,7 @@ mod evict;
 mod get;
 mod list;
 mod patch;
+mod persist;
 mod scale;
 mod selection;
 mod token;
@@ -20,6 +21,7 @@ use edge::{Request, Response};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use store::Key;
 
+use self::persist::Executed;
 use crate::faults::About;
 use crate::gate::Caller;
 use crate::{ApiServer, Resource, kinds, not_built};
@@ -32,6 +34,8 @@ struct Context<'a> {
     asked: &'a Asked<'a>,
     /// Who asks.
     caller: &'a Caller,
+    /// Whether the request has written anything yet.
+    executed: &'a Executed,
 }
 
 /// Answers a request for a resource that this server has. Its path and method fit the resource.
@@ -42,7 +46,8 @@ pub(crate) async fn serve(
     caller: &Caller,
     request: Request,
 ) -> Result<Response, Status> {
-    let context = Context { server, resource, asked, caller };
+    let executed = Executed::default();
+    let context = Context { server, resource, asked, caller, executed: &executed };
     context.refuse_what_is_not_offered()?;
     match asked.verb {
         Verb::Get if asked.subresource != "scale" => get::get(context, &request).await,
@@ -50,7 +55,7 @@ pub(crate) async fn serve(
         Verb::Watch => watch::watch(context, &request).await,
         // In a box, because these are large and every get would carry the room for them.
         Verb::Get | Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
-            Box::pin(serve_rarer(context, request)).await
+            Box::pin(serve_rarer(context, request)).await.map_err(|status| executed.failure(status))
         }
         Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
     }
@@ -77,7 +82,7 @@ async fn serve_rarer(context: Context<'_>, request: Request) -> Result<Response,
 
 /// Whether there is a handler for a subresource.
 pub(crate) fn is_built(subresource: &catalogue::kind::Subresource) -> bool {
-    subresource.built && kinds::PARTS.contains(&subresource.name)
+    subresource.built && kinds::is_written(subresource.name)
 }
 
 impl<'a> Context<'a> {

@@ -110,23 +110,23 @@ pub(crate) fn refused_values(
     faults
 }
 
-/// What an update changes and must not.
+/// What an update through a subresource, or to the object itself, changes and must not.
 ///
 /// Another release may have stored fewer defaults than this one knows, so before anything is refused the old state is
 /// completed, as Kubernetes completes all that it reads.
 pub(crate) fn forbidden_changes(
-    old: &Object,
-    new: &Object,
+    [old, new]: [&Object; 2],
     gates: &Gates,
     kind: GroupVersionKind<&str>,
+    subresource: &str,
 ) -> Vec<FieldError> {
     let Some(known) = Struct::of_kind(gates.release(), kind) else { return Vec::new() };
-    if immutable::faults(known, gates, old, new).is_empty() {
+    if immutable::faults(known, gates, subresource, [old, new]).is_empty() {
         return Vec::new();
     }
     let mut old = old.clone();
     defaults::complete(&mut old, known, gates);
-    immutable::faults(known, gates, &old, new)
+    immutable::faults(known, gates, subresource, [&old, new])
 }
 
 /// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it

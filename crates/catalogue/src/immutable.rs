@@ -5,13 +5,17 @@
 //! is a difference between two rows. Where Kubernetes adds a comparison of its inner types, ours is one of the objects as
 //! clients see them.
 //!
-//! Not here: what a status may not become, and rules for new objects.
+//! A write through a subresource is judged by the same rules, unless the subresource has rules of its own: `pods/resize` may
+//! change what a write to the pod may not.
+//!
+//! Not here: most of what a status may not become, and rules for new objects.
 
 mod claims;
 mod cluster;
 mod difference;
 mod jobs;
 mod pods;
+mod resize;
 mod rows;
 mod services;
 
@@ -28,15 +32,21 @@ type Object = Map<String, Value>;
 const FIXED: &str = "field is immutable";
 
 /// What an update changes and must not. Both states are in the version of `kind`; the new one is complete, with all its
-/// defaults, and the old one should be: servers of other releases have stored fewer of them.
-pub fn faults(kind: Struct, gates: &Gates, old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<FieldError> {
+/// defaults, and the old one should be: servers of other releases have stored fewer of them. `subresource` is the one through
+/// which the update came; empty: the object itself.
+pub fn faults(kind: Struct, gates: &Gates, subresource: &str, [old, new]: [&Map<String, Value>; 2]) -> Vec<FieldError> {
     let Some(named) = kind.kind() else { return Vec::new() };
     let update = Update { kind, gates, old, new };
     let mut faults = match (named.group, named.kind) {
         ("", "Node") => cluster::node(update),
         ("", "PersistentVolume") => claims::volume(update),
         ("", "PersistentVolumeClaim") => claims::claim(update),
-        ("", "Pod") => pods::pod(update),
+        ("", "Pod") => match subresource {
+            "ephemeralcontainers" => pods::ephemeral_containers(update),
+            "resize" => resize::pod(update),
+            "status" => pods::status(update),
+            _ => pods::pod(update),
+        },
         ("", "ResourceQuota") => cluster::quota(update),
         ("", "Service") => services::service(update),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::definition(update),

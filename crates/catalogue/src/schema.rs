@@ -21,6 +21,8 @@ use api::GroupVersionKind;
 use crate::release::Release;
 use table::{Table, Word};
 
+pub(crate) use quantity::compare as compare_quantities;
+
 pub use check::{WrongType, cannot_be_handled, check, strict_error};
 pub use place::{Place, PlacedField};
 pub use settle::{drop_unknown, settle};

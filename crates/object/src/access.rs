@@ -69,7 +69,7 @@ pub(crate) fn metadata_text<'a>(object: &'a Object, name: &str) -> &'a str {
 }
 
 /// Sets a field, or removes it when there is no value.
-pub(crate) fn set(object: &mut Object, name: &str, value: Option<Value>) {
+pub fn set(object: &mut Object, name: &str, value: Option<Value>) {
     match value {
         Some(value) => object.insert(name.to_owned(), value),
         None => object.remove(name),

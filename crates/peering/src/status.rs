@@ -12,6 +12,9 @@ pub const CAUSE_PEER_NOT_READY: &str = "PeerNotReady";
 /// A peer that does not serve what was forwarded to it refuses with this cause; nothing was executed either.
 pub const CAUSE_NOT_SERVED_BY_PEER: &str = "NotServedByPeer";
 
+/// The causes by which a peer says that it executed nothing.
+const HANDED_BACK: [&str; 2] = [CAUSE_PEER_NOT_READY, CAUSE_NOT_SERVED_BY_PEER];
+
 /// KEP-4020, "Aggregation Layer" 5.
 const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
 /// Soon: members come back within seconds, and views catch up within milliseconds.
@@ -83,10 +86,21 @@ pub fn not_vouched() -> Status {
     Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
+/// The failure of a request some of which was executed: it carries neither `Retry-After`, on which clients repeat any verb, nor
+/// a cause on which the forwarding server tries the next peer.
+pub fn executed_in_part(mut status: Status) -> Status {
+    let invites_repetition = status.retry_after().is_some() || was_handed_back(&status);
+    if let Some(details) = status.details.as_mut().filter(|_| invites_repetition) {
+        details.retry_after_seconds = 0;
+        details.causes.retain(|cause| !HANDED_BACK.contains(&&*cause.reason));
+        status.message.push_str("; the request was executed in part");
+    }
+    status
+}
+
 /// Whether a peer's answer says that it executed nothing, so that the next one may be tried whatever the verb.
 pub fn was_handed_back(answer: &Status) -> bool {
-    answer.http_code() == 503
-        && [CAUSE_PEER_NOT_READY, CAUSE_NOT_SERVED_BY_PEER].iter().any(|cause| answer.has_cause(cause))
+    answer.http_code() == 503 && HANDED_BACK.iter().any(|cause| answer.has_cause(cause))
 }
 
 #[cfg(test)]
@@ -100,6 +114,17 @@ mod tests {
         assert_eq!((status.http_code(), status.reason.as_str()), (503, "ServiceUnavailable"));
         let retry = status.retry_after().map_or_else(String::new, |seconds| format!(" [retry {seconds}]"));
         expected.assert_eq(&format!("{}{retry}", status.message));
+    }
+
+    #[test]
+    fn failure_of_a_request_executed_in_part_asks_for_no_repetition() {
+        for status in [peer_not_ready(), unavailable(Unavailable::ForwardedButUnknown), proxy_failed(Execution::None)] {
+            let partial = executed_in_part(status.with_cause("Other", ""));
+            assert!(partial.retry_after().is_none() && !was_handed_back(&partial) && partial.has_cause("Other"));
+            assert!(partial.message.ends_with("; the request was executed in part"), "{}", partial.message);
+        }
+        let conflict = Status::bad_request("no").with_cause("Other", "");
+        assert_eq!(executed_in_part(conflict.clone()), conflict, "it asks for no repetition anyway");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
 
 use api::time::Time;
-use api::{GroupResource, Status};
+use api::{FieldError, GroupResource, Status, validation};
 use object::Refusal;
 use object::delete::Deletion;
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ use crate::forms::Object;
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The finalizer that the namespace controller removes once nothing is left inside.
 const FINALIZER: &str = "kubernetes";
+/// Finalizers without a domain.
+const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
 /// Namespaces that the control plane itself lives in.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -54,18 +56,33 @@ pub(super) fn terminate(last: &Object, before: &Object, now: Time) -> Deletion {
     Deletion::Mark(marked)
 }
 
-/// The write to `finalize`: it changes the finalizers and nothing else.
-pub(super) fn finalize(old: &Object, new: &Object) -> Object {
-    let mut next = super::with_metadata_of(old, new);
-    let finalizers = new.get("spec").and_then(|spec| spec.get("finalizers")).cloned();
-    let spec = next.entry("spec").or_insert_with(|| json!({}));
-    match finalizers {
-        Some(finalizers) => spec["finalizers"] = finalizers,
-        None => {
-            spec.as_object_mut().map(|spec| spec.remove("finalizers"));
+/// Refuses finalizers without a domain that Kubernetes does not know.
+pub(super) fn check_finalizers(new: &Object) -> Result<(), Refusal> {
+    let finalizers = new.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
+    let mut errors = Vec::new();
+    for (at, finalizer) in finalizers.into_iter().flatten().filter_map(Value::as_str).enumerate() {
+        let path = format!("spec.finalizers[{at}]");
+        errors.extend(
+            validation::label_key(finalizer).into_iter().map(|fault| FieldError::invalid(&*path, finalizer, fault)),
+        );
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(path, finalizer, detail));
         }
     }
-    next
+    Refusal::invalid_unless_empty(errors)
+}
+
+/// Refuses a phase that contradicts the metadata.
+pub(super) fn check_phase(new: &Object) -> Result<(), Refusal> {
+    let is_deleted = new.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
+    let phase = new.get("status").and_then(|status| status.get("phase")).and_then(Value::as_str).unwrap_or_default();
+    let detail = match (is_deleted, phase) {
+        (false, "Active") | (true, "Terminating") => return Ok(()),
+        (false, _) => "may only be 'Active' if `deletionTimestamp` is empty",
+        (true, _) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+    };
+    Refusal::invalid_unless_empty(vec![FieldError::invalid("status.Phase", phase, detail)])
 }
 
 /// Whether nothing holds the namespace any more.
@@ -88,7 +105,8 @@ pub(super) fn refuse_protected(name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-fn label(object: &mut Object) {
+/// Gives a namespace the label with its name.
+pub(super) fn label(object: &mut Object) {
     let Some(name) = object.get("metadata").and_then(|metadata| metadata.get("name")).cloned() else { return };
     let metadata = object.get_mut("metadata").expect("it was there a line above");
     if !metadata["labels"].is_object() {

@@ -36,8 +36,7 @@ pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Res
         }
         Ok(Decision::Put { value: forms::storage_bytes(bound, context.encoding()), ttl: None })
     };
-    let (resource, key) = (context.storage_resource(), context.key_of(name));
-    let written = context.server.registry.write(resource, context.resource.shelf, &key, decide).await;
+    let written = context.persist(context.resource, &context.key_of(name), None, decide).await;
     written.map_err(faults::unwritten)?;
     let mut response = json(Status { outcome: api::status::Outcome::Success, ..Status::default() }.to_json().into());
     *response.status_mut() = StatusCode::CREATED;

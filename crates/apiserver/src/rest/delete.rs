@@ -101,9 +101,7 @@ pub(super) async fn delete_one(
         is_dry_removal = options.is_dry_run && decision == Decision::Delete;
         Ok(if options.is_dry_run { Decision::Keep } else { decision })
     };
-    let resource = context.storage_resource();
-    let written = context.server.registry.write(resource, context.resource.shelf, &key, decide).await;
-    let written = written.map_err(faults::unwritten)?;
+    let written = context.persist(context.resource, &key, None, decide).await.map_err(faults::unwritten)?;
     let before = before.ok_or_else(not_found)?;
     Ok(match written {
         Written::Deleted(revision) => Deleted::Gone(before.at_revision(revision.0)),

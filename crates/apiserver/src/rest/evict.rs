@@ -96,8 +96,6 @@ impl Context<'_> {
                 Some(_) | None => Ok(Decision::Keep),
             }
         };
-        let resource = api::GroupResource { group: persisted.encoding.group, resource: persisted.resource };
-        let written = self.server.registry.write(resource, budgets.shelf, key, decide).await;
-        written.map(drop).map_err(faults::unwritten)
+        self.persist(budgets, key, None, decide).await.map(drop).map_err(faults::unwritten)
     }
 }

@@ -4,7 +4,7 @@ use api::{GroupVersionKind, Status};
 use edge::audit::Trail;
 use edge::{Request, Response};
 use object::Refusal;
-use object::decode::Decoded;
+use object::decode::{self, Decoded};
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
 use object::schema::Known;
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub(super) async fn patch(context: Context<'_>, request: Request) -> Result<Resp
     let next = |current: Option<&Object>| {
         let checked = change.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
         warnings = checked.warnings;
+        let name = &*context.asked.name;
+        decode::match_name(&checked.object, name).map_err(|refusal| context.refused(refusal, name))?;
         Ok(checked.object)
     };
     let response = context.replace(&options, next).await?;

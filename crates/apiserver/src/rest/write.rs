@@ -144,9 +144,7 @@ impl Context<'_> {
             }
             Ok(decision)
         };
-        let resource = self.storage_resource();
-        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
-        let written = written.map_err(faults::unwritten)?;
+        let written = self.persist(self.resource, &key, place, decide).await.map_err(faults::unwritten)?;
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let stored = match (written, dry) {
             (Written::Put(stored), _) => stored,
@@ -175,27 +173,22 @@ impl Context<'_> {
         let name = text(&object, "name").to_owned();
         let key = self.key_of(&name);
         let value = forms::storage_bytes(object, self.encoding());
-        let mut is_taken = false;
         let decide = |current: Option<&Stored>| {
             if current.is_some() {
-                is_taken = true;
-                return Err(Status::default());
+                return Err(Status::already_exists(self.asked.group_resource(), &name));
             }
-            is_taken = false;
             if options.dry_run {
                 return Ok(Decision::Keep);
             }
             Ok(Decision::Put { value: value.clone(), ttl: self.resource.rules.ttl })
         };
-        let resource = self.storage_resource();
-        let written = self.server.registry.write_beside(resource, self.resource.shelf, &key, place, decide).await;
-        match written {
+        match self.persist(self.resource, &key, place, decide).await {
             Ok(Written::Put(stored)) => Ok(stored),
             Ok(Written::Kept | Written::Deleted(_)) => {
                 Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves"))
             }
             Err(WriteError::Moved) => Err(NotCreated::Moved),
-            Err(_) if is_taken => Err(NotCreated::Taken { name }),
+            Err(WriteError::Refused(_)) => Err(NotCreated::Taken { name }),
             Err(error) => Err(NotCreated::Refused(faults::unwritten(error))),
         }
     }
@@ -206,7 +199,7 @@ impl Context<'_> {
         let rules = self.resource.rules;
         let served = self.resource.served;
         let subresource = &*self.asked.subresource;
-        if let Some(next) = kinds::write_part(served, subresource, [old, &new], now()) {
+        if let Some(next) = kinds::write_part(served, subresource, [old, &new], &self.server.gates, now()) {
             new = next;
         }
         self.refuse_escalation(name, Some(old), &new)?;
@@ -223,7 +216,7 @@ impl Context<'_> {
         prepared
             .and_then(|()| match subresource {
                 "" | "scale" => kinds::keep(served, old, &mut new),
-                part => kinds::keep_part(served, part, old, &mut new),
+                part => kinds::keep_part(served, part, old, &mut new, now()),
             })
             .and_then(|()| Refusal::invalid_unless_empty(self.update_faults(old, &new)))
             .map_err(|refusal| self.refused(refusal, name))?;
@@ -242,14 +235,12 @@ impl Context<'_> {
         Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
     }
 
-    /// The breaches of an update: of metadata, and changes of what must stay.
+    /// The breaches of an update, through whichever subresource: of metadata, of values, and changes of what must stay.
     fn update_faults(self, old: &Object, new: &Object) -> Vec<FieldError> {
+        let (kind, subresource) = (self.resource.served.response_kind(), &*self.asked.subresource);
         let mut faults = validate::metadata_update(old, new, self.resource.rules);
-        if matches!(&*self.asked.subresource, "" | "scale") {
-            let kind = self.resource.served.response_kind();
-            faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
-            faults.extend(typed::forbidden_changes(old, new, &self.server.gates, kind));
-        }
+        faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
+        faults.extend(typed::forbidden_changes([old, new], &self.server.gates, kind, subresource));
         faults
     }
 
@@ -328,12 +319,6 @@ impl Context<'_> {
     pub(super) fn encoding(self) -> GroupVersionKind<&'static str> {
         self.resource.served.persisted.as_ref().expect("a bound resource is persisted").encoding
     }
-
-    /// The resource as storage versions name it.
-    pub(super) fn storage_resource(self) -> api::GroupResource<&'static str> {
-        let persisted = self.resource.served.persisted.as_ref().expect("a bound resource is persisted");
-        api::GroupResource { group: persisted.encoding.group, resource: persisted.resource }
-    }
 }
 
 fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) -> Result<(), Refusal> {
@@ -346,7 +331,7 @@ fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) ->
     metadata::prepare_create(object, rules, &stamp)?;
     object.extend(status.map(|status| ("status".to_owned(), status)));
     kinds::complete(context.resource.served, &context.caller.user, object)?;
-    if rules.status == StatusPart::WithMetadata {
+    if rules.status != StatusPart::None {
         typed::complete_status(object, release, kind);
     }
     let api_version = context.api_version();

@@ -1,5 +1,6 @@
 //! What must hold between the catalogue's data and the rules that work on it.
 
+mod partial;
 mod storage_versions;
 
 use std::collections::HashSet;

@@ -4,7 +4,7 @@ use api::FieldError;
 use serde_json::{Map, Value};
 
 use super::difference::difference;
-use super::{Object, Update, copy, items};
+use super::{FIXED, Object, Update, copy, items};
 use crate::release::Release;
 use crate::schema::same::is_same;
 
@@ -43,6 +43,41 @@ pub(super) fn pod(update: Update<'_>) -> Vec<FieldError> {
         faults.push(FieldError::forbidden("spec", detail));
     }
     faults
+}
+
+/// `pods/ephemeralcontainers`: containers are added, and stay as they are.
+pub(super) fn ephemeral_containers(update: Update<'_>) -> Vec<FieldError> {
+    let path = "spec.ephemeralContainers";
+    let annotations = update.before("metadata.annotations");
+    if annotations.is_some_and(|annotations| annotations.get("kubernetes.io/config.mirror").is_some()) {
+        return vec![FieldError::forbidden("[]", "static pods do not support ephemeral containers")];
+    }
+    let now = items(update.after(path));
+    let one = |container: &Value| Value::Array(vec![container.clone()]);
+    let mut faults = Vec::new();
+    for old in items(update.before(path)) {
+        let name = old.get("name").and_then(Value::as_str).unwrap_or_default();
+        let detail = match now.iter().find(|new| new.get("name") == old.get("name")) {
+            Some(new) if update.field(path).is_none_or(|list| is_same(list, Some(&one(old)), Some(&one(new)))) => {
+                continue;
+            }
+            Some(new) => {
+                format!("existing ephemeral containers {name:?} may not be changed\n{}", difference(old, new))
+            }
+            None => format!("existing ephemeral containers {name:?} may not be removed\n"),
+        };
+        faults.push(FieldError::forbidden(path, detail));
+    }
+    faults
+}
+
+/// `pods/status`: the class of service is the server's word.
+pub(super) fn status(update: Update<'_>) -> Vec<FieldError> {
+    let path = "status.qosClass";
+    match update.text_before(path) == update.text_after(path) {
+        true => Vec::new(),
+        false => vec![FieldError::invalid(path, update.text_after(path), FIXED)],
+    }
 }
 
 /// Whether it makes sense to look further.

@@ -8,10 +8,16 @@ use crate::release::Release::{self, *};
 
 mod kinds;
 mod pods;
+mod resize;
 mod storage;
 
 /// What is said of an update, one line per refusal. Both states are completed first, as they are in a server.
-fn said(release: Release, flags: &str, what: &str, [old, new]: [&Value; 2]) -> String {
+fn said(release: Release, flags: &str, what: &str, states: [&Value; 2]) -> String {
+    said_through("", release, flags, what, states)
+}
+
+/// The same, of an update through a subresource.
+fn said_through(subresource: &str, release: Release, flags: &str, what: &str, [old, new]: [&Value; 2]) -> String {
     let gates = Gates::parse(release, flags).unwrap();
     let (api_version, kind) = what.split_once(' ').unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -24,8 +30,10 @@ fn said(release: Release, flags: &str, what: &str, [old, new]: [&Value; 2]) -> S
         defaults::complete(&mut state, kind, &gates);
         state
     });
-    assert_eq!(faults(kind, &gates, &old, &old), [], "nothing has changed");
-    faults(kind, &gates, &old, &new).iter().map(|fault| format!("{fault}\n")).collect()
+    for unchanged in ["", "status"] {
+        assert_eq!(faults(kind, &gates, unchanged, [&old, &old]), [], "nothing has changed");
+    }
+    faults(kind, &gates, subresource, [&old, &new]).iter().map(|fault| format!("{fault}\n")).collect()
 }
 
 /// What 1.36 says of an update.

@@ -3,6 +3,8 @@
 //! Kubernetes keeps a text that is canonical at a glance and writes every other anew: `0.5` as `500m`, `1024Mi` as `1Gi`,
 //! the number 2 as `"2"`, but `1.500` as it is.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
 /// A quantity that could be read.
@@ -45,6 +47,12 @@ struct Parts<'a> {
     unit: Unit,
 }
 
+/// Compares two values as amounts; `None` if one is no quantity.
+pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
+    let [left, right] = [left, right].map(|value| Quantity::of(value).ok()?.billionths());
+    Some(left?.cmp(&right?))
+}
+
 impl Quantity {
     /// Reads text or a number; anything else is read as its JSON text, which is never a quantity. Null is zero.
     pub(super) fn of(value: &Value) -> Result<Self, QuantityError> {
@@ -59,6 +67,29 @@ impl Quantity {
     /// The canonical text.
     pub(super) fn into_text(self) -> String {
         self.0
+    }
+
+    /// The amount in the smallest unit, cut off where 128 bits end.
+    fn billionths(&self) -> Option<i128> {
+        let parts = Parts::of(&self.0).ok()?;
+        let digits = format!("{}{}", parts.whole, parts.fraction);
+        let amount = match parts.unit {
+            Unit::Binary(exponent) => match scaled(&digits, parts.fraction.len(), exponent) {
+                Amount::Whole(amount) => amount.saturating_mul(1_000_000_000),
+                Amount::Billionths(amount) => amount,
+            },
+            Unit::Decimal(exponent) | Unit::Exponent(exponent) => {
+                let decimal = Decimal::rounded_up(&digits, exponent - parts.fraction.len() as i64);
+                let power = u32::try_from(decimal.scale - NANO).ok()?;
+                let factor = 10u128.checked_pow(power).unwrap_or(u128::MAX);
+                match &*decimal.digits {
+                    "" => 0,
+                    digits => digits.parse::<u128>().unwrap_or(u128::MAX).saturating_mul(factor),
+                }
+            }
+        };
+        let amount = i128::try_from(amount).unwrap_or(i128::MAX);
+        Some(if parts.is_negative { -amount } else { amount })
     }
 
     fn parse(text: &str) -> Result<Self, QuantityError> {
@@ -311,6 +342,27 @@ mod tests {
         ] {
             assert_eq!(shown(text), canonical, "{text}");
         }
+    }
+
+    #[test]
+    fn quantities_compare_as_amounts() {
+        use Ordering::{Equal, Greater, Less};
+        for (left, right, expected) in [
+            ("1", "1000m", Equal),
+            ("1Gi", "1024Mi", Equal),
+            ("1Gi", "1G", Greater),
+            ("0.5", "501m", Less),
+            ("-1", "0", Less),
+            ("-1", "-2", Greater),
+            ("1n", "0", Greater),
+            ("1e3", "1k", Equal),
+            ("0", "0Ki", Equal),
+            ("8Ei", "7E", Greater),
+        ] {
+            assert_eq!(compare(&left.into(), &right.into()), Some(expected), "{left} and {right}");
+        }
+        assert_eq!(compare(&"x".into(), &"1".into()), None);
+        assert_eq!(compare(&Value::from(2), &"2".into()), Some(Equal));
     }
 
     #[test]

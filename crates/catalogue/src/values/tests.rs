@@ -50,6 +50,61 @@ fn services_are_of_a_type_and_have_ports() {
 }
 
 #[test]
+fn containers_ask_for_what_they_may_have() {
+    let pod = |resources: Value| json!({"spec": {"containers": [{"name": "a", "resources": resources}], "resourceClaims": [{"name": "c"}]}});
+    let lists = |requests: Value, limits: Value| pod(json!({"requests": requests, "limits": limits}));
+    let good = lists(json!({"cpu": "1", "memory": "1Gi", "a.b/c": "1"}), json!({"cpu": "1000m", "a.b/c": 1}));
+    check("", "Pod", &good, &expect![""]);
+    check(
+        "",
+        "Pod",
+        &lists(json!({"cpu": "1", "a.b/c": "1", "memory": "-1"}), json!({"cpu": "999m", "a.b/c": "2"})),
+        &expect![[r#"
+            spec.containers[0].resources.requests: Invalid value: "1": must be equal to a.b/c limit of 2
+            spec.containers[0].resources.requests: Invalid value: "1": must be less than or equal to cpu limit of 999m
+            spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0"#]],
+    );
+    check(
+        "",
+        "Pod",
+        &pod(json!({"claims": [{"name": "c"}, {"name": "x"}]})),
+        &expect![[
+            r#"spec.containers[0].resources.claims[1]: Not found: "x": must be one of the names in pod.spec.resourceClaims: c"#
+        ]],
+    );
+    let whole = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}, "claims": [{"name": "c"}]});
+    check(
+        "",
+        "Pod",
+        &json!({"spec": {"containers": [], "resources": whole}}),
+        &expect![[r#"
+        spec.resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1
+        spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level"#]],
+    );
+}
+
+#[test]
+fn containers_for_debugging_are_no_part_of_the_service() {
+    let pod = |container: Value| json!({"spec": {"containers": [{"name": "a", "image": "i"}], "ephemeralContainers": [container]}});
+    check(
+        "",
+        "Pod",
+        &pod(json!({"name": "e", "targetContainerName": "a", "resources": {}, "ports": []})),
+        &expect![""],
+    );
+    check(
+        "",
+        "Pod",
+        &pod(json!({"name": "a", "targetContainerName": "z", "lifecycle": {}, "ports": [{"containerPort": 80}]})),
+        &expect![[r#"
+            spec.ephemeralContainers[0].name: Duplicate value: "a"
+            spec.ephemeralContainers[0].targetContainerName: Not found: "z"
+            spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container
+            spec.ephemeralContainers[0].lifecycle: Forbidden: cannot be set for an Ephemeral Container"#]],
+    );
+}
+
+#[test]
 fn workloads_select_the_pods_they_make() {
     let with = |labels: Value, selector: Value| {
         let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}]}});

@@ -210,14 +210,69 @@ fn debugging_adds_containers_and_never_takes_one_away() {
             "{}",
             removed.brief()
         );
-        let size =
-            json!({"spec": {"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "2"}}}]}});
-        let resized = merge(&client, &format!("{PODS}/a/resize"), &size).await;
-        assert_eq!(resized.status, 200, "{}", resized.brief());
-        let container = &resized.json()["spec"]["containers"][0];
-        assert_eq!((&container["resources"]["limits"]["cpu"], &container["image"]), (&json!("2"), &json!("b:1")));
         let mut stale = client.get(&format!("{PODS}/a")).await.json();
         stale["metadata"]["resourceVersion"] = json!("1");
         assert_eq!(client.update(&part, &stale).await.status, 409, "a part is written to what was read, too");
+    });
+}
+
+#[test]
+fn resize_changes_cpu_and_memory_and_nothing_else() {
+    on_both_async(async |client| {
+        let mut created = pod("a");
+        created["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+        let stored = client.create(PODS, &created).await.json();
+        let (one, part) = (format!("{PODS}/a"), format!("{PODS}/a/resize"));
+        let changed = |change: &dyn Fn(&mut Value)| {
+            let mut pod = stored.clone();
+            change(&mut pod);
+            pod
+        };
+        let refused = [
+            (
+                changed(&|pod| {
+                    pod["spec"]["containers"][0]["name"] = json!("z");
+                    pod["spec"]["nodeName"] = json!("n");
+                    pod["spec"]["hostNetwork"] = json!(true);
+                }),
+                "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+            ),
+            (
+                changed(&|pod| {
+                    pod["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "b", "image": "i"}));
+                }),
+                "spec.containers: Forbidden: containers may not be added or removed on resize",
+            ),
+            (
+                changed(&|pod| pod["spec"]["containers"][0]["resources"] = json!({})),
+                "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing, \
+                 spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+            ),
+        ];
+        for (pod, reason) in refused {
+            let brief = client.update(&part, &pod).await.brief();
+            let expected =
+                [format!("422 Pod \"a\" is invalid: {reason}"), format!("422 Pod \"a\" is invalid: [{reason}]")];
+            assert!(expected.contains(&brief), "{brief}");
+            let rename = json!({"spec": {"containers": pod["spec"]["containers"]}});
+            assert_eq!(merge(&client, &part, &rename).await.status, 422, "{reason}");
+            assert_eq!(client.get(&one).await.json(), stored, "a refused write changes nothing");
+        }
+        let resized = client
+            .update(
+                &part,
+                &changed(&|pod| {
+                    pod["metadata"]["labels"]["app"] = json!("other");
+                    pod["spec"]["nodeName"] = json!("n");
+                    pod["spec"]["containers"][0]["image"] = json!("x");
+                    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+                }),
+            )
+            .await
+            .json();
+        let mut expected = stored["spec"].clone();
+        expected["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+        assert_eq!(resized["spec"], expected);
+        assert_eq!(resized["metadata"]["labels"], stored["metadata"]["labels"]);
     });
 }
