@@ -33,6 +33,7 @@ use store::sqlite::SqliteStore;
 use store::{Entry, Key, Outcome, Page, Range, Revision, Store, Transaction, Watch};
 use tasks::Tasks;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use transport::Watched;
 use transport::pki::Authority;
 
@@ -198,7 +199,7 @@ impl Server {
         let registry = Registry::new(faulty.clone(), cache, Arc::new(FaultyBarrier(faulty.clone())));
         let git_version = "v1.36.0".to_owned();
         let config = Config { git_version, address: "127.0.0.1".to_owned(), watch_seconds_min: 60, gates };
-        let local = ApiServer::new(registry, surface, PREFIX, &config, rules(folder.path()), Tasks::new());
+        let local = ApiServer::new(registry, surface, PREFIX, &config, rules(folder.path()), CancellationToken::new());
         let metrics = Metrics::new(&prometheus::Registry::new());
         let limits = Limits { reads: 0, writes: 0, request_timeout: REQUEST_TIMEOUT };
         let pipeline = Pipeline::new(OpenGate, local, Health::new(vec![]), metrics, limits);
