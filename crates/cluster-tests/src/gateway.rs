@@ -57,19 +57,9 @@ impl Gateway {
         gateway
     }
 
-    /// Starts a gateway, which is granted what it needs by a server that runs, and waits until it listens.
+    /// Starts a gateway and waits until it listens.
     #[track_caller]
     pub fn launch(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
-        let names = upstreams.iter().map(|upstream| upstream.trim_start_matches("local="));
-        if let Some(running) = names.into_iter().find(|name| TcpStream::connect(plane.address(name)).is_ok()) {
-            runtime().block_on(admit(&plane.admin(running)));
-        }
-        Self::launch_unadmitted(name, plane, upstreams, flags)
-    }
-
-    /// Starts a gateway that is granted nothing, and waits until it listens.
-    #[track_caller]
-    pub fn launch_unadmitted(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
         let pki = plane.folder().join("unskew-data/pki");
         let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
         let mut all = vec![

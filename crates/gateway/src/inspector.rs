@@ -189,8 +189,14 @@ impl Inspector {
         });
     }
 
+    /// Reads its settings as the gateway's own user or, if that is forbidden, as a user whom RBAC allows it by default.
     async fn ask_settings(&self) -> Published {
-        match self.get_up_to(vouching::CONFIG_MAP, CONFIG_MAP_BYTES_MAX).await {
+        let published = self.ask_settings_by(&self.fetch).await;
+        if published == Published::Forbidden { self.ask_settings_by(&self.vouching.reader).await } else { published }
+    }
+
+    async fn ask_settings_by(&self, fetch: &Arc<dyn Fetch>) -> Published {
+        match self.get_up_to(fetch, vouching::CONFIG_MAP, CONFIG_MAP_BYTES_MAX).await {
             Err(_) => Published::Unanswered,
             Ok(answer) => match answer.status {
                 StatusCode::OK => vouching::parse(&answer.body),
@@ -227,13 +233,13 @@ impl Inspector {
     }
 
     async fn get(&self, path: &str) -> Result<FetchAnswer, FetchFault> {
-        self.get_up_to(path, PAGE_BYTES_MAX).await
+        self.get_up_to(&self.fetch, path, PAGE_BYTES_MAX).await
     }
 
-    async fn get_up_to(&self, path: &str, bytes_max: usize) -> Result<FetchAnswer, FetchFault> {
+    async fn get_up_to(&self, fetch: &Arc<dyn Fetch>, path: &str, bytes_max: usize) -> Result<FetchAnswer, FetchFault> {
         let Upstream { server, address, .. } = self.upstream.clone();
         let request = FetchRequest { server, address, path: path.to_owned(), headers: HeaderMap::new(), bytes_max };
-        tokio::time::timeout(READY_TIMEOUT, self.fetch.fetch(request)).await.unwrap_or(Err(FetchFault::TimedOut))
+        tokio::time::timeout(READY_TIMEOUT, fetch.fetch(request)).await.unwrap_or(Err(FetchFault::TimedOut))
     }
 
     /// Learns what it serves, or that it serves what it served.

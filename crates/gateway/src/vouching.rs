@@ -10,12 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use access::authenticate::HeaderNames;
 use peering::forward::{Candidate, Forwarder, IdentityHeaders};
+use peering::ports::Fetch;
 use serde::Deserialize;
 
 use crate::Upstream;
 
 /// Where kube-apiserver publishes its settings. Servers that share storage publish the union of theirs.
 pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+/// A user that RBAC lets read the settings in every cluster, by the default RoleBinding
+/// `system::extension-apiserver-authentication-reader`. The front-proxy certificate allows the gateway to name any user.
+pub const SETTINGS_READER: &str = "system:kube-controller-manager";
 /// More names than this in one list are not believed to be settings; kubeadm sets one.
 const NAMES_MAX: usize = 64;
 /// What every header begins with that the gateway writes, and removes whoever sends it.
@@ -29,6 +33,8 @@ pub struct Vouching {
     pub manifest: Option<Manifest>,
     /// What enforces the decision.
     pub enforcer: Arc<dyn Enforcer>,
+    /// Asks upstreams as [`SETTINGS_READER`], where the gateway's own user may not read the settings.
+    pub reader: Arc<dyn Fetch>,
     /// What upstreams were ever found to read as identity.
     learned: Mutex<BTreeMap<Kind, Vec<String>>>,
 }
@@ -244,7 +250,7 @@ fn decide(
         Published::Forbidden => refused(
             "forbidden",
             format!(
-                "the gateway's user unskew:gateway may not read {map}: kubectl apply -f docs/deploy/gateway-rbac.yaml"
+                "neither unskew:gateway nor {SETTINGS_READER} may read {map}: kubectl apply -f docs/deploy/gateway-rbac.yaml"
             ),
         ),
         Published::Missing => {
@@ -257,8 +263,13 @@ fn decide(
 
 impl Vouching {
     /// Decides by the gateway's flags and, for the local upstream, its manifest.
-    pub fn new(removed: HeaderNames, manifest: Option<Manifest>, enforcer: Arc<dyn Enforcer>) -> Self {
-        Self { removed, manifest, enforcer, learned: Mutex::default() }
+    pub fn new(
+        removed: HeaderNames,
+        manifest: Option<Manifest>,
+        enforcer: Arc<dyn Enforcer>,
+        reader: Arc<dyn Fetch>,
+    ) -> Self {
+        Self { removed, manifest, enforcer, reader, learned: Mutex::default() }
     }
 
     /// Decides about an upstream. Whatever it reads as identity is removed from requests from now on, to any upstream.

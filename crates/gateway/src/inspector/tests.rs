@@ -89,7 +89,7 @@ impl Scene {
             wanted: wanted.subscribe(),
             sight: watch::Sender::new(Sight::default()),
             metrics: Metrics::new(&Registry::new()),
-            vouching: Arc::new(Vouching::new(HeaderNames::standard(), None, stub.clone())),
+            vouching: Arc::new(Vouching::new(HeaderNames::standard(), None, stub.clone(), stub.clone())),
         };
         tasks.spawn_once("inspector", inspector.run(tasks.stopping()));
         Self { stub, upstream, board, kept, tasks, _wanted: wanted, _folder: folder }

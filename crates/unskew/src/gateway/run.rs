@@ -14,6 +14,7 @@ use edge::merged::MergedPages;
 use edge::peers::MisfitPolicy;
 use edge::pipeline::Pipeline;
 use gateway::board::Board;
+use gateway::vouching::SETTINGS_READER;
 use gateway::{AnyUpstream, AsGateway, GatewayGate, Reviews, Slices, StateDir, Upstreams, Vouching, Way};
 use peering::forward::{CrossOrigin, ForwardLimits, Forwarder, Identity, VouchingPolicy, Ways};
 use peering::members::State;
@@ -161,7 +162,9 @@ fn start_way(
     let fetch = Arc::new(AsGateway { forwarder: forwarder.clone(), user: user.clone() });
     let settings = gateway::Config { forget_after: config.forget_after };
     let removed = config.claims.clone().unwrap_or_else(HeaderNames::standard);
-    let vouching = Vouching::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()));
+    let reader = Identity::new(SETTINGS_READER, "", ["system:authenticated"], []).expect("the name is plain");
+    let reader = Arc::new(AsGateway { forwarder: forwarder.clone(), user: reader });
+    let vouching = Vouching::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
     let own_metrics = gateway::metrics::Metrics::new(registry);
     let upstreams = Upstreams::new(settings, board.clone(), fetch, vouching, own_metrics, tasks);
     upstreams.set(&config.upstreams);

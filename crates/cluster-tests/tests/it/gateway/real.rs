@@ -169,7 +169,6 @@ fn two_real_kube_apiservers_answer_as_one_in_both_topologies() {
     let Some(mut old) = KubeApiserver::stock(Release::Old, folder, &etcd, &[]) else { return };
     let new = KubeApiserver::stock(Release::New, folder, &etcd, &["--runtime-config=apps/v1=false"]).unwrap();
     let [old_at, new_at] = [&old, &new].map(|server| server.admin().address().to_owned());
-    block_on(cluster_tests::gateway::admit(&new.admin()));
     let other = format!("--upstream=https://{new_at}");
     let front = Gateway::launch("front", &plane, &[], &[&format!("--upstream=https://{old_at}"), &other]);
     let beside = Gateway::launch("beside", &plane, &[], &[&format!("--upstream=local=https://{old_at}"), &other]);

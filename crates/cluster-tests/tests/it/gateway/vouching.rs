@@ -11,6 +11,9 @@ use crate::access::{certificate, whoami};
 
 /// An upstream's settings that believe one more header than the gateway writes.
 const ODD: &str = "--requestheader-username-headers=X-Other-User,X-Remote-User";
+/// What lets kube-controller-manager, and so the gateway, read the settings.
+const READER_BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
+                              system::extension-apiserver-authentication-reader";
 /// What makes the gateway remove it.
 const SAME: &str = "--requestheader-username-headers=X-Remote-User,X-Other-User";
 
@@ -116,7 +119,6 @@ fn real_kube_apiserver_that_reads_another_header_gets_no_requests_of_certificate
     // The flag is a list, to which this adds.
     let flags = [tokens.as_str(), "--requestheader-username-headers=X-Other-User"];
     let Some(real) = KubeApiserver::stock(Release::New, plane.folder(), &etcd, &flags) else { return };
-    block_on(admit(&real.admin()));
     let upstream = format!("--upstream=https://{}", real.admin().address());
     let unaware = Gateway::launch("unaware", &plane, &[], &[&upstream]);
     let aware = Gateway::launch("aware", &plane, &[], &[&upstream, SAME]);
@@ -130,7 +132,10 @@ fn certificate_users_wait_until_settings_of_an_upstream_can_be_read() {
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,root,u1,system:masters\n").unwrap();
     plane.start("one", &[STOCK, &format!("--token-auth-file={}", tokens.display())]);
-    let gateway = Gateway::launch_unadmitted("gateway", &plane, &["one"], &[]);
+    let admin = plane.admin("one");
+    let deleted = block_on(admin.delete(READER_BINDING));
+    assert_eq!(deleted.status, StatusCode::OK, "{}", deleted.brief());
+    let gateway = Gateway::launch("gateway", &plane, &["one"], &[]);
     let operator = gateway.client(Identity::Token("secret".to_owned()));
     let jane = jane(&plane, &gateway);
     block_on(async {
