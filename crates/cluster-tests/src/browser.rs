@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::tools;
@@ -39,7 +40,7 @@ impl Browser {
     /// Starts the browser, with a page of this size that shows nothing.
     #[track_caller]
     pub fn start(width: u32, height: u32) -> Self {
-        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = ONE.lock();
         let profile = tempfile::tempdir().expect("a temporary folder can be made");
         let mut process = launch(profile.path(), width, height);
         let commands = process.stdin.take().expect("it was asked for");

@@ -1,8 +1,9 @@
 //! What controllers tell about their work.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
@@ -84,7 +85,7 @@ pub(crate) enum Leads {
 impl QueueGauges {
     pub(crate) fn set(&self, length: usize, oldest: Option<Instant>) {
         self.metrics.depth.with_label_values(&[self.name]).set(i64::try_from(length).unwrap_or(i64::MAX));
-        let mut since = self.metrics.oldest.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.metrics.oldest.since.lock();
         since.retain(|(name, _)| *name != self.name);
         since.extend(oldest.map(|oldest| (self.name, oldest)));
     }
@@ -97,7 +98,7 @@ impl Collector for Oldest {
 
     fn collect(&self) -> Vec<MetricFamily> {
         self.gauge.reset();
-        for (name, since) in self.since.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (name, since) in self.since.lock().iter() {
             self.gauge.with_label_values(&[name]).set(since.elapsed().as_secs_f64());
         }
         self.gauge.collect()

@@ -9,10 +9,11 @@ mod line;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use peering::ServerId;
 use peering::forward::{AnsweredBy, Retried};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
@@ -128,26 +129,22 @@ impl Note {
 
     /// How often it was tried again in vain.
     pub fn retries(&self, retries: usize) {
-        self.lock().retries = retries;
+        self.0.lock().retries = retries;
     }
 
     /// Who asks; `None` if only the server that answers can tell.
     pub(crate) fn user(&self, name: Option<String>) {
-        self.lock().user = name;
+        self.0.lock().user = name;
     }
 
     /// By which rule it was placed.
     pub(crate) fn rule(&self, rule: u8) {
-        self.lock().rule = Some(rule);
+        self.0.lock().rule = Some(rule);
     }
 
     /// What the client was told instead of what it asked for.
     pub(crate) fn error(&self, message: &str) {
-        self.lock().error = Some(message.to_owned());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().error = Some(message.to_owned());
     }
 }
 
@@ -195,7 +192,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let line = Line::new(self, &self.note.lock()).to_bytes();
+        let line = Line::new(self, &self.note.0.lock()).to_bytes();
         if self.log.lines.try_send(line).is_err() {
             self.log.lost.inc();
         }

@@ -9,13 +9,14 @@ mod policy;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use access::User;
 use api::{Status, Target};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 pub use log::Log;
@@ -148,12 +149,12 @@ impl Trail {
 
     /// Adds a fact that is not part of the request.
     pub fn annotate(&self, key: &'static str, value: impl Into<String>) {
-        self.state().annotations.insert(key, value.into());
+        self.state.lock().annotations.insert(key, value.into());
     }
 
     /// Adds what the client sent, as JSON; made only if it is recorded.
     pub fn note_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // The name of an object that is created is only in the object.
         let is_wanted = state.verdict.level >= Level::Request
             || state.verdict.level == Level::Metadata && self.object.as_ref().is_some_and(ObjectReference::lacks_name);
@@ -164,7 +165,7 @@ impl Trail {
 
     /// Who asks is known, so that it is known whether this is recorded.
     pub(crate) fn note_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.verdict = self.auditor.policy.judge(user.as_deref(), target);
         state.user = user;
         drop(state);
@@ -173,12 +174,12 @@ impl Trail {
 
     /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
     pub(crate) fn note_unauthorized(&self, target: &Target<'_>, failure: &Status) {
-        self.state().verdict = self.auditor.policy.judge(None, target);
+        self.state.lock().verdict = self.auditor.policy.judge(None, target);
         self.end(Stage::ResponseStarted, failure.http_code(), Some(failure));
     }
 
     pub(crate) fn note_impersonated(&self, user: Option<Arc<User>>) {
-        self.state().impersonated = user;
+        self.state.lock().impersonated = user;
     }
 
     /// The head of a long answer is sent.
@@ -197,24 +198,19 @@ impl Trail {
 
     /// Records the event that ends the trail, if none was recorded yet.
     fn end(&self, stage: Stage, code: u16, failure: Option<&Status>) {
-        if !std::mem::replace(&mut self.state().is_over, true) {
+        if !std::mem::replace(&mut self.state.lock().is_over, true) {
             self.record(stage, Some(code), failure);
         }
     }
 
     fn record(&self, stage: Stage, code: Option<u16>, failure: Option<&Status>) {
-        let state = self.state();
+        let state = self.state.lock();
         if !state.verdict.records(stage) {
             return;
         }
         let line = Event::new(self, &state, stage, code, failure).to_line();
         drop(state);
         self.auditor.log.write(&line);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while adding a fact has left the others whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

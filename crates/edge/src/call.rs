@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use api::Target;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use peering::ServerId;
 use peering::forward::{Identity, UnsendableUser};
 use peering::hop::Sender;

@@ -1,7 +1,7 @@
 //! What the certificate of a connection is worth, judged by both bundles and remembered with the connection.
 
 use std::any::Any;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use access::authenticate::{Certificate, CertificateSubject};
@@ -46,7 +46,7 @@ impl Bundles {
         let (client, front_proxy) = (current(self.client.as_ref()), current(self.front_proxy.as_ref()));
         let now = UnixTime::now();
         // A judgement is a pure function of its inputs: one made by somebody who panicked later is as good as any.
-        let mut memory = connection.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = connection.memory.lock();
         let remembered = memory.clone().and_then(|judged| judged.downcast::<Judged>().ok());
         if let Some(judged) = remembered
             && judged.client.is_by(client.as_deref())

@@ -6,16 +6,18 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// So much is held at most: one record of TLS. Whatever is as long goes out by itself.
 const HELD_MAX: usize = 16 << 10;
 
 /// A stream whose writes are held. Clones are the same stream: one for who writes, one for who [lets go](Cork::let_go).
+/// Both belong to one task, so the lock is never contended.
 pub(crate) struct Cork<S>(Arc<Mutex<Held<S>>>);
 
 struct Held<S> {
@@ -38,12 +40,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
 
     /// Sends what is held.
     pub(crate) fn let_go(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.lock().let_go(context)
-    }
-
-    /// Nobody ever waits for it: both clones are one task's.
-    fn lock(&self) -> MutexGuard<'_, Held<S>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().let_go(context)
     }
 }
 
@@ -80,7 +77,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut held = self.lock();
+        let mut held = self.0.lock();
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if held.bytes.len() + length > HELD_MAX {
             ready!(held.write_held(context))?;
@@ -105,7 +102,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut held = self.lock();
+        let mut held = self.0.lock();
         ready!(held.let_go(context))?;
         Pin::new(&mut held.stream).poll_shutdown(context)
     }
@@ -113,7 +110,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Cork<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         Pin::new(&mut held.stream).poll_read(context, buffer)
     }
 }

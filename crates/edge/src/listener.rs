@@ -7,13 +7,14 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use api::{Target, Verb};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tasks::{Commitment, Tasks, Workers};
 use tokio::net::{TcpListener, TcpStream};

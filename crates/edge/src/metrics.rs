@@ -5,11 +5,12 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::target::Resource;
 use http::StatusCode;
+use parking_lot::RwLock;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// kube-apiserver's buckets for request durations, in seconds.
@@ -108,11 +109,11 @@ impl Named {
     /// Whether a resource has labels of its own, which it gets by success.
     fn has(&self, names: [&str; 4], code: StatusCode) -> bool {
         let hash = self.hasher.hash_one(names);
-        if self.hashes.read().unwrap_or_else(PoisonError::into_inner).contains(&hash) {
+        if self.hashes.read().contains(&hash) {
             return true;
         }
         if code.is_success() {
-            self.hashes.write().unwrap_or_else(PoisonError::into_inner).insert(hash);
+            self.hashes.write().insert(hash);
         }
         code.is_success()
     }

@@ -1,7 +1,7 @@
 //! The other servers, as the pipeline meets them: where a request goes, how it gets there, and the pages about all of them.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use api::target::Resource;
 use api::{GroupVersionResource, Status, Target, Verb};
@@ -157,7 +157,7 @@ impl Away<'_> {
         let note = Note::of(&request);
         let sticks =
             (Effect::of(resource) == Effect::Reads && names_revision(&request)).then_some(&errand.connection.sticks_to);
-        let prefers = sticks.and_then(|sticks| sticks.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let prefers = sticks.and_then(|sticks| sticks.lock().clone());
         let call = Call {
             candidates,
             user: &errand.user,
@@ -174,7 +174,7 @@ impl Away<'_> {
         match forwarder.forward(call, request).await {
             Ok(response) => {
                 if let (Some(sticks), Some(AnsweredBy(server))) = (sticks, response.extensions().get()) {
-                    *sticks.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.clone());
+                    *sticks.lock() = Some(server.clone());
                 }
                 Ok(peers.told_of_peer(response.map(|body| Body::Peer(Box::new(body)))))
             }

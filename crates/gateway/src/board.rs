@@ -4,13 +4,14 @@
 //! ready, suspect while it is not, and gone once it was away for too long, by the same rules as in a server. It does not linger
 //! then: it had its time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use peering::identity::{IdentityLease, LeaseForm};
 use peering::ports::{Documents, Feed, Leases, Pending, PortError, Records, Version};
 use peering::{Address, HolderIdentity, ServerId};
@@ -106,7 +107,7 @@ impl Board {
 
     /// Lets documents go whose time is over.
     pub(crate) fn expire(&self, now: Instant) {
-        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaving = self.leaving.lock();
         for (_, server, version) in leaving.extract_if(.., |(end, _, _)| *end <= now) {
             // What was replaced meanwhile stays.
             let _ = self.documents.remove_seen(&server, version);
@@ -196,7 +197,7 @@ impl Documents for Board {
         let server = server.clone();
         if let (Ok(version), Some(ttl)) = (&put, ttl) {
             let end = (Instant::now() + ttl, server.clone(), *version);
-            self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+            self.leaving.lock().push(end);
         }
         async move {
             // What is about to go is not worth keeping.

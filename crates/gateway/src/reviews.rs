@@ -4,7 +4,6 @@
 //! hears from it why.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
+use parking_lot::Mutex;
 use peering::forward::{Effect, Identity, ResponseOrigin, Span};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -51,13 +51,13 @@ impl Reviews {
     pub(crate) async fn allow(&self, caller: &Caller, path: &str, headers: &HeaderMap) -> bool {
         let credentials = credentials_of(headers);
         let key = key_of(&caller.identity, &credentials, path);
-        if let Some(&(since, is_allowed)) = self.lock().get(&key)
+        if let Some(&(since, is_allowed)) = self.answers.lock().get(&key)
             && since.elapsed() < AGE_MAX
         {
             return is_allowed;
         }
         let Some(is_allowed) = self.ask(caller, path, credentials).await else { return false };
-        let mut answers = self.lock();
+        let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, (since, _)| since.elapsed() < AGE_MAX);
         }
@@ -95,10 +95,6 @@ impl Reviews {
         let body = Limited::new(response.into_body(), BYTES_MAX).collect().await.ok()?.to_bytes();
         let review: Value = serde_json::from_slice(&body).ok()?;
         Some(review["status"]["allowed"] == true)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Instant, bool)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

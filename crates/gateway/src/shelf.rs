@@ -1,10 +1,11 @@
 //! A small table by server, and feeds that follow it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use peering::ServerId;
 use peering::ports::{Feed, PortError, Taken, Version};
 use tokio::sync::watch;
@@ -64,11 +65,11 @@ impl<T: Clone> Shelf<T> {
     }
 
     pub(crate) fn get(&self, server: &ServerId) -> Option<(Version, T)> {
-        self.lock().entries.get(server).cloned()
+        self.held.lock().entries.get(server).cloned()
     }
 
     fn write<R>(&self, change: impl FnOnce(&mut Held<T>) -> R) -> R {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let result = change(&mut held);
         let last = held.last;
         drop(held);
@@ -78,10 +79,6 @@ impl<T: Clone> Shelf<T> {
             is_new
         });
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held<T>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +126,7 @@ impl<T: Clone + Send + 'static, G> Feed<G> for ShelfFeed<T, G> {
 
     fn take(&mut self) -> Taken<G> {
         self.last.borrow_and_update();
-        let held = self.shelf.lock();
+        let held = self.shelf.held.lock();
         let now: BTreeMap<ServerId, Version> =
             held.entries.iter().map(|(server, (version, _))| (server.clone(), *version)).collect();
         let entries = held.entries.iter();

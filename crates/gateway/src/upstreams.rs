@@ -1,11 +1,12 @@
 //! All upstreams: who they are, how they are, and how recent that is.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use peering::ServerId;
 use peering::ports::{Fetch, Pending, PortError, Progress};
 use tasks::Tasks;
@@ -57,7 +58,7 @@ struct Known {
 
 impl std::fmt::Debug for Upstreams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.lock().keys()).finish()
+        f.debug_set().entries(self.known.lock().keys()).finish()
     }
 }
 
@@ -91,7 +92,7 @@ impl Upstreams {
 
     /// From now on these are the upstreams. Those that are known already go on as they are.
     pub fn set(&self, upstreams: &[Upstream]) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.retain(|server, known| {
             let stays = upstreams.iter().any(|upstream| upstream.server == *server);
             if !stays {
@@ -131,12 +132,12 @@ impl Upstreams {
             sight.standing != Standing::Ready
                 || sight.validated.is_some_and(|validated| now.saturating_duration_since(validated) < RECENT)
         };
-        self.lock().values().all(|known| is_recent(&known.sight.borrow()))
+        self.known.lock().values().all(|known| is_recent(&known.sight.borrow()))
     }
 
     /// Why requests of certificate users do not go to an upstream that is ready; `None` if they do.
     pub fn not_vouched(&self, server: &str) -> Option<String> {
-        let known = self.lock();
+        let known = self.known.lock();
         let known = known.values().find(|known| known.upstream.server.as_str() == server)?;
         let refusal = known.sight.borrow().vouching.refusal().filter(|_| known.is_ready());
         refusal.map(|refusal| format!("not vouching for users: {}", refusal.text))
@@ -144,13 +145,13 @@ impl Upstreams {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.lock().len()
+        self.known.lock().len()
     }
 
     /// The upstream of the newest release among those that are ready: what is about no resource is asked of one and the same,
     /// and the newest knows most.
     pub fn newest(&self) -> Option<ServerId> {
-        let known = self.lock();
+        let known = self.known.lock();
         let ready = known.values().filter(|known| known.is_ready());
         let newest = ready.max_by_key(|known| known.sight.borrow().version.as_deref().map(release_of));
         newest.map(|known| known.upstream.server.clone())
@@ -169,10 +170,6 @@ impl Upstreams {
     fn want(&self, since: Instant) {
         self.wanted.send_modify(|wanted| *wanted = (*wanted).max(Some(since)));
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerId, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Known {
@@ -187,7 +184,7 @@ impl Progress for Upstreams {
         async move {
             let now = Instant::now();
             self.want(now);
-            let sights: Vec<_> = self.lock().values().map(|known| known.sight.clone()).collect();
+            let sights: Vec<_> = self.known.lock().values().map(|known| known.sight.clone()).collect();
             let waiting = sights.into_iter().map(|mut sight| async move {
                 let is_away = sight.borrow().standing != Standing::Ready;
                 let told = sight.wait_for(|sight| sight.tells_since(now));

@@ -6,9 +6,10 @@
 //! upstream before its settings were compared, nor while they differ. The rules are pure; the inspector acts on them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use access::authenticate::HeaderNames;
+use parking_lot::Mutex;
 use peering::forward::{Candidate, Forwarder, IdentityHeaders};
 use peering::ports::Fetch;
 use serde::Deserialize;
@@ -292,7 +293,7 @@ impl Vouching {
 
     /// Names are only ever added: an upstream that runs may still have what it was started with.
     fn learn(&self, names: &HeaderNames) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.learned.lock();
         let mut is_new = false;
         for kind in Kind::ALL {
             let known = learned.entry(kind).or_default();

@@ -10,9 +10,10 @@ mod stream;
 mod way;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -51,22 +52,22 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.counts.lock());
     }
 
     pub(crate) fn history<T>(&self, look: impl FnOnce(&mut History) -> T) -> T {
-        look(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.history.lock())
     }
 
     /// A place to keep account of one watch.
     pub(crate) fn open_ledger(&self) -> usize {
-        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledgers = self.ledgers.lock();
         ledgers.push(Ledger::default());
         ledgers.len() - 1
     }
 
     pub(crate) fn ledger<T>(&self, at: usize, look: impl FnOnce(&mut Ledger) -> T) -> T {
-        look(&mut self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)[at])
+        look(&mut self.ledgers.lock()[at])
     }
 
     /// Counts an answer.
@@ -84,7 +85,7 @@ impl Shared {
 
     /// A good answer came through the front door.
     pub(crate) fn good(&self, now: Instant) {
-        let mut last = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_good.lock();
         let gap = last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         *last = Some(now);
         let millis = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
@@ -143,14 +144,14 @@ impl Probe {
 
     /// What was noticed so far. Events that are on their way are not lost yet.
     pub fn counts(&self) -> Counts {
-        self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.counts.lock().clone()
     }
 
     /// Stops writing, waits for the last events, and says what was noticed in all.
     pub async fn finish(self) -> Counts {
         self.writing.cancel();
         let missing = || {
-            let ledgers = self.shared.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+            let ledgers = self.shared.ledgers.lock();
             ledgers.iter().map(Ledger::missing).sum::<u64>()
         };
         let deadline = Instant::now() + EVENTS_PATIENCE;

@@ -1,10 +1,11 @@
 //! A server's part in its cluster: everything in this crate, started and wired.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::Target;
 use discovery::Groups;
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 
@@ -192,7 +193,7 @@ impl Cluster {
     /// The members that are doubted, for somebody who asks them in a way of their own. Given once, and only without
     /// [`Ports::fetch`].
     pub fn take_doubts(&self) -> Option<mpsc::Receiver<ServerId>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.doubts.lock().take()
     }
 
     /// What must have happened before this server is ready.

@@ -29,8 +29,8 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ use api::target::Resource;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tasks::{Commitment, Tasks};
 use tokio::sync::watch;
@@ -362,7 +363,7 @@ impl Forwarder {
     /// Replaces the set of headers that are removed from requests in a user's name, beside `X-Remote-*`.
     pub fn set_peer_identity_headers(&self, headers: IdentityHeaders) {
         let headers = (!headers.is_empty()).then(|| Arc::new(headers));
-        *self.0.peer_identity_headers.write().unwrap_or_else(PoisonError::into_inner) = headers;
+        *self.0.peer_identity_headers.write() = headers;
     }
 
     /// Ends watches and the like, and connections that were handed over, as if the peers had: their clients come back, to
@@ -407,7 +408,7 @@ impl Forwarder {
             trying: AtomicUsize::new(0),
             head,
             body: Replay::new(body),
-            upgrade: std::sync::Mutex::new(upgrade),
+            upgrade: parking_lot::Mutex::new(upgrade),
             is_sent: AtomicBool::new(false),
             commitment,
         };
@@ -437,7 +438,7 @@ async fn by<T>(deadline: Instant, unseen_max: Option<Duration>, work: impl Futur
 impl Shared {
     /// Removes what a peer would read as a user's name or group: it would believe it, because it believes our certificate.
     fn remove_peer_identity(&self, headers: &mut HeaderMap) {
-        let known = self.peer_identity_headers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.peer_identity_headers.read().clone();
         if let Some(known) = known {
             known.remove_from(headers);
         }

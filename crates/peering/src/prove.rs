@@ -88,10 +88,10 @@ impl ProverTask {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use futures_util::FutureExt as _;
     use futures_util::future::join_all;
+    use parking_lot::Mutex;
     use tasks::Tasks;
 
     use super::*;
@@ -106,7 +106,7 @@ mod tests {
     impl Progress for Slow {
         fn catch_up(&self) -> Pending<'_, ()> {
             async move {
-                *self.looks.lock().unwrap() += 1;
+                *self.looks.lock() += 1;
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 Ok::<(), PortError>(())
             }
@@ -143,7 +143,7 @@ mod tests {
         let (early, late) = tokio::join!(early, late);
         assert!(early.into_iter().chain(late).all(|proven| proven == Ok(())));
         // The first request begins a round by itself or with the others; those that came during it share the next.
-        assert!(*progress.looks.lock().unwrap() <= 3, "{:?}", progress.looks);
+        assert!(*progress.looks.lock() <= 3, "{:?}", progress.looks);
     }
 
     #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ mod tests {
         };
         let (early, late) = tokio::join!(prover.prove(), late);
         assert_eq!((early, late), (Ok(()), Ok(())));
-        assert_eq!(*progress.looks.lock().unwrap(), 2);
+        assert_eq!(*progress.looks.lock(), 2);
         assert_eq!(started.elapsed(), Duration::from_secs(2));
     }
 

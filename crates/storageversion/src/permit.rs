@@ -8,12 +8,13 @@ mod exceptions;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::GroupResource;
 use api::objects::{ServerStorageVersion, StorageVersion};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -150,7 +151,7 @@ impl Barrier {
         loop {
             changes.mark_unchanged();
             let slot = self.find(registration.resource());
-            if slot.is_some_and(|slot| *slot.registration == *registration && slot.state().is_open) {
+            if slot.is_some_and(|slot| *slot.registration == *registration && slot.state.lock().is_open) {
                 return;
             }
             // The sender lives in `self`.
@@ -171,7 +172,7 @@ impl Barrier {
     pub(crate) fn pending(&self) -> Vec<Arc<Slot>> {
         let slots = self.0.slots.load();
         let mut pending: Vec<_> = slots.values().flatten().map(|(_, slot)| slot.clone()).collect();
-        pending.retain(|slot| !slot.state().is_open);
+        pending.retain(|slot| !slot.state.lock().is_open);
         pending.sort_by(|a, b| a.name.cmp(&b.name));
         pending
     }
@@ -194,7 +195,7 @@ impl Barrier {
         if before.as_ref().is_some_and(|before| before.registration == *registration) {
             return;
         }
-        slot.state().revision = before.map_or(0, |before| before.state().revision);
+        slot.state.lock().revision = before.map_or(0, |before| before.state.lock().revision);
         self.replace(resource, Some(&slot));
     }
 
@@ -234,7 +235,7 @@ impl Barrier {
     ///
     /// `as_of` later than the object's own revision means that it did not change in between; a fence needs its own.
     pub(crate) fn see(&self, slot: &Slot, object: Option<&StorageVersion>, as_of: u64) {
-        let mut state = slot.state();
+        let mut state = slot.state.lock();
         if as_of < state.revision {
             return;
         }
@@ -242,8 +243,8 @@ impl Barrier {
         if own_revision.is_some() && own_revision == state.judged {
             return;
         }
-        state.judged = own_revision;
         let is_open = object.is_some_and(|object| has_entry(object, &slot.entry));
+        state.judged = own_revision;
         let was_open = std::mem::replace(&mut state.is_open, is_open);
         state.revision = own_revision.filter(|_| is_open).unwrap_or(as_of);
         if is_open {
@@ -260,12 +261,12 @@ impl Barrier {
 
     /// Remembers what is in the way of a publication, for those who wait for it.
     pub(crate) fn blame(&self, slot: &Slot, error: &str) {
-        slot.state().last_error = Some(error.to_owned());
+        slot.state.lock().last_error = Some(error.to_owned());
     }
 
     fn judge(&self, slot: &Slot) -> Result<Option<Fence>, Closed> {
         let closed = |last_error| Closed { resource: slot.registration.resource().owned(), last_error };
-        let state = slot.state();
+        let state = slot.state.lock();
         if !state.is_open {
             return Err(closed(state.last_error.clone()));
         }
@@ -292,12 +293,6 @@ impl Barrier {
             slots
         });
         self.0.changes.send_modify(|changes| *changes += 1);
-    }
-}
-
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds the state of a resource")
     }
 }
 

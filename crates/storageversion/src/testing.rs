@@ -1,7 +1,7 @@
 //! A cluster in memory: StorageVersion objects, members, and leases for the election, with trouble on demand.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::GroupResource;
@@ -9,6 +9,7 @@ use api::objects::{Lease, StorageVersion};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -58,7 +59,7 @@ impl Memory {
     }
 
     pub(crate) fn set_mood(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+        *self.mood.lock() = mood;
     }
 
     pub(crate) fn set_members(&self, members: &str) {
@@ -72,7 +73,7 @@ impl Memory {
         lease.metadata.resource_version = "1".to_owned();
         lease.spec.holder_identity = Some("somebody".to_owned());
         lease.spec.lease_duration_seconds = Some(i32::MAX);
-        self.leases.lock().unwrap().insert(lease.metadata.name.clone(), lease);
+        self.leases.lock().insert(lease.metadata.name.clone(), lease);
         self
     }
 
@@ -82,7 +83,7 @@ impl Memory {
 
     /// What was written so far; the log is emptied.
     pub(crate) fn take_log(&self) -> String {
-        std::mem::take(&mut *self.log.lock().unwrap()).join(", ")
+        std::mem::take(&mut *self.log.lock()).join(", ")
     }
 
     /// An object as `a=v1 b=v2 | common | conditions`; `-` if there is none.
@@ -133,7 +134,7 @@ impl Memory {
         async move {
             // Others get their turn between a read and the write that follows.
             tokio::task::yield_now().await;
-            let mood = *self.mood.lock().unwrap();
+            let mood = *self.mood.lock();
             match mood {
                 Mood::Well | Mood::Lost => act(),
                 Mood::Failing => Err(failed()),
@@ -162,7 +163,7 @@ impl StorageVersions for Memory {
     fn put(&self, object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, WriteError>> {
         self.answer(move || {
             self.compare(&object)?;
-            self.log.lock().unwrap().push(format!("put {}", object.metadata.name));
+            self.log.lock().push(format!("put {}", object.metadata.name));
             Ok(self.store(object))
         })
     }
@@ -171,7 +172,7 @@ impl StorageVersions for Memory {
         let seen = seen.clone();
         self.answer(move || {
             self.compare(&seen)?;
-            self.log.lock().unwrap().push(format!("delete {}", seen.metadata.name));
+            self.log.lock().push(format!("delete {}", seen.metadata.name));
             self.remove(&seen.metadata.name);
             Ok(())
         })
@@ -185,7 +186,7 @@ impl Membership for Memory {
 
     fn now(&self) -> BoxFuture<'_, Result<Arc<Members>, NotKnown>> {
         async move {
-            let mood = *self.mood.lock().unwrap();
+            let mood = *self.mood.lock();
             if mood == Mood::Lost { Err(NotKnown) } else { self.members.borrow().clone().ok_or(NotKnown) }
         }
         .boxed()
@@ -194,7 +195,7 @@ impl Membership for Memory {
 
 impl election::Leases for Memory {
     fn get(&self, _namespace: &str, name: &str) -> election::Pending<'_, Option<Lease>> {
-        let found = self.leases.lock().unwrap().get(name).cloned();
+        let found = self.leases.lock().get(name).cloned();
         async move { Ok(found) }.boxed()
     }
 
@@ -203,7 +204,7 @@ impl election::Leases for Memory {
     }
 
     fn update(&self, mut lease: Lease) -> election::Pending<'_, Lease> {
-        let mut leases = self.leases.lock().unwrap();
+        let mut leases = self.leases.lock();
         let current = leases.get(&lease.metadata.name).map(|lease| lease.metadata.resource_version.clone());
         if current.clone().unwrap_or_default() != lease.metadata.resource_version {
             return async { Err(election::PortError::Conflict) }.boxed();

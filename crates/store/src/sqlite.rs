@@ -34,11 +34,12 @@ mod write;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -161,7 +162,7 @@ impl SqliteStore {
         self.writer.refuse();
         self.is_stopping.store(true, Ordering::Release);
         self.tail.poke();
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.keeper.lock().take();
     }
 }
 

@@ -4,10 +4,11 @@
 //! the same user. What follows from these and nothing else is worked out once. Tokens are not among them: they depend on
 //! objects and on the time, and have a memory of their own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use access::authenticate::{Authenticator, Identity, Method};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 
 use super::Caller;
 
@@ -28,7 +29,7 @@ struct Found {
 impl Memory {
     /// Who it is, if the same was shown to the same authenticator before.
     pub(super) fn recall(&self, authenticator: &Arc<Authenticator>, headers: &HeaderMap) -> Option<Caller> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.0.lock();
         let found = found.as_ref().filter(|found| Arc::ptr_eq(&found.by, authenticator))?;
         let known = found.claims.iter().map(|(name, value)| (name, value));
         claims(headers, authenticator).eq(known).then(|| found.caller.clone())
@@ -45,7 +46,7 @@ impl Memory {
         if is_lasting && size <= CLAIMS_BYTES_MAX {
             let claims = claims(headers, authenticator).map(|(name, value)| (name.clone(), value.clone())).collect();
             let found = Found { by: authenticator.clone(), claims, caller: caller.clone() };
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            *self.0.lock() = Some(found);
         }
         caller
     }

@@ -1,11 +1,11 @@
 //! What is left of a request's headers, and how often a certificate is judged.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use access::User;
 use access::authenticate::{Anonymous, BearerTokens, Certificate, CertificateParts, FrontProxy, HeaderNames};
 use http::HeaderName;
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use transport::pki::{Authority, Pair, Purpose};

@@ -3,8 +3,8 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use access::authenticate::{Anonymous, Authenticator, BearerTokens, CertificateParts, Identity, Method};
@@ -24,6 +24,7 @@ use edge::{Connection, Error, Gate, Pipeline};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use peering::forward::{self, UnsendableUser};
 use peering::hop::Sender;
 use registry::{Barrier, Cache, Held, Permit, Registry, Subject};

@@ -1,7 +1,9 @@
 //! Owners that the server has said to be absent: a uid never comes back, so nobody need ask again.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::follow::Uid;
 
@@ -23,11 +25,11 @@ struct Remembered {
 
 impl Absences {
     pub(super) fn has(&self, path: &str, uid: &Uid) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).all.contains(&(path.into(), uid.clone()))
+        self.0.lock().all.contains(&(path.into(), uid.clone()))
     }
 
     pub(super) fn add(&self, path: &str, uid: &Uid) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = self.0.lock();
         let absence: Absence = (path.into(), uid.clone());
         if !remembered.all.insert(absence.clone()) {
             return;

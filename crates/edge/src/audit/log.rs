@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A file of events. A line is written before the answer to its request is sent, as kube-apiserver does by default.
 pub struct Log {
@@ -31,7 +32,7 @@ impl Log {
 
     /// Writes one event, its newline included, in one piece. A full disk does not stop the server; it is told once.
     pub(super) fn write(&self, line: &[u8]) {
-        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = self.to.lock();
         let outcome = to.write_all(line).and_then(|()| to.flush());
         let was_failing = self.is_failing.swap(outcome.is_err(), Ordering::Relaxed);
         match outcome {

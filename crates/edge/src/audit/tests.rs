@@ -12,7 +12,7 @@ struct Buffer(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -33,7 +33,7 @@ fn check(rules: &Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>,
     let trail = auditor.follow(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &headers);
     life(&trail, &target);
     drop(trail);
-    let written = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let mut shown = String::new();
     for line in written.lines() {
         let mut event: Value = serde_json::from_str(line).unwrap();
@@ -135,7 +135,7 @@ fn stages(life: impl FnOnce(&Arc<Trail>, &Target<'_>)) -> Vec<String> {
     let ending = Ending::new(trail.clone());
     life(&trail, &target);
     drop(ending);
-    let written = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let events = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     events.map(|event| format!("{} {}", event["stage"].as_str().unwrap(), event["responseStatus"]["code"])).collect()
 }

@@ -1,8 +1,7 @@
 //! Candidates over storage in memory, in paused time.
 
-use std::sync::Mutex;
-
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tasks::Tasks;
 
 use super::*;
@@ -32,17 +31,17 @@ impl Memory {
     }
 
     fn set_mood(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+        *self.mood.lock() = mood;
     }
 
     fn spec(&self) -> api::objects::LeaseSpec {
-        self.lease.lock().unwrap().as_ref().expect("somebody stood").spec.clone()
+        self.lease.lock().as_ref().expect("somebody stood").spec.clone()
     }
 
     fn answer<'a, T: Send + 'a>(&'a self, act: impl FnOnce() -> Result<T, PortError> + Send + 'a) -> Pending<'a, T> {
         let failed = || PortError::Unavailable { reason: "on purpose".to_owned() };
         async move {
-            let mood = *self.mood.lock().unwrap();
+            let mood = *self.mood.lock();
             match mood {
                 Mood::Well => act(),
                 Mood::Failing => Err(failed()),
@@ -62,19 +61,19 @@ impl Memory {
 
 impl Leases for Memory {
     fn get(&self, _namespace: &str, _name: &str) -> Pending<'_, Option<Lease>> {
-        self.answer(|| Ok(self.lease.lock().unwrap().clone()))
+        self.answer(|| Ok(self.lease.lock().clone()))
     }
 
     fn create(&self, lease: Lease) -> Pending<'_, Lease> {
         self.answer(move || {
-            let mut current = self.lease.lock().unwrap();
+            let mut current = self.lease.lock();
             if current.is_some() { Err(PortError::Conflict) } else { Ok(Self::put(&mut current, lease)) }
         })
     }
 
     fn update(&self, lease: Lease) -> Pending<'_, Lease> {
         self.answer(move || {
-            let mut current = self.lease.lock().unwrap();
+            let mut current = self.lease.lock();
             let seen = current.as_ref().ok_or(PortError::NotFound)?;
             if seen.metadata.resource_version != lease.metadata.resource_version {
                 return Err(PortError::Conflict);
@@ -107,7 +106,7 @@ fn stand(holder: &'static str, storage: &Memory, leaders: &Leaders) -> Candidate
     tasks.spawn("elector", |stop| {
         elector.run(stop, move |term| {
             let leading = Leading { holder, leaders: leaders.clone() };
-            leading.leaders.lock().unwrap().push(holder);
+            leading.leaders.lock().push(holder);
             async move {
                 assert!(term.is_current());
                 let _leading = leading;
@@ -126,7 +125,7 @@ struct Leading {
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        self.leaders.lock().unwrap().retain(|leader| *leader != self.holder);
+        self.leaders.lock().retain(|leader| *leader != self.holder);
     }
 }
 
@@ -135,7 +134,7 @@ async fn wait(seconds: u64) {
 }
 
 fn who(leaders: &Leaders) -> Vec<&'static str> {
-    leaders.lock().unwrap().clone()
+    leaders.lock().clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +206,7 @@ async fn a_lease_taken_away_ends_the_term_at_the_next_renewal() {
     let (storage, leaders) = (Memory::default(), Leaders::default());
     let _a = stand("a", &storage, &leaders);
     wait(1).await;
-    let mut lease = storage.lease.lock().unwrap().clone().unwrap();
+    let mut lease = storage.lease.lock().clone().unwrap();
     lease.spec.holder_identity = Some("b".to_owned());
     storage.update(lease).await.unwrap();
     wait(3).await;
@@ -222,7 +221,7 @@ async fn a_lease_deleted_under_a_leader_is_made_again() {
     let (storage, leaders) = (Memory::default(), Leaders::default());
     let _a = stand("a", &storage, &leaders);
     wait(1).await;
-    *storage.lease.lock().unwrap() = None;
+    *storage.lease.lock() = None;
     wait(5).await;
     assert_eq!(who(&leaders), ["a"]);
     assert_eq!(storage.spec().holder_identity.as_deref(), Some("a"));

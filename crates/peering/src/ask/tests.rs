@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use api::media::AggregatedVersion;
 use bytes::Bytes;
@@ -7,6 +6,7 @@ use discovery::aggregated;
 use discovery::legacy::{ApiGroupList, ApiVersions};
 use expect_test::{Expect, expect};
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::ports::Pending;
@@ -41,7 +41,7 @@ impl Script {
 impl Fetch for Script {
     fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault> {
         let answer = self.answers.get(&*request.path).cloned().unwrap_or(Ok((404, String::new(), Bytes::new())));
-        self.asked.lock().unwrap().push(request);
+        self.asked.lock().push(request);
         let answer = answer.map(|(status, etag, body)| {
             let mut headers = HeaderMap::new();
             headers.insert(ETAG, etag.parse().unwrap());
@@ -79,7 +79,7 @@ async fn a_peer_is_asked_for_both_documents_as_the_user_that_servers_are() {
     let Answer::New { document: answered, etags } = ask_script(&script, None).await.unwrap() else { panic!("new") };
     assert_eq!(*answered, *former().document);
     assert_eq!(etags, former().etags);
-    let asked = script.asked.lock().unwrap();
+    let asked = script.asked.lock();
     let shown: Vec<_> =
         asked.iter().map(|request| format!("{}{} {:?}", request.address, request.path, request.headers)).collect();
     expect![[r#"
@@ -92,7 +92,7 @@ async fn a_peer_is_asked_for_both_documents_as_the_user_that_servers_are() {
 async fn what_did_not_change_is_confirmed() {
     let script = Script::default().on("/api", 304, "").on("/apis", 304, "");
     assert_eq!(ask_script(&script, Some(&former())).await.unwrap(), Answer::Same);
-    let asked = script.asked.lock().unwrap();
+    let asked = script.asked.lock();
     let tags: Vec<_> = asked.iter().map(|request| request.headers[IF_NONE_MATCH].clone()).collect();
     assert_eq!(tags, ["\"A\"", "\"B\""]);
 }

@@ -182,7 +182,7 @@ impl Attempt<'_> {
     fn switched(&self, response: Response<PeerBody>) -> Response<AnswerBody> {
         let (mut head, peer_end) = transport::peer::PeerEnd::of(response);
         head::clean_answer(&mut head, self.round.shared.cross_origin);
-        let client_end = self.round.upgrade.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let client_end = self.round.upgrade.lock().take();
         if let Some(client_end) = client_end {
             let shared = self.round.shared;
             upgrade::join(client_end, peer_end, self.peer.seat(SeatKind::Stream), &shared.tasks, shared.ending.clone());

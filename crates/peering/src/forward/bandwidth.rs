@@ -6,12 +6,13 @@
 
 use std::num::NonZeroU64;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use prometheus::Counter;
 use tokio::time::{Instant, Sleep};
 
@@ -57,7 +58,7 @@ impl Bandwidth {
     /// When a piece may go; `None` if at once.
     fn hold(&self, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
-        let when = self.bucket.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, now);
+        let when = self.bucket.lock().add(bytes, now);
         let wait = when.duration_since(now);
         if wait.is_zero() {
             return None;

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::header::{HOST, HeaderMap, HeaderValue};
 use http::{Method, Request};
+use parking_lot::{Mutex, RwLock};
 use prometheus::Histogram;
 use tokio::time::Instant;
 use transport::peer::{Connector, Pool, RequestBody, ServedBy};
@@ -52,12 +53,12 @@ impl Peers {
 
     /// What is known of a candidate; nothing, if it listens elsewhere than it did.
     pub(super) fn get(&self, candidate: &Candidate) -> Arc<Peer> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         if let Some(peer) = known.get(&candidate.server).filter(|peer| peer.candidate.address == candidate.address) {
             return peer.clone();
         }
         drop(known);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let peer = known.entry(candidate.server.clone()).or_insert_with(|| self.new_peer(candidate));
         if peer.candidate.address != candidate.address {
             *peer = self.new_peer(candidate);
@@ -93,7 +94,7 @@ impl Peers {
     }
 
     pub(super) fn retain(&self, is_member: impl Fn(&ServerId) -> bool) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.retain(|server, _| {
             let stays = is_member(server);
             if !stays {
@@ -104,7 +105,7 @@ impl Peers {
     }
 
     pub(super) fn sweep(&self) {
-        let known: Vec<_> = self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let known: Vec<_> = self.known.read().values().cloned().collect();
         for peer in known {
             for pool in [Some(&peer.pool), peer.bare.as_ref()].into_iter().flatten() {
                 pool.sweep();
@@ -123,7 +124,7 @@ impl Peers {
     }
 
     fn find(&self, server: &ServerId) -> Option<Arc<Peer>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+        self.known.read().get(server).cloned()
     }
 }
 
@@ -251,7 +252,7 @@ impl Peer {
     pub(super) fn observed(&self, now: Instant) -> Observed {
         let standing = if !self.is_failing.load(Ordering::Relaxed) {
             Standing::Well
-        } else if self.lock().rests_until <= now {
+        } else if self.failing.lock().rests_until <= now {
             Standing::Due
         } else {
             Standing::Resting
@@ -263,13 +264,13 @@ impl Peer {
     /// It is about to be tried first. If it has failed, the others do not follow until it is known how this ends.
     pub(super) fn is_chosen(&self, now: Instant) {
         if self.is_failing.load(Ordering::Relaxed) {
-            let mut failing = self.lock();
+            let mut failing = self.failing.lock();
             failing.rests_until = failing.rests_until.max(now + self.limits.patience + self.limits.ping_timeout);
         }
     }
 
     pub(super) fn failed(&self, fault: &Fault) {
-        let mut failing = self.lock();
+        let mut failing = self.failing.lock();
         failing.failures = failing.failures.saturating_add(1);
         let rest = REST_MIN.saturating_mul(1 << (failing.failures - 1).min(16)).min(REST_MAX);
         failing.rests_until = Instant::now() + rest;
@@ -283,7 +284,7 @@ impl Peer {
         if !self.is_failing.load(Ordering::Relaxed) {
             return;
         }
-        let mut failing = self.lock();
+        let mut failing = self.failing.lock();
         failing.failures = 0;
         if self.is_failing.swap(false, Ordering::Relaxed) {
             let Candidate { server, address } = &self.candidate;
@@ -326,10 +327,6 @@ impl Peer {
         *request.uri_mut() = http::Uri::from_static("/livez");
         *request.headers_mut() = headers;
         line.send(request).await.is_ok()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Failing> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

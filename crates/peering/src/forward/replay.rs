@@ -4,11 +4,12 @@
 //! answered, because a peer that executed nothing may have read part of it.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use transport::peer::{BoxError, RequestBody};
 
 use super::bandwidth::{Bandwidth, Metered};
@@ -87,17 +88,13 @@ impl Replay {
     /// It will not be sent again.
     pub(super) fn forget(&self) {
         if let Some(source) = &self.0 {
-            lock(source).forget();
+            source.lock().forget();
         }
     }
 
     fn state(&self) -> State {
-        self.0.as_ref().map_or(State::Remembering, |source| lock(source).state)
+        self.0.as_ref().map_or(State::Remembering, |source| source.lock().state)
     }
-}
-
-fn lock(source: &Mutex<Source>) -> MutexGuard<'_, Source> {
-    source.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Source {
@@ -131,7 +128,7 @@ impl Body for Reading {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        let mut source = lock(&this.source);
+        let mut source = this.source.lock();
         if let Some(bytes) = source.remembered.get(this.position) {
             this.position += 1;
             return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
@@ -157,7 +154,7 @@ impl Body for Reading {
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock(&self.source).size
+        self.source.lock().size
     }
 }
 

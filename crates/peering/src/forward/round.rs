@@ -1,9 +1,10 @@
 //! One request and its candidates, from the first try to the last.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use http::Response;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tasks::Commitment;
 use tokio::time::Instant;

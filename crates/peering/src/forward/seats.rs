@@ -4,9 +4,10 @@
 //! [`FairQueue`], each at every peer that could answer it; whoever leaves a place gives it to the one that is next. What lasts, as
 //! a watch does, is counted apart and has no limit, so that it never keeps a short request waiting.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -66,17 +67,13 @@ impl Seats {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut FairQueue<Arc<Waiter>>) -> R) -> R {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let result = change(&mut queue);
         self.waiting.store(queue.len(), Ordering::SeqCst);
         if let Some(length) = &self.length {
             length.set(i64::try_from(queue.len()).unwrap_or(i64::MAX));
         }
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FairQueue<Arc<Waiter>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,7 +143,7 @@ struct Waiter(Mutex<Option<oneshot::Sender<Seat>>>);
 impl Waiter {
     /// Gives it a place, or that back if it has one or does not wait any longer.
     fn give(&self, seat: Seat) -> Result<(), Seat> {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = self.0.lock().take();
         match sender {
             Some(sender) => sender.send(seat),
             None => Err(seat),

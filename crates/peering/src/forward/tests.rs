@@ -1,7 +1,6 @@
-use std::sync::Mutex;
-
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use parking_lot::Mutex;
 use prometheus::Registry;
 use transport::testing::{Certificates, Heard, ScriptedPeer, Visit};
 
@@ -99,7 +98,7 @@ impl Bench {
             is_brief: false,
             origin: ResponseOrigin::ServingPeer,
             marks_hop: true,
-            doubt: &|server| self.doubted.lock().unwrap().push(server.clone()),
+            doubt: &|server| self.doubted.lock().push(server.clone()),
         };
         self.forwarder.forward(call, request).await
     }

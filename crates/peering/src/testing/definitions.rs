@@ -1,10 +1,10 @@
 //! Definitions in storage, for tests.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use api::GroupVersionResource;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ports::{Changes, Definitions};
@@ -19,7 +19,7 @@ pub(crate) struct Defined {
 impl Defined {
     /// Defines a resource, written as `group/version/resource`.
     pub(crate) fn define(&self, name: &str) {
-        self.resources.lock().unwrap().insert(name.to_owned());
+        self.resources.lock().insert(name.to_owned());
         self.changes.send_modify(|changes| *changes += 1);
     }
 }
@@ -27,7 +27,7 @@ impl Defined {
 impl Definitions for Defined {
     fn bring(&self, name: GroupVersionResource<&str>) -> bool {
         let GroupVersionResource { group, version, resource } = name;
-        self.resources.lock().unwrap().contains(&format!("{group}/{version}/{resource}"))
+        self.resources.lock().contains(&format!("{group}/{version}/{resource}"))
     }
 
     fn follow(&self) -> Box<dyn Changes> {

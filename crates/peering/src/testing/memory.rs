@@ -1,13 +1,14 @@
 //! Storage in memory, for tests: leases, records and documents with versions, times to live, feeds and trouble on demand.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::watch;
 
@@ -58,7 +59,7 @@ impl Memory {
     }
 
     pub(crate) fn set_mood(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+        *self.mood.lock() = mood;
     }
 
     /// The same storage, with a mood of its own: as one server of several sees it.
@@ -68,7 +69,7 @@ impl Memory {
 
     /// What was written so far, one word and a name each; the log is emptied.
     pub(crate) fn take_log(&self) -> String {
-        std::mem::take(&mut self.state().log).join(", ")
+        std::mem::take(&mut self.state.lock().log).join(", ")
     }
 
     pub(crate) fn lease(&self, server: &ServerId) -> Option<Arc<Lease>> {
@@ -113,18 +114,14 @@ impl Memory {
         self.records.remove(server);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
     fn next_version(&self) -> Version {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.revision += 1;
         Version(state.revision)
     }
 
     fn note(&self, what: &str, server: &ServerId) {
-        self.state().log.push(format!("{what} {}", server.as_str().trim_start_matches("apiserver-")));
+        self.state.lock().log.push(format!("{what} {}", server.as_str().trim_start_matches("apiserver-")));
     }
 
     /// Answers in the mood that storage is in.
@@ -133,7 +130,7 @@ impl Memory {
         act: impl FnOnce() -> Result<T, PortError> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, PortError>> {
         async move {
-            let mood = *self.mood.lock().unwrap();
+            let mood = *self.mood.lock();
             match mood {
                 Mood::Well => act(),
                 Mood::Failing => Err(PortError::Unavailable { reason: "on purpose".to_owned() }),
@@ -314,7 +311,7 @@ impl<T> Default for Shelf<T> {
 
 impl<T: Clone + Send + 'static> Shelf<T> {
     fn get(&self, server: &ServerId) -> Option<(Version, T)> {
-        self.items.lock().unwrap().current.get(server).cloned()
+        self.items.lock().current.get(server).cloned()
     }
 
     fn put(&self, server: &ServerId, version: Version, value: T) {
@@ -326,7 +323,7 @@ impl<T: Clone + Send + 'static> Shelf<T> {
     }
 
     fn change(&self, server: &ServerId, value: Option<(Version, T)>) {
-        let mut items = self.items.lock().unwrap();
+        let mut items = self.items.lock();
         items.changes.push((server.clone(), value.clone().map(|(_, value)| value)));
         match value {
             Some(value) => items.current.insert(server.clone(), value),
@@ -358,7 +355,7 @@ impl<T: Clone + Send + 'static> Feed<T> for ShelfFeed<T> {
     }
 
     fn take(&mut self) -> Taken<T> {
-        let items = self.shelf.items.lock().unwrap();
+        let items = self.shelf.items.lock();
         match self.position.replace(items.changes.len()) {
             None => {
                 Taken::All(items.current.iter().map(|(server, (_, value))| (server.clone(), value.clone())).collect())

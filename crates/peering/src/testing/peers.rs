@@ -1,13 +1,14 @@
 //! Peers over a network in memory, for tests: what they answer, and how often they were asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use api::media::AggregatedVersion;
 use discovery::{Groups, aggregated};
 use futures_util::FutureExt as _;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
 
 use super::document;
 use crate::documents::ServerDocument;
@@ -40,13 +41,13 @@ pub(crate) enum Conduct {
 
 impl Network {
     pub(crate) fn set(&self, address: &str, conduct: Conduct) {
-        self.state.lock().unwrap().peers.insert(address.to_owned(), conduct);
+        self.state.lock().peers.insert(address.to_owned(), conduct);
     }
 
     /// The answers given to requests for `/apis` so far, as `address status`; forgotten then. Peers that are not there are 0,
     /// those that hang 1.
     pub(crate) fn take_asked(&self) -> Vec<String> {
-        let asked = std::mem::take(&mut self.state.lock().unwrap().asked);
+        let asked = std::mem::take(&mut self.state.lock().asked);
         asked.into_iter().map(|(address, status)| format!("{address} {status}")).collect()
     }
 }
@@ -54,7 +55,7 @@ impl Network {
 impl Fetch for Network {
     fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault> {
         let address = request.address.to_string();
-        let conduct = self.state.lock().unwrap().peers.get(&address).cloned();
+        let conduct = self.state.lock().peers.get(&address).cloned();
         let (code, answer) = match conduct {
             None => (0, Some(Err(FetchFault::Unreachable { reason: "nobody there".to_owned() }))),
             Some(Conduct::Hangs) => (1, None),
@@ -73,7 +74,7 @@ impl Fetch for Network {
             }
         };
         if request.path == "/apis" {
-            self.state.lock().unwrap().asked.push((address, code));
+            self.state.lock().asked.push((address, code));
         }
         async move {
             match answer {

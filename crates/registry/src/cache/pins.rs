@@ -5,8 +5,9 @@
 //! Readers that never finish therefore cost no more than one history.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use store::Revision;
 
 use super::{Shelf, Snapshot};
@@ -36,7 +37,7 @@ pub(crate) struct Pin {
 impl Pins {
     /// Releases every snapshot of before `oldest`.
     pub(super) fn release_before(&self, oldest: Revision) {
-        let mut pinned = self.lock();
+        let mut pinned = self.0.lock();
         if pinned.snapshots.first_key_value().is_none_or(|((revision, _), _)| *revision >= oldest) {
             return;
         }
@@ -44,12 +45,8 @@ impl Pins {
         let released = std::mem::replace(&mut pinned.snapshots, kept);
         drop(pinned);
         for held in released.into_values().filter_map(|held| held.upgrade()) {
-            drop(held.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(held.lock().take());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pinned> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,7 +54,7 @@ impl Pin {
     /// Pins a state of `shelf`.
     pub(crate) fn new(shelf: Arc<Shelf>, snapshot: Arc<Snapshot>, revision: Revision) -> Self {
         let held = Arc::new(Mutex::new(Some(snapshot)));
-        let mut pinned = shelf.pins().lock();
+        let mut pinned = shelf.pins().0.lock();
         let id = (revision, pinned.next);
         pinned.next += 1;
         pinned.snapshots.insert(id, Arc::downgrade(&held));
@@ -67,12 +64,12 @@ impl Pin {
 
     /// The snapshot, unless it was released.
     pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held.lock().clone()
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.shelf.pins().lock().snapshots.remove(&self.id);
+        self.shelf.pins().0.lock().snapshots.remove(&self.id);
     }
 }

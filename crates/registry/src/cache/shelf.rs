@@ -1,9 +1,10 @@
 //! One resource in memory.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
+use parking_lot::RwLock;
 use store::{Entry, Key, Revision};
 use tokio::sync::watch;
 
@@ -70,12 +71,12 @@ impl Shelf {
 
     /// The number of the first change after `revision`, or `None` if some of them are forgotten.
     pub(crate) fn position_after(&self, revision: Revision) -> Option<u64> {
-        self.read_history().position_after(revision)
+        self.history.read().position_after(revision)
     }
 
     /// The changes from number `position` on, `max` at most, or `None` if they are forgotten.
     pub(crate) fn changes(&self, position: u64, max: usize) -> Option<Vec<Arc<Change>>> {
-        self.read_history().changes(position, max)
+        self.history.read().changes(position, max)
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -84,7 +85,7 @@ impl Shelf {
 
     /// Forgets every change; those after `revision` will follow. Watchers are told when the next snapshot is published.
     pub(super) fn restart(&self, revision: Revision) {
-        self.write_history().restart(revision);
+        self.history.write().restart(revision);
         self.pins.release_before(revision);
     }
 
@@ -117,7 +118,7 @@ impl Shelf {
         snapshot.revision = revision;
         // A key that was not there and is not there is no news to anybody.
         if previous.is_some() || current.is_some() {
-            let mut history = self.write_history();
+            let mut history = self.history.write();
             history.push(Change::new(key, revision, previous, current), now);
             let oldest = history.complete_after();
             drop(history);
@@ -128,15 +129,7 @@ impl Shelf {
     /// Lets readers and watchers see what was applied.
     pub(super) fn publish(&self, snapshot: Snapshot) {
         self.snapshot.store(Arc::new(snapshot));
-        let next = self.read_history().next();
+        let next = self.history.read().next();
         self.next.send_replace(next);
-    }
-
-    fn read_history(&self) -> std::sync::RwLockReadGuard<'_, History> {
-        self.history.read().expect("nobody panics while holding the history")
-    }
-
-    fn write_history(&self) -> std::sync::RwLockWriteGuard<'_, History> {
-        self.history.write().expect("nobody panics while holding the history")
     }
 }

@@ -83,13 +83,13 @@ async fn a_closed_barrier_holds_the_write_and_lets_a_decision_to_keep_pass() {
 #[derive(Debug)]
 struct Tied {
     key: store::Key,
-    known: std::sync::Mutex<Option<Revision>>,
-    corrections: std::sync::Mutex<Vec<String>>,
+    known: parking_lot::Mutex<Option<Revision>>,
+    corrections: parking_lot::Mutex<Vec<String>>,
 }
 
 impl Tied {
     fn new(known: Revision) -> Arc<Self> {
-        let (known, corrections) = (std::sync::Mutex::new(Some(known)), std::sync::Mutex::default());
+        let (known, corrections) = (parking_lot::Mutex::new(Some(known)), parking_lot::Mutex::default());
         Arc::new(Self { key: "/registry/ties/a".into(), known, corrections })
     }
 }
@@ -97,7 +97,7 @@ impl Tied {
 impl Barrier for Tied {
     fn permit(&self, subject: &Subject<'_>) -> Result<Permit, Held> {
         let path = String::from_utf8_lossy(subject.path);
-        match *self.known.lock().unwrap() {
+        match *self.known.lock() {
             None => Err(Held { reason: format!("{path} waits for the tie, asked by {:?}", subject.author) }),
             known => Ok(Permit::granted_while(Compare { key: self.key.clone(), revision: known })),
         }
@@ -105,8 +105,8 @@ impl Barrier for Tied {
 
     fn correct(&self, _subject: &Subject<'_>, found: Option<&Entry>, as_of: Revision) {
         assert!(found.is_none_or(|found| found.revision <= as_of));
-        *self.known.lock().unwrap() = found.map(|entry| entry.revision);
-        self.corrections.lock().unwrap().push(found.map_or("gone".to_owned(), |_| "changed".to_owned()));
+        *self.known.lock() = found.map(|entry| entry.revision);
+        self.corrections.lock().push(found.map_or("gone".to_owned(), |_| "changed".to_owned()));
     }
 }
 
@@ -124,12 +124,12 @@ async fn what_a_permit_depends_on_is_checked_by_the_write_itself() {
     let server = cluster.server_behind(barrier.clone()).await;
     let key_of_tie = barrier.key.clone();
     let put_tie = || store::Op::Put { key: key_of_tie.clone(), value: "x".into(), ttl: None };
-    *barrier.known.lock().unwrap() = Some(tie(&server, put_tie()).await);
+    *barrier.known.lock() = Some(tie(&server, put_tie()).await);
     let put = |label: &'static str| {
         move |_: Option<&Stored>| Ok::<_, ()>(Decision::Put { value: pod("web", label), ttl: None })
     };
     server.registry.write(PODS, &server.pods(), &key("web"), put("1")).await.unwrap();
-    assert!(barrier.corrections.lock().unwrap().is_empty());
+    assert!(barrier.corrections.lock().is_empty());
     // Changed behind the barrier's back, and still there: the write goes on.
     tie(&server, put_tie()).await;
     server.registry.write(PODS, &server.pods(), &key("web"), put("2")).await.unwrap();
@@ -137,7 +137,7 @@ async fn what_a_permit_depends_on_is_checked_by_the_write_itself() {
     tie(&server, store::Op::Delete { key: key_of_tie.clone() }).await;
     let held = server.registry.for_server().write(PODS, &server.pods(), &key("web"), put("3")).await.unwrap_err();
     assert_eq!(held.to_string(), format!("default/web waits for the tie, asked by {:?}", Author::Server));
-    assert_eq!(*barrier.corrections.lock().unwrap(), ["changed", "gone"]);
+    assert_eq!(*barrier.corrections.lock(), ["changed", "gone"]);
     let found = server.registry.get(&server.pods(), &key("web"), Freshness::Latest).await.unwrap().unwrap();
     assert!(matches!(&found.item, Item::Object(stored) if stored.label("l") == Some("2")), "{found:?}");
     server.stop().await;

@@ -9,9 +9,10 @@
 //!   of the same key with the same time to live, a renewal, keeps that lease alive and puts the key with it again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, judge};
@@ -109,7 +110,7 @@ impl Leases {
     }
 
     async fn lend_shared(&self, members: &Members, seconds: u64, keys: usize, deadline: Instant) -> Result<i64, Error> {
-        let slot = lock(&self.shared).entry(seconds).or_default().clone();
+        let slot = self.shared.lock().entry(seconds).or_default().clone();
         let late = |_| Error::Unavailable { reason: "etcd grants no lease in time".to_owned() };
         let mut current = timeout_at(deadline, slot.lock()).await.map_err(late)?;
         if let Some(shared) = &mut *current {
@@ -128,7 +129,7 @@ impl Leases {
     }
 
     async fn lend_kept(&self, members: &Members, key: &Key, seconds: u64, deadline: Instant) -> Result<Kept, Error> {
-        let known = lock(&self.kept).remove(key).filter(|kept| kept.seconds == seconds);
+        let known = self.kept.lock().remove(key).filter(|kept| kept.seconds == seconds);
         let lives_until = Instant::now() + Duration::from_secs(seconds);
         if let Some(kept) = known.filter(|kept| kept.lives_until > Instant::now())
             && keep_alive(members, kept.id, deadline).await.is_some_and(|left| left >= seconds)
@@ -149,7 +150,7 @@ impl Leases {
             // renewal; a client that fails again and again must not keep its key alive.
             (Outcome::Conflict { .. }, History::Used) => return,
         }
-        let mut all = lock(&self.kept);
+        let mut all = self.kept.lock();
         if all.len() >= KEPT_MAX {
             let now = Instant::now();
             all.retain(|_, kept| kept.lives_until > now);
@@ -162,7 +163,7 @@ impl Leases {
     /// Forgets leases that etcd does not know.
     pub(super) fn lost(&self, lent: Lent) {
         for (seconds, id) in lent.by_seconds {
-            let Some(slot) = lock(&self.shared).get(&seconds).cloned() else { continue };
+            let Some(slot) = self.shared.lock().get(&seconds).cloned() else { continue };
             // Who holds the lock is granting a new one just now.
             if let Ok(mut current) = slot.try_lock()
                 && current.is_some_and(|shared| shared.id == id)
@@ -173,7 +174,7 @@ impl Leases {
     }
 
     fn tidy_shared(&self) {
-        let mut all = lock(&self.shared);
+        let mut all = self.shared.lock();
         if all.len() > SHARED_MAX {
             all.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
@@ -213,11 +214,6 @@ fn whole_seconds(ttl: Duration) -> u64 {
 
 fn surplus(seconds: u64) -> u64 {
     (seconds.saturating_mul(SURPLUS_PERCENT) / 100).min(SURPLUS_SECONDS_MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while these are held; if it did, an entry more or less does no harm.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@
 //! request asks each once, and who sent it knows soon.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, judge};
@@ -116,7 +117,7 @@ impl Members {
 
     /// Whether every etcd that we know the version of answers progress requests, and we know one.
     pub(super) fn answer_progress(&self) -> bool {
-        let versions = self.members.iter().filter_map(|member| member.health().version);
+        let versions = self.members.iter().filter_map(|member| member.health.lock().version);
         let mut known = versions.map(Version::answers_progress).peekable();
         known.peek().is_some() && known.all(|answers| answers)
     }
@@ -220,7 +221,7 @@ impl Members {
         let first = self.preferred.load(Ordering::Relaxed);
         let count = self.members.len();
         let mut order: Vec<usize> = (0..count).map(|step| (first + step) % count).collect();
-        order.sort_by_key(|&index| self.members[index].health().rests_until.is_some_and(|until| until > now));
+        order.sort_by_key(|&index| self.members[index].health.lock().rests_until.is_some_and(|until| until > now));
         order
     }
 
@@ -247,7 +248,7 @@ impl Members {
         let admitted = dialed.and_then(|link| self.check_cluster(link));
         slot.link = admitted.as_ref().ok().cloned();
         match &admitted {
-            Ok(link) => self.members[index].health().version = link.version,
+            Ok(link) => self.members[index].health.lock().version = link.version,
             Err(reason) => {
                 slot.failed = Some((Instant::now(), reason.clone()));
                 self.blame(index);
@@ -266,23 +267,19 @@ impl Members {
 
     /// Takes down that no etcd has answered a request that began then; for how long that has been so.
     fn note_silence(&self, began: Instant) -> Duration {
-        self.silent_since().get_or_insert(began).elapsed()
-    }
-
-    fn silent_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+        self.silent_since.lock().get_or_insert(began).elapsed()
     }
 
     fn praise(&self, index: usize) {
         self.preferred.store(index, Ordering::Relaxed);
-        *self.silent_since() = None;
-        let mut health = self.members[index].health();
+        *self.silent_since.lock() = None;
+        let mut health = self.members[index].health.lock();
         health.failures = 0;
         health.rests_until = None;
     }
 
     fn blame(&self, index: usize) {
-        let mut health = self.members[index].health();
+        let mut health = self.members[index].health.lock();
         let rest = REST_MIN.saturating_mul(1 << health.failures.min(8)).min(REST_MAX);
         health.failures = health.failures.saturating_add(1);
         health.rests_until = Some(Instant::now() + rest);
@@ -295,10 +292,5 @@ impl Member {
             Purpose::Requests => &self.requests,
             Purpose::Watches => &self.watches,
         }
-    }
-
-    fn health(&self) -> MutexGuard<'_, Health> {
-        // A panic while it was held cannot have left it half changed: every field stands for itself.
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

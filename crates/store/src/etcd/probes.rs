@@ -6,9 +6,9 @@
 //! same reason those who wait on another worker are answered by a task there: to wake each of them from here is a call of the
 //! kernel each.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tasks::{Tasks, WorkerNumber};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
@@ -63,7 +63,7 @@ impl Probes {
         let _seat = self.seats.acquire().await.map_err(|_| closed())?;
         let (caller, answer) = oneshot::channel();
         let is_enough = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             if waiting.is_closed {
                 return Err(closed());
             }
@@ -91,12 +91,12 @@ impl Probes {
             }
             self.gathered(1).await;
             let callers = {
-                let mut waiting = self.waiting();
+                let mut waiting = self.waiting.lock();
                 waiting.wanted = None;
                 std::mem::take(&mut waiting.callers)
             };
             let answer = probe().await;
-            crowd = callers.len() + self.waiting().callers.len();
+            crowd = callers.len() + self.waiting.lock().callers.len();
             self.tell(callers, &answer);
         }
     }
@@ -121,12 +121,12 @@ impl Probes {
     }
 
     fn homes(&self) -> Vec<Option<Handle>> {
-        self.waiting().homes.clone()
+        self.waiting.lock().homes.clone()
     }
 
     /// Lets nobody wait any longer: the store is closed.
     pub(super) fn close(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
         waiting.callers.clear();
     }
@@ -135,7 +135,7 @@ impl Probes {
     async fn gathered(&self, wanted: usize) {
         loop {
             {
-                let mut waiting = self.waiting();
+                let mut waiting = self.waiting.lock();
                 waiting.wanted = Some(wanted);
                 if waiting.callers.len() >= wanted {
                     return;
@@ -144,11 +144,6 @@ impl Probes {
             // May be a leftover of a wait that was given up, so look again.
             self.enough.notified().await;
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // A panic while it was held cannot have left it half changed.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,8 +5,8 @@
 //! everything that was given out so far; both sides of that comparison are behind one lock.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{Batch, Error, Event, Key, Revision};
@@ -69,12 +69,12 @@ impl Hub {
     }
 
     pub(super) fn through(&self) -> Revision {
-        self.state().through
+        self.state.lock().through
     }
 
     /// Joins a watch that has seen everything before `next`.
     pub(super) fn join(&self, subscription: &Subscription, next: Revision) -> Result<Membership, NotJoined> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_closed {
             return Err(NotJoined::Closed);
         }
@@ -89,12 +89,12 @@ impl Hub {
     }
 
     pub(super) fn leave(&self, id: u64) {
-        self.state().watches.remove(&id);
+        self.state.lock().watches.remove(&id);
     }
 
     /// Asks that a watch tells how far it is once it has come to `revision`.
     pub(super) fn ask_progress(&self, id: u64, revision: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let through = state.through;
         let Some(joined) = state.watches.get_mut(&id) else { return };
         joined.progress = Some(joined.progress.unwrap_or_default().max(revision));
@@ -105,7 +105,7 @@ impl Hub {
 
     /// Gives out what happened after the last time and up to `through`.
     pub(super) fn deliver(&self, events: &[Event], through: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.through, through);
         let cannot_take = |(id, joined): (&u64, &mut Joined)| joined.give(events, through).is_err().then_some(*id);
         let leaving: Vec<u64> = state.watches.iter_mut().filter_map(cannot_take).collect();
@@ -116,7 +116,7 @@ impl Hub {
 
     /// Ends every watch that has not seen `oldest`: what it lacks is forgotten.
     pub(super) fn skip_to(&self, oldest: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let seen = std::mem::replace(&mut state.through, oldest);
         let error = Error::Compacted { requested: seen.next(), oldest };
         state.end(|joined| joined.next <= oldest, seen, &error);
@@ -124,24 +124,20 @@ impl Hub {
 
     /// Ends every watch. They can be begun again where they ended.
     pub(super) fn fail(&self, error: &Error) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let seen = state.through;
         state.end(|_| true, seen, error);
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state().is_closed
+        self.state.lock().is_closed
     }
 
     /// Ends every watch, and lets none join.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.watches.clear();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -88,6 +89,6 @@ impl Queue {
     }
 
     fn next(&self) -> Option<Message> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv()
+        self.0.lock().blocking_recv()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc as sync_mpsc;
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tasks::Tasks;
 
 use crate::Revision;

@@ -1,9 +1,9 @@
 //! The threads of a store: named, watched over, and joined.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ impl Threads {
             let _ended = ended;
             run();
         })?;
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        self.running.lock().push(thread);
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Threads {
 
     /// Waits for all of them. They must have been told to end.
     pub(super) async fn join(&self) {
-        let threads = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.running.lock());
         let join = move || threads.into_iter().filter_map(|thread| thread.join().err()).count();
         match tokio::task::spawn_blocking(join).await {
             Ok(0) => {}

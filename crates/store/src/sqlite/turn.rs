@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -65,7 +66,7 @@ impl Turns {
 
     /// Waits for the turn.
     pub(super) fn take(&self) -> Result<Turn<'_>, Error> {
-        let mut line = self.shared.line();
+        let mut line = self.shared.line.lock();
         if !line.is_queued && self.shared.try_lock()? {
             drop(line);
             self.shared.sign();
@@ -80,7 +81,7 @@ impl Turns {
                 line.is_wanted = false;
                 return Err(self.shared.too_long(self.wait));
             }
-            line = self.shared.changed.wait_timeout(line, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.changed.wait_for(&mut line, left);
         }
         line.is_held = false;
         line.is_wanted = false;
@@ -93,7 +94,7 @@ impl Turns {
 impl Drop for Turns {
     /// Joins the thread, unless it is in the kernel behind another process: that wait ends with that process's turn.
     fn drop(&mut self) {
-        let mut line = self.shared.line();
+        let mut line = self.shared.line.lock();
         line.is_closing = true;
         let is_queued = line.is_queued;
         self.shared.changed.notify_all();
@@ -114,9 +115,9 @@ impl Shared {
     /// The thread: waits in the kernel when the writer asks for it.
     fn run(&self) {
         loop {
-            let mut line = self.line();
+            let mut line = self.line.lock();
             while !line.is_closing && (!line.is_wanted || line.is_held) {
-                line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut line);
             }
             if line.is_closing {
                 return;
@@ -124,7 +125,7 @@ impl Shared {
             line.is_queued = true;
             drop(line);
             let locked = self.lock();
-            let mut line = self.line();
+            let mut line = self.line.lock();
             line.is_queued = false;
             if locked && line.is_wanted {
                 line.is_held = true;
@@ -133,10 +134,6 @@ impl Shared {
                 self.unlock();
             }
         }
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Result<bool, Error> {

@@ -8,12 +8,13 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use store::Store;
 use store::etcd::{Config, Etcd, Timeouts};
@@ -132,7 +133,7 @@ impl Cluster {
 
     /// Kills a member as a power failure would.
     pub(crate) fn kill(&self, index: usize) {
-        *self.members[index].process.lock().unwrap() = None;
+        *self.members[index].process.lock() = None;
     }
 
     /// Starts a member that is not running, on what it left behind.
@@ -140,7 +141,7 @@ impl Cluster {
         let arguments = self.arguments(index);
         let log = self.folder.path().join(format!("{index}.log"));
         let process = Process::start(self.release.binary(), &arguments, log);
-        *self.members[index].process.lock().unwrap() = Some(process);
+        *self.members[index].process.lock() = Some(process);
     }
 
     /// Stops a member without ending its connections: it accepts, and never answers.
@@ -154,7 +155,7 @@ impl Cluster {
     }
 
     fn signal(&self, index: usize, signal: Signal) {
-        let process = self.members[index].process.lock().unwrap();
+        let process = self.members[index].process.lock();
         kill_process(process.as_ref().expect("it runs").etcd, signal).unwrap();
     }
 

@@ -2,10 +2,11 @@
 //! `broken.rs` are built on, and it keeps time as tokio does, so that tests can pause it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use store::{
     Batch, Entry, Error, Key, Op, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch, prefix_end,
 };
@@ -47,11 +48,7 @@ impl Memory {
 
     /// The revision below which history is forgotten.
     pub(crate) fn compacted(&self) -> Revision {
-        self.lock().compacted
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().compacted
     }
 
     fn change(&self, state: &mut State, ops: &[Op]) -> Revision {
@@ -74,14 +71,14 @@ impl Memory {
 
     async fn expire(self, key: Key, deadline: Instant) {
         tokio::time::sleep_until(deadline).await;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.deadlines.get(&key) == Some(&deadline) {
             self.change(&mut state, &[Op::Delete { key }]);
         }
     }
 
     fn read(&self, range: &Range) -> Result<Page, Error> {
-        let state = self.lock();
+        let state = self.state.lock();
         let at = range.at.unwrap_or(state.current);
         if at < state.compacted {
             return Err(Error::Compacted { requested: at, oldest: state.compacted });
@@ -98,7 +95,7 @@ impl Memory {
         if transaction.ops.iter().any(is_too_large) {
             return Err(Error::TooLarge { reason: format!("a value of more than {VALUE_BYTES_MAX} bytes") });
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let revision = state.current;
         if !state.model.holds(&transaction.compares, revision) {
             let current =
@@ -109,7 +106,7 @@ impl Memory {
     }
 
     fn batch(&self, prefix: &Key, from: Revision) -> Result<Batch, Error> {
-        let state = self.lock();
+        let state = self.state.lock();
         if from <= state.compacted {
             return Err(Error::Compacted { requested: from, oldest: state.compacted });
         }
@@ -152,7 +149,7 @@ impl Store for Memory {
             if key.is_empty() {
                 return Err(Error::Malformed { reason: "an empty key".to_owned() });
             }
-            let state = self.lock();
+            let state = self.state.lock();
             Ok((state.model.entry(&key, state.current), state.current))
         };
         std::future::ready(read()).boxed()
@@ -180,7 +177,7 @@ impl Store for Memory {
     }
 
     fn revision(&self) -> Pending<'_, Revision> {
-        std::future::ready(Ok(self.lock().current)).boxed()
+        std::future::ready(Ok(self.state.lock().current)).boxed()
     }
 
     fn answers_progress(&self) -> bool {
@@ -188,7 +185,7 @@ impl Store for Memory {
     }
 
     fn compact(&self, revision: Revision) -> Pending<'_, ()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let result = if revision > state.current {
             Err(Error::Future { requested: revision, current: state.current })
         } else {

@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use store::sqlite::{Config, REQUEST_BYTES_MAX, SqliteStore, Step, StepHook};
 use store::{Error, Op, Outcome, Range, Revision, Store, Transaction};
@@ -32,7 +33,7 @@ impl Gate {
             if now != step {
                 return;
             }
-            let wait = wait.lock().expect("nobody panics with it").take();
+            let wait = wait.lock().take();
             if let Some(wait) = wait {
                 told.notify_one();
                 let _ = wait.recv();

@@ -1,10 +1,11 @@
 //! Keys that do not live for ever, on a clock that the test moves.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use store::sqlite::{Clock, Config, SqliteStore};
 use store::{Event, Key, Op, Outcome, Range, Revision, Store, Transaction, Watch};
 use tasks::Tasks;
@@ -27,7 +28,7 @@ struct TestClock {
 
 impl Clock for TestClock {
     fn boot(&self) -> io::Result<String> {
-        Ok(self.boot.lock().expect("nobody panics with it").clone())
+        Ok(self.boot.lock().clone())
     }
 
     fn since_boot(&self) -> Duration {
@@ -54,7 +55,7 @@ impl Machine {
     }
 
     fn restart(&self) {
-        *self.clock.boot.lock().expect("nobody panics with it") = "second".to_owned();
+        *self.clock.boot.lock() = "second".to_owned();
         self.clock.milliseconds.store(5_000, Ordering::SeqCst);
     }
 }

@@ -1,12 +1,13 @@
 //! The connections to one peer.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tasks::WorkerNumber;
@@ -183,7 +184,7 @@ impl Pool {
 
     /// The last used of those that are at home here; of all if there is none, because a new one costs more than to move it.
     fn pop(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         match idle.iter().rposition(Connection::is_at_home) {
             Some(at) => Some(idle.remove(at)),
             None => idle.pop(),
@@ -269,14 +270,14 @@ impl Pool {
         let is_old = |connection: &mut Connection| {
             now.saturating_duration_since(connection.idle_since) >= age_max || connection.generation != generation
         };
-        let closed: Vec<_> = self.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
+        let closed: Vec<_> = self.idle.lock().extract_if(.., is_old).collect();
         drop(closed);
         self.all_streams().for_each(|streams| streams.sweep(generation, age_max));
     }
 
     /// How many connections are idle.
     pub fn idle(&self) -> usize {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.idle.lock().len()
     }
 
     /// How many connections answers share.
@@ -291,7 +292,7 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn idle_and_quiet(&self) -> usize {
-        self.idle.lock().unwrap().iter().filter(|connection| connection.is_quiet()).count()
+        self.idle.lock().iter().filter(|connection| connection.is_quiet()).count()
     }
 
     /// Takes back a connection whose answer was read to its end. One that cannot carry another request is closed.
@@ -300,7 +301,7 @@ impl Pool {
             return;
         }
         connection.idle_since = Instant::now();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < self.limits.idle_max {
             idle.push(connection);
         }

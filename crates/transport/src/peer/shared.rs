@@ -7,8 +7,8 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri, Version};
 use hyper::rt::Executor as _;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::dial::Stream;
@@ -60,7 +61,7 @@ struct Usage {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let taken = self.usage.lock().unwrap_or_else(PoisonError::into_inner).taken;
+        let taken = self.usage.lock().taken;
         f.debug_struct("Shared").field("taken", &taken).finish_non_exhaustive()
     }
 }
@@ -104,7 +105,7 @@ impl Shared {
 
     /// A place on it; `None` if it is full.
     pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
-        let mut usage = self.usage();
+        let mut usage = self.usage.lock();
         if usage.taken >= self.room() {
             return None;
         }
@@ -115,12 +116,8 @@ impl Shared {
 
     /// For how long it has carried nothing; `None` if it does.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
-        let usage = self.usage();
+        let usage = self.usage.lock();
         (usage.taken == 0).then(|| now.saturating_duration_since(usage.idle_since))
-    }
-
-    fn usage(&self) -> std::sync::MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,7 +159,7 @@ impl Drop for Waiting<'_> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut usage = self.0.usage();
+        let mut usage = self.0.usage.lock();
         usage.taken -= 1;
         if usage.taken == 0 {
             usage.idle_since = Instant::now();

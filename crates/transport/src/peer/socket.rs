@@ -5,10 +5,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -57,7 +58,7 @@ impl Socket {
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [0];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let looked = match &*self.lock() {
+        let looked = match &*self.0.lock() {
             Kind::Tcp(stream) => recv(stream, &mut byte, flags),
             Kind::Unix(stream) => recv(stream, &mut byte, flags),
             Kind::Gone => return false,
@@ -67,7 +68,7 @@ impl Socket {
 
     /// Has the runtime of this thread watch over it, and no longer the one that did. Nobody may wait for it.
     pub(super) fn move_here(&self) -> io::Result<()> {
-        let mut kind = self.lock();
+        let mut kind = self.0.lock();
         *kind = match std::mem::replace(&mut *kind, Kind::Gone) {
             Kind::Tcp(stream) => Kind::Tcp(TcpStream::from_std(stream.into_std()?)?),
             Kind::Unix(stream) => Kind::Unix(UnixStream::from_std(stream.into_std()?)?),
@@ -75,16 +76,11 @@ impl Socket {
         };
         Ok(())
     }
-
-    fn lock(&self) -> MutexGuard<'_, Kind> {
-        // A stream is as good as it was, whoever panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Kind::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
             Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -94,7 +90,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Kind::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
             Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -106,7 +102,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Kind::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
             Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -122,7 +118,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             Kind::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Kind::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),

@@ -3,10 +3,11 @@
 //! The first that has room is used, so that the last ones run empty and are closed. If none has, one is opened, by one of those
 //! who wait for it; how that ends is told to all of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -73,12 +74,12 @@ impl Streams {
 
     /// A place on a connection that there is.
     pub(super) fn place(&self, generation: u64) -> Option<Place> {
-        self.lock().place(generation)
+        self.state.lock().place(generation)
     }
 
     /// What to do for a place.
     pub(super) fn turn(&self, generation: u64) -> Turn<'_> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(place) = state.place(generation) {
             return Turn::Take(place);
         }
@@ -100,17 +101,13 @@ impl Streams {
         let is_closed = |shared: &mut Arc<Shared>| {
             !shared.is_open(generation) || shared.idle_for(now).is_some_and(|idle| idle >= idle_age_max)
         };
-        let closed: Vec<_> = self.lock().shared.extract_if(.., is_closed).collect();
+        let closed: Vec<_> = self.state.lock().shared.extract_if(.., is_closed).collect();
         drop(closed);
     }
 
     /// How many connections take new answers.
     pub(super) fn len(&self) -> usize {
-        self.lock().shared.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().shared.len()
     }
 }
 
@@ -140,7 +137,7 @@ impl Opener<'_> {
     /// There is a connection, and the first place on it for who opened it.
     pub(super) fn opened(self, shared: Arc<Shared>) -> Option<Place> {
         let place = shared.place();
-        let mut state = self.streams.lock();
+        let mut state = self.streams.state.lock();
         state.room = Some(shared.room());
         state.shared.push(shared);
         drop(state);
@@ -164,6 +161,6 @@ impl Opener<'_> {
 impl Drop for Opener<'_> {
     fn drop(&mut self) {
         let news = self.news.subscribe();
-        self.streams.lock().openings.retain(|opening| !opening.news.same_channel(&news));
+        self.streams.state.lock().openings.retain(|opening| !opening.news.same_channel(&news));
     }
 }

@@ -1,14 +1,15 @@
 //! Clients that never rest: writers, readers, watchers and a reader of discovery, each through whichever server is there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster_tests::client::{Answer, Failed};
 use cluster_tests::{Client, Lines};
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::MERGED;
@@ -84,12 +85,12 @@ impl Load {
         for thread in threads {
             thread.join().unwrap();
         }
-        let mut report = self.shared.report.lock().unwrap().clone();
+        let mut report = self.shared.report.lock().clone();
         let stored = block_on(client.get(CONFIG_MAPS)).json();
         let stored: Vec<&str> =
             stored["items"].as_array().unwrap().iter().filter_map(|item| item["data"]["write"].as_str()).collect();
-        let seen = self.shared.seen.lock().unwrap();
-        for (write, is_acknowledged) in &*self.shared.written.lock().unwrap() {
+        let seen = self.shared.seen.lock();
+        for (write, is_acknowledged) in &*self.shared.written.lock() {
             let copies = stored.iter().filter(|other| *other == write).count();
             let sights = seen.iter().filter(|other| *other == write).count();
             if copies > 1 || (*is_acknowledged && copies == 0) {
@@ -113,7 +114,7 @@ impl Shared {
     }
 
     fn note(&self, note: impl FnOnce(&mut Report)) {
-        note(&mut self.report.lock().unwrap());
+        note(&mut self.report.lock());
     }
 
     fn client(&self) -> &Client {
@@ -140,15 +141,15 @@ impl Shared {
             match block_on(client.try_send(request, body.into())) {
                 Err(Failed::NotSent) => {}
                 Err(Failed::Broken) => {
-                    self.written.lock().unwrap().insert(name, false);
+                    self.written.lock().insert(name, false);
                     self.note(|report| report.unknown_writes += 1);
                 }
                 Ok(answer) if answer.status == StatusCode::CREATED => {
-                    self.written.lock().unwrap().insert(name, true);
+                    self.written.lock().insert(name, true);
                     self.note(|report| report.writes += 1);
                 }
                 Ok(answer) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {
-                    self.written.lock().unwrap().insert(name, false);
+                    self.written.lock().insert(name, false);
                     self.note(|report| report.unavailable += 1);
                 }
                 Ok(answer) => self.fault(client, &format!("a write: {}", answer.brief())),
@@ -229,7 +230,7 @@ impl Shared {
             self.note(|report| report.events += 1);
             match object["data"]["write"].as_str() {
                 Some("the-end") => return true,
-                Some(write) => self.seen.lock().unwrap().push(write.to_owned()),
+                Some(write) => self.seen.lock().push(write.to_owned()),
                 None => {}
             }
         }

@@ -1,9 +1,9 @@
 //! What must be served at any moment, learned from each server itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Group, version and resource, as in a path below `/apis/`.
@@ -26,13 +26,9 @@ struct State {
 }
 
 impl Truth {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
-    }
-
     /// A server is ready and serves this itself.
     pub(super) fn is_up(&self, server: &str, serves: BTreeSet<Name>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.starts += 1;
         let start = state.starts;
         state.up.insert(server.to_owned(), (start, serves));
@@ -40,7 +36,7 @@ impl Truth {
 
     /// A server is about to go.
     pub(super) fn goes(&self, server: &str) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let (_, served) = state.up.remove(server).unwrap_or_default();
         let now = Instant::now();
         state.left.extend(served.into_iter().map(|name| (name, now)));
@@ -48,7 +44,7 @@ impl Truth {
 
     /// Every name that anybody served so far.
     pub(super) fn names(&self) -> Vec<Name> {
-        let state = self.state();
+        let state = self.0.lock();
         let up = state.up.values().flat_map(|(_, served)| served);
         let all: BTreeSet<_> = up.chain(state.left.keys()).cloned().collect();
         all.into_iter().collect()
@@ -56,7 +52,7 @@ impl Truth {
 
     /// The names that not every server serves, or that were served lately.
     pub(super) fn skewed(&self) -> Vec<Name> {
-        let state = self.state();
+        let state = self.0.lock();
         let is_everywhere = |name: &Name| state.up.values().all(|(_, served)| served.contains(name));
         let names: BTreeSet<_> =
             state.up.values().flat_map(|(_, served)| served).chain(state.left.keys()).cloned().collect();
@@ -65,14 +61,14 @@ impl Truth {
 
     /// Whether nobody may say 404 to it now.
     pub(super) fn must_be_known(&self, name: &str) -> bool {
-        let state = self.state();
+        let state = self.0.lock();
         state.up.values().any(|(_, served)| served.contains(name))
             || state.left.get(name).is_some_and(|left| left.elapsed() < LINGER)
     }
 
     /// What the servers that are up serve, to be compared with what a document lists that was asked for afterwards.
     pub(super) fn now(&self) -> BTreeMap<String, (u64, BTreeSet<Name>)> {
-        self.state().up.clone()
+        self.0.lock().up.clone()
     }
 }
 

@@ -58,7 +58,7 @@ async fn outcome(does: Does) -> String {
             Err(ForwardError::Failed { execution, .. }) => format!("failed, execution {execution:?}"),
             Err(other) => format!("{other:?}"),
         };
-        let doubted = if bench.doubted.lock().unwrap().is_empty() { "" } else { ", doubted" };
+        let doubted = if bench.doubted.lock().is_empty() { "" } else { ", doubted" };
         let failures = bench.failures().join(", ");
         shown += &format!("{effect:?}: {result} [{failures}{doubted}]\n");
     }
@@ -291,7 +291,7 @@ async fn when_a_peer_dies_under_load_no_read_fails_and_no_write_is_sent_twice() 
                 }
             }
             if sent.fetch_add(1, Ordering::Relaxed) == CLIENTS * ROUNDS / 3 {
-                machine.lock().unwrap().take().unwrap().shutdown_background();
+                machine.lock().take().unwrap().shutdown_background();
             }
         }
         unknown

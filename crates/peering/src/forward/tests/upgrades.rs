@@ -159,7 +159,7 @@ async fn backend_response_to_upgrade_passes_unchanged_and_is_not_resent() {
             assert_eq!(other.heard_so_far().await, [], "{status} {handling:?}");
             assert_eq!(bench.failures(), [""; 0], "{status} {handling:?}");
             assert_eq!(bench.standing(0), Standing::Well);
-            assert_eq!(*bench.doubted.lock().unwrap(), []);
+            assert_eq!(*bench.doubted.lock(), []);
         }
     }
 }

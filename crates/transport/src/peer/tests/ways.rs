@@ -1,7 +1,6 @@
 //! Ways to a peer: direct, and through egress proxies.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +19,7 @@ async fn play_proxy(mut near: impl Stream, asked: Asked) {
     }
     let head = String::from_utf8(head).unwrap();
     let target = head.split(' ').nth(1).unwrap().to_owned();
-    asked.lock().unwrap().push(target.clone());
+    asked.lock().push(target.clone());
     let mut far = TcpStream::connect(target).await.unwrap();
     near.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
     let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
@@ -51,7 +50,7 @@ async fn a_proxy_on_a_unix_socket_is_used() {
     });
     let (answer, address) = ask_through(Egress::Unix(path), &certificates, &tasks).await;
     assert_eq!(answer, "GET /through HTTP/1.1 on 0");
-    assert_eq!(*asked.lock().unwrap(), [address]);
+    assert_eq!(*asked.lock(), [address]);
 }
 
 #[tokio::test]
@@ -84,7 +83,7 @@ async fn a_proxy_behind_tls_is_used_if_it_is_the_one_that_is_meant() {
     assert_eq!(refused.reason(), "egress_proxy");
     let (answer, address) = ask_through(to("localhost"), &certificates, &tasks).await;
     assert_eq!(answer, "GET /through HTTP/1.1 on 0");
-    assert_eq!(*asked.lock().unwrap(), [address]);
+    assert_eq!(*asked.lock(), [address]);
 }
 
 #[tokio::test]
