@@ -90,13 +90,9 @@ pub(crate) fn identify(headers: &mut HeaderMap) -> HeaderValue {
 
 /// A UUID. It must be unique, and need not be hard to guess.
 fn new_id() -> HeaderValue {
-    let random = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | 4 << 76 | 2 << 62;
-    let mut digits = (0..32).rev().map(|at| char::from_digit((random >> (4 * at)) as u32 & 0xf, 16));
-    let text = std::array::from_fn::<u8, 36, _>(|at| match at {
-        8 | 13 | 18 | 23 => b'-',
-        _ => digits.next().flatten().map_or(b'0', |digit| digit as u8),
-    });
-    HeaderValue::from_bytes(&text).expect("hexadecimal digits make a header")
+    let id = uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid();
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).expect("a UUID is a valid header value")
 }
 
 impl Auditor {

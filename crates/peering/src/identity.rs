@@ -77,10 +77,8 @@ pub struct HolderIdentity(Arc<str>);
 impl HolderIdentity {
     /// The holder identity of a process that has drawn this random number; a version 4 UUID is made from it.
     pub fn new(server: &ServerId, random: u128) -> Self {
-        let bits = (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-        let hex = format!("{bits:032x}");
-        let [a, b, c, d, e] = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-        Self(format!("{server}_{a}-{b}-{c}-{d}-{e}").into())
+        let process = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
+        Self(format!("{server}_{process}").into())
     }
 
     /// A holder identity as somebody wrote it.

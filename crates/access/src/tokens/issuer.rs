@@ -243,7 +243,7 @@ impl Issuer {
             expires: Some(expires),
             begins: Some(now),
             issued: Some(now),
-            id: uuid(request.random),
+            id: uuid::Builder::from_random_bytes(request.random).into_uuid().to_string(),
             kubernetes,
         }
     }
@@ -345,14 +345,6 @@ fn response(wire: &Wire, token: String, expiration_timestamp: Time) -> Vec<u8> {
         spec: &wire.spec,
         status: TokenStatus { token, expiration_timestamp },
     })
-}
-
-/// A random UUID of version 4.
-fn uuid(mut bytes: [u8; 16]) -> String {
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 impl TokenRequestError {
