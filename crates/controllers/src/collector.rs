@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tasks::Backoff;
 use tokio::time::Instant;
 
 use self::absent::Absences;
@@ -28,7 +29,7 @@ use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::follow::{Notice, OwnerReference, Uid};
 use crate::metrics::QueueGauges;
-use crate::queue::{Backoff, Ended, Queue};
+use crate::queue::{Ended, Queue};
 use crate::resources::Resources;
 
 /// The finalizer that keeps an object until its dependents no longer name it as owner.
@@ -39,7 +40,7 @@ const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 /// How many objects are worked on at once: kube-controller-manager's 20, and some more, since a request costs less here.
 const WORKERS: usize = 32;
 /// Failures are repeated for ever; an outage that ends is noticed within the last of these.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), last: Duration::from_secs(5) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 /// Discovery is read again so soon after a sign that it changed; several signs are one.
 const DISCOVERY_DELAY: Duration = Duration::from_secs(1);
 /// How often discovery is read while it is known to be incomplete.

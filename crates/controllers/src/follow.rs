@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use tasks::Backoff;
 use tokio::sync::mpsc;
 
 use crate::client::{CallError, Change, Client, METADATA_LIST_ONLY, METADATA_ONLY, PAGE, Watching};
-use crate::queue::Backoff;
 
 /// How long to wait before a list or a watch is tried again.
-const AGAIN: Backoff = Backoff { first: Duration::from_millis(100), last: Duration::from_secs(5) };
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Unique to an object, for ever.
 pub(crate) type Uid = Arc<str>;

@@ -7,17 +7,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
+use tasks::Backoff;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::client::{CallError, Client};
 use crate::follow::{Depth, Listener, Notice, Seen, Selection, Uid, follow};
-use crate::queue::{Backoff, Ended, Queue};
+use crate::queue::{Ended, Queue};
 
 /// How many objects are written at once.
 const WRITERS: usize = 8;
 /// A write that fails is tried again after so long.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), last: Duration::from_secs(30) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
 /// How many notices may wait.
 const NOTICES_MAX: usize = 256;
 

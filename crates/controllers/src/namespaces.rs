@@ -15,6 +15,7 @@ use api::GroupVersionResource;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
+use tasks::Backoff;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
@@ -23,7 +24,7 @@ use crate::catalog::Catalog;
 use crate::client::{CallError, Client};
 use crate::follow::{Depth, Listener, Notice, Selection, follow};
 use crate::metrics::QueueGauges;
-use crate::queue::{Backoff, Ended, Queue};
+use crate::queue::{Ended, Queue};
 use crate::resources::{Place, Resource, Resources};
 
 /// The finalizer that is this controller's to remove.
@@ -33,7 +34,7 @@ const NAMESPACES_AT_ONCE: usize = 10;
 /// How many resources of one namespace are.
 const RESOURCES_AT_ONCE: usize = 8;
 /// A namespace that cannot go yet is looked at again after so long; an outage that ends is noticed within the last of these.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), last: Duration::from_secs(4) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(4));
 /// How many notices may wait.
 const NOTICES_MAX: usize = 256;
 /// How often the gauges of a queue that is not empty are renewed.

@@ -4,24 +4,9 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
-use std::time::Duration;
 
+use tasks::Backoff;
 use tokio::time::Instant;
-
-/// How long to wait after a failure: doubling from the first to the last.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) last: Duration,
-}
-
-impl Backoff {
-    /// The wait after so many failures in a row, the first being 1.
-    pub(crate) fn after(self, failures: u32) -> Duration {
-        let factor = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.first.saturating_mul(factor).min(self.last)
-    }
-}
 
 /// Keys to be worked on.
 #[derive(Debug)]
@@ -155,9 +140,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), last: Duration::from_secs(5) };
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_there_once_and_taken_in_order() {
@@ -199,10 +186,5 @@ mod tests {
         queue.add(&"a", now);
         assert_eq!(queue.take(now), Some("a"), "something has changed: it need not wait");
         assert_eq!(queue.next_due(), None);
-    }
-
-    #[test]
-    fn no_number_of_failures_overflows() {
-        assert_eq!(BACKOFF.after(u32::MAX), BACKOFF.last);
     }
 }

@@ -23,7 +23,6 @@ pub mod members;
 pub mod membership;
 pub mod merged;
 pub mod metrics;
-mod pace;
 pub mod ports;
 pub mod presence;
 mod prove;

@@ -82,7 +82,7 @@ impl Collector {
     /// Collects for as long as this server leads.
     pub(crate) async fn lead(self, term: Term) {
         let (mut snapshots, mut members) = (self.objects.follow(), self.membership.follow());
-        let (mut failures, mut patience, mut settled) = (0, Patience::default(), Settled::default());
+        let (mut backoff, mut patience, mut settled) = (pace::AFTER_FAILURE, Patience::default(), Settled::default());
         let mut rng = Rng::with_seed(self.seed);
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
@@ -96,14 +96,13 @@ impl Collector {
             };
             match next_look {
                 Ok(next_look) => {
-                    failures = 0;
+                    backoff.reset();
                     something_new(&mut snapshots, &mut members, next_look).await;
                     tokio::time::sleep(LULL).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "storage versions cannot be collected; trying again");
-                    tokio::time::sleep(pace::after_failure(failures, &mut rng)).await;
-                    failures = failures.saturating_add(1);
+                    tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                 }
             }
         }

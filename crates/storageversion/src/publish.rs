@@ -76,17 +76,16 @@ impl Publisher {
             return std::future::pending().await;
         }
         let mut changes = self.barrier.changes();
-        let (mut failures, mut withdrawn) = (0, Withdrawn::new());
+        let (mut backoff, mut withdrawn) = (pace::AFTER_FAILURE, Withdrawn::new());
         let mut rng = Rng::with_seed(self.seed);
         loop {
             changes.mark_unchanged();
             let snapshot = snapshots.borrow_and_update().clone();
             match self.round(&snapshot, &mut withdrawn, &mut rng).await {
-                Ok(()) => failures = 0,
+                Ok(()) => backoff.reset(),
                 Err(error) => {
                     tracing::warn!(%error, closed = ?self.barrier.closed(), "storage versions cannot be published; trying again");
-                    tokio::time::sleep(pace::after_failure(failures, &mut rng)).await;
-                    failures = failures.saturating_add(1);
+                    tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                     continue;
                 }
             }

@@ -2,8 +2,9 @@
 //!
 //! Libraries do not call `tokio::spawn`: they are given a [`Tasks`] handle. It knows every task by name, tells all of them
 //! to stop, waits for them, and reports the first that ended unasked or panicked, because a dead refresh loop must not
-//! look like a healthy server. [`Workers`] are where short and frequent ones run.
+//! look like a healthy server. [`Workers`] are where short and frequent ones run. [`Backoff`] paces the retries of all of them.
 
+mod backoff;
 mod cancellable;
 mod workers;
 
@@ -16,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use backoff::{Backoff, jittered};
 pub use cancellable::{Cancellable, Commitment};
 pub use workers::{Place, WorkerNumber, Workers};
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use tasks::{Backoff, jittered};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,6 @@ use crate::documents::{Etags, ServerDocument, Source, StoredDocument, Tenure, le
 use crate::identity::ServerId;
 use crate::members::KnownDocument;
 use crate::metrics::{Metrics, SyncError};
-use crate::pace::{Backoff, jittered};
 use crate::ports::{Documents, Fetch, PortError};
 use crate::wait::until;
 
@@ -69,7 +69,7 @@ impl Asker {
                     backoff.reset();
                     Some(jittered(revalidate_interval, JITTER, &mut rng))
                 }
-                Attempt::Failed => Some(backoff.next(&mut rng)),
+                Attempt::Failed => Some(backoff.next_jittered(&mut rng)),
                 Attempt::Nowhere => None,
             };
             match self.wait(&assignment, wait).await {

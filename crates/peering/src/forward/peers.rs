@@ -10,6 +10,7 @@ use http::header::{HOST, HeaderMap, HeaderValue};
 use http::{Method, Request};
 use parking_lot::{Mutex, RwLock};
 use prometheus::Histogram;
+use tasks::Backoff;
 use tokio::time::Instant;
 use transport::peer::{Connector, Pool, RequestBody, ServedBy};
 
@@ -25,8 +26,7 @@ use crate::metrics::Metrics;
 
 /// For how long a peer that failed is tried last: doubled with every failure, up to the maximum. A crashed server restarts
 /// within seconds, and the endpoint record of one that does not is gone after fifteen.
-const REST_MIN: Duration = Duration::from_millis(500);
-const REST_MAX: Duration = Duration::from_secs(8);
+const REST: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 
 /// More requests than this at once are a crowd, and after so many without one there is none.
 const CROWD_MIN: usize = 2;
@@ -272,8 +272,7 @@ impl Peer {
     pub(super) fn failed(&self, fault: &Fault) {
         let mut failing = self.failing.lock();
         failing.failures = failing.failures.saturating_add(1);
-        let rest = REST_MIN.saturating_mul(1 << (failing.failures - 1).min(16)).min(REST_MAX);
-        failing.rests_until = Instant::now() + rest;
+        failing.rests_until = Instant::now() + REST.after(failing.failures);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let Candidate { server, address } = &self.candidate;
             tracing::warn!(peer = server.as_str(), %address, error = %fault, "a peer fails; others are preferred to it");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use discovery::Groups;
 use fastrand::Rng;
+use tasks::Backoff;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,6 @@ use super::{Leave, PresenceConfig};
 use crate::documents::{ServerDocument, Source, StoredDocument, Tenure, leave_behind};
 use crate::members::KnownDocument;
 use crate::membership::OwnDocument;
-use crate::pace::Backoff;
 use crate::ports::{Documents, PortError, Version};
 use crate::readiness::Milestone;
 use crate::wait::changed;
@@ -88,7 +88,7 @@ impl Publisher {
                     backoff.reset();
                     None
                 }
-                Some(Retry) => Some(backoff.next(&mut rng)),
+                Some(Retry) => Some(backoff.next_jittered(&mut rng)),
             };
             tokio::select! {
                 () = changed(&mut local) => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::objects::Lease;
 use fastrand::Rng;
+use tasks::{Backoff, jittered};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::claim::{Finding, look};
 use super::{Leave, PresenceConfig};
 use crate::identity::IdentityLease;
-use crate::pace::{Backoff, jittered};
 use crate::ports::{Leases, PortError, Records};
 use crate::readiness::Milestone;
 
@@ -75,7 +75,7 @@ impl LeaseKeeper {
                 }
                 Err(error) => {
                     tracing::warn!(server = %self.config.server, %error, "our identity lease cannot be renewed");
-                    backoff.next(&mut rng)
+                    backoff.next_jittered(&mut rng)
                 }
             };
             self.first.reach();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use tasks::Backoff;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{Leave, PresenceConfig};
-use crate::pace::Backoff;
 use crate::ports::{PortError, Records, Version};
 use crate::readiness::Milestone;
 
@@ -64,7 +64,7 @@ impl RecordKeeper {
                     }
                     Err(error) => {
                         tracing::warn!(server = %config.server, %error, "our endpoint record cannot be written");
-                        tokio::time::sleep(backoff.next(&mut rng)).await;
+                        tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                     }
                 }
             }

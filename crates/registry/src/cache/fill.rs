@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::{Batch, Entry, Error, Key, Range, Revision, Store, Watch};
+use tasks::Backoff;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +20,7 @@ const PAGE_SIZE: usize = 5_000;
 /// second; more would make a start slow for the sake of few.
 const REPLAYED_MAX: u64 = 10_000;
 /// The first pause after a failure, doubled up to the last.
-const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-const BACKOFF_LAST: Duration = Duration::from_secs(2);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 pub(super) struct Follower {
     pub(super) store: Arc<dyn Store>,
@@ -41,7 +41,7 @@ impl Follower {
 
     /// Never returns: fills, watches, and starts over whenever the watch cannot be resumed.
     async fn follow(&self) {
-        let mut backoff = BACKOFF_FIRST;
+        let mut backoff = BACKOFF;
         let mut origin = Origin::Past;
         loop {
             let error = self.fill_and_watch(origin, &mut backoff).await;
@@ -53,13 +53,12 @@ impl Follower {
             }
             self.count_failure();
             tracing::warn!(%error, "the watch cache cannot be filled; trying again");
-            tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_LAST);
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 
     /// Ends only with the error that makes a new fill necessary.
-    async fn fill_and_watch(&self, origin: Origin, backoff: &mut Duration) -> Error {
+    async fn fill_and_watch(&self, origin: Origin, backoff: &mut Backoff) -> Error {
         let filling = match origin {
             Origin::Past => self.replay().await,
             Origin::Present => self.fill().await,
@@ -80,8 +79,7 @@ impl Follower {
             }
             self.count_failure();
             tracing::warn!(%error, from = %from, "the store's watch ended; resuming");
-            tokio::time::sleep(*backoff).await;
-            *backoff = (*backoff * 2).min(BACKOFF_LAST);
+            tokio::time::sleep(backoff.next_wait()).await;
             watch = self.store.watch(self.prefix.clone(), from).await;
         }
     }
@@ -169,13 +167,13 @@ impl Follower {
         });
     }
 
-    async fn apply_all(&self, mut watch: Watch, from: &mut Revision, backoff: &mut Duration) -> Error {
+    async fn apply_all(&self, mut watch: Watch, from: &mut Revision, backoff: &mut Backoff) -> Error {
         let request = watch.progress();
         self.progress.send_modify(|progress| progress.request = Some(request));
         loop {
             match next_batch(&mut watch).await {
                 Ok(batch) => {
-                    *backoff = BACKOFF_FIRST;
+                    backoff.reset();
                     *from = batch.through.next();
                     self.apply(batch);
                 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tasks::Backoff;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, judge};
@@ -26,11 +27,9 @@ const REST_MIN: Duration = Duration::from_secs(1);
 /// The longest rest, so that an etcd which is back is soon used when it is needed.
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// The pause after all etcds have failed, before they are asked again; doubled each time, and never past the deadline.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-
-/// The longest pause: about half of what a cluster needs to elect a leader.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The pauses after all etcds have failed, before they are asked again; never past the deadline. The longest is about half of
+/// what a cluster needs to elect a leader.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// How long requests wait for etcds of which none answers: longer than an election takes, shorter than people like to wait.
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(3);
@@ -125,7 +124,7 @@ impl Members {
     /// Asks one etcd after another until one has answered, `deadline` has come, or none has answered anybody for a while.
     pub(super) async fn call<C: Call>(&self, message: C, deadline: Instant) -> Result<C::Answer, Failure> {
         let began = Instant::now();
-        let mut pause = PAUSE_MIN;
+        let mut pauses = PAUSES;
         let mut reasons = BTreeMap::new();
         loop {
             for index in self.order() {
@@ -142,12 +141,12 @@ impl Members {
                     }
                 }
             }
+            let pause = pauses.next_wait();
             if self.note_silence(began) >= OUTAGE_PATIENCE || Instant::now() + pause >= deadline {
                 let reasons: Vec<_> = reasons.into_values().collect();
                 return Err(Failure::NotDone(reasons.join("; ")));
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 

@@ -8,6 +8,7 @@ mod assembly;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tasks::Backoff;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,9 +25,8 @@ use crate::contract::{Batch, Error, Key, Revision, Watch};
 /// Batches that wait to be read; then we read no more from etcd, and it holds the events back.
 const BATCHES_MAX: usize = 64;
 
-/// The pause before a lost stream is opened again; doubled each time that brings nothing.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pauses before a lost stream is opened again; they grow until one is.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// How often a wanted progress is asked for until it comes: etcd leaves requests unanswered while a watch catches up. This is
 /// what kube-apiserver does.
@@ -44,7 +44,7 @@ impl Client {
             batches,
             requests,
             is_progress_wanted: false,
-            pause: PAUSE_MIN,
+            pauses: PAUSES,
         };
         self.tasks.spawn_once("etcd watch", watcher.run(self.tasks.stopping()));
         Watch::new(delivered, asking)
@@ -79,7 +79,7 @@ struct Watcher {
     requests: mpsc::Receiver<()>,
     /// Asked for and not told yet.
     is_progress_wanted: bool,
-    pause: Duration,
+    pauses: Backoff,
 }
 
 /// Why a stream came to its end.
@@ -97,9 +97,9 @@ impl Watcher {
             let following = async {
                 let end = self.follow().await;
                 if let End::Lost(reason) = &end {
-                    tracing::debug!(prefix = ?self.prefix, reason, pause = ?self.pause, "a watch of etcd is resumed");
-                    tokio::time::sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(PAUSE_MAX);
+                    let pause = self.pauses.next_wait();
+                    tracing::debug!(prefix = ?self.prefix, reason, ?pause, "a watch of etcd is resumed");
+                    tokio::time::sleep(pause).await;
                 }
                 end
             };
@@ -164,7 +164,7 @@ impl Watcher {
                 Err(status) => return End::Lost(judge(&status).into_reason()),
             };
             if answer.created && !answer.canceled {
-                self.pause = PAUSE_MIN;
+                self.pauses.reset();
                 self.client.members.stream_succeeded(index);
             }
             if let Some(end) = self.take(answer).await {
