@@ -9,6 +9,7 @@
 //! - [`media`]: which encoding and which kind the client wants.
 //! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
 //! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
+//! - [`PortError`]: how a call to storage fails, for the crates that declare ports over it.
 //! - [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
 
 pub mod duration;
@@ -18,6 +19,7 @@ pub mod media;
 pub mod metadata;
 pub mod names;
 pub mod objects;
+mod port_error;
 pub mod query;
 pub mod quote;
 pub mod selector;
@@ -28,5 +30,6 @@ pub mod validation;
 
 pub use field_error::FieldError;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
+pub use port_error::PortError;
 pub use status::Status;
 pub use target::{Misfit, Scope, Target, Verb};

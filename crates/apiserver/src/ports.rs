@@ -11,7 +11,8 @@ mod trust;
 
 use std::sync::Arc;
 
-use peering::ports::{Pending, PortError, Progress};
+use api::PortError;
+use peering::ports::{Pending, Progress};
 use registry::{Cache, Form, Registry, Shelf};
 use store::{Key, Store};
 

@@ -1,9 +1,9 @@
 //! Elections over HTTP: the port that `election` asks for, on this client.
 
-use api::GroupVersionResource;
 use api::objects::Lease;
+use api::{GroupVersionResource, PortError};
 use bytes::Bytes;
-use election::{Leases, Pending, PortError};
+use election::{Leases, Pending};
 use serde_json::Value;
 
 use crate::client::{CallError, Client};

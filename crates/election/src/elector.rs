@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use api::objects::Lease;
 use fastrand::Rng;
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::ports::{Leases, PortError};
+use crate::ports::Leases;
 use crate::rules::{Sight, Standing, held, released};
 
 /// How much longer the wait between two attempts may be: client-go's figure, so that candidates do not come at once.

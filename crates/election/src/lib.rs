@@ -12,4 +12,4 @@ pub mod ports;
 pub mod rules;
 
 pub use elector::{Config, Elector, Pace, Term};
-pub use ports::{Leases, Pending, PortError};
+pub use ports::{Leases, Pending};

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use peering::identity::{IdentityLease, LeaseForm};
-use peering::ports::{Documents, Feed, Leases, Pending, PortError, Records, Version};
+use peering::ports::{Documents, Feed, Leases, Pending, Records, Version};
 use peering::{Address, HolderIdentity, ServerId};
 use tokio::time::Instant;
 

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use http::{HeaderMap, StatusCode};
 use peering::HolderIdentity;
 use peering::ask::{self, Answer, AskError, AskLimits, Former};
 use peering::documents::{Source, StoredDocument, Tenure, leave_behind};
 use peering::members::Patience;
-use peering::ports::{Documents as _, Fetch, FetchAnswer, FetchFault, FetchRequest, PortError};
+use peering::ports::{Documents as _, Fetch, FetchAnswer, FetchFault, FetchRequest};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;

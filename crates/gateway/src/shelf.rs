@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::PortError;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use peering::ServerId;
-use peering::ports::{Feed, PortError, Taken, Version};
+use peering::ports::{Feed, Taken, Version};
 use tokio::sync::watch;
 
 /// The table.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use peering::ServerId;
-use peering::ports::{Fetch, Pending, PortError, Progress};
+use peering::ports::{Fetch, Pending, Progress};
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;

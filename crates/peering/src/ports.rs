@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::GroupVersionResource;
 use api::objects::{Endpoints, Lease};
+use api::{GroupVersionResource, PortError};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
@@ -22,23 +22,6 @@ pub type Pending<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
 /// One write of one entry: what a later write can be made conditional on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
-
-/// Why storage did not do what it was asked to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PortError {
-    /// It is not as it was seen, or is there already.
-    #[error("it was changed meanwhile")]
-    Conflict,
-    /// It is not there.
-    #[error("it does not exist")]
-    NotFound,
-    /// Anything else; it may work later, and may have worked.
-    #[error("storage does not answer: {reason}")]
-    Unavailable {
-        /// For the log.
-        reason: String,
-    },
-}
 
 /// A table in storage that is followed by a watch.
 ///

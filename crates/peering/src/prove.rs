@@ -89,13 +89,14 @@ impl ProverTask {
 #[cfg(test)]
 mod tests {
 
+    use api::PortError;
     use futures_util::FutureExt as _;
     use futures_util::future::join_all;
     use parking_lot::Mutex;
     use tasks::Tasks;
 
     use super::*;
-    use crate::ports::{Pending, PortError};
+    use crate::ports::Pending;
 
     /// Storage whose looks take a second each.
     #[derive(Default)]

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use fastrand::Rng;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::documents::{StoredDocument, Tenure};
 use crate::members::Chore;
-use crate::ports::{Documents, Leases, PortError};
+use crate::ports::{Documents, Leases};
 use crate::readiness::Milestone;
 use crate::wait::changed;
 

@@ -207,7 +207,7 @@ impl election::Leases for Memory {
         let mut leases = self.leases.lock();
         let current = leases.get(&lease.metadata.name).map(|lease| lease.metadata.resource_version.clone());
         if current.clone().unwrap_or_default() != lease.metadata.resource_version {
-            return async { Err(election::PortError::Conflict) }.boxed();
+            return async { Err(api::PortError::Conflict) }.boxed();
         }
         let version: u64 = current.map_or(0, |version| version.parse().unwrap());
         lease.metadata.resource_version = (version + 1).to_string();

@@ -1,7 +1,8 @@
 //! Elections among servers: over the same Leases, in the same namespace.
 
+use api::PortError;
 use api::objects::Lease;
-use election::{Leases, Pending, PortError};
+use election::{Leases, Pending};
 use futures_util::FutureExt as _;
 use peering::identity::NAMESPACE;
 
@@ -12,7 +13,7 @@ impl Leases for IdentityLeases {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         async move {
             refuse_elsewhere(&namespace)?;
-            self.read(&name).await.map_err(converted)
+            self.read(&name).await
         }
         .boxed()
     }
@@ -20,7 +21,7 @@ impl Leases for IdentityLeases {
     fn create(&self, lease: Lease) -> Pending<'_, Lease> {
         async move {
             refuse_elsewhere(&lease.metadata.namespace)?;
-            peering::ports::Leases::create(self, lease).await.map_err(converted)
+            peering::ports::Leases::create(self, lease).await
         }
         .boxed()
     }
@@ -28,7 +29,7 @@ impl Leases for IdentityLeases {
     fn update(&self, lease: Lease) -> Pending<'_, Lease> {
         async move {
             refuse_elsewhere(&lease.metadata.namespace)?;
-            peering::ports::Leases::update(self, lease).await.map_err(converted)
+            peering::ports::Leases::update(self, lease).await
         }
         .boxed()
     }
@@ -42,12 +43,4 @@ fn refuse_elsewhere(namespace: &str) -> Result<(), PortError> {
     Err(PortError::Unavailable {
         reason: format!("elections among servers are held in {NAMESPACE}, not in {namespace}"),
     })
-}
-
-fn converted(error: peering::ports::PortError) -> PortError {
-    match error {
-        peering::ports::PortError::Conflict => PortError::Conflict,
-        peering::ports::PortError::NotFound => PortError::NotFound,
-        peering::ports::PortError::Unavailable { reason } => PortError::Unavailable { reason },
-    }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use api::GroupResource;
 use api::objects::{Lease, from_json, to_stored_json};
+use api::{GroupResource, PortError};
 use bytes::Bytes;
 use object::Stored;
 use peering::ServerId;
 use peering::identity::{IdentityLease, NAMESPACE};
-use peering::ports::{Feed, Leases, Pending, PortError};
+use peering::ports::{Feed, Leases, Pending};
 use registry::read::Freshness;
 use registry::{Cached, Decision, Item, Registry, Shelf, WriteError, Written};
 use store::Key;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use api::objects::{Endpoints, from_json, to_stored_json};
 use bytes::Bytes;
 use peering::ServerId;
-use peering::ports::{Documents, Feed, Pending, PortError, Records, Version};
+use peering::ports::{Documents, Feed, Pending, Records, Version};
 use registry::{Cached, Item, Registry, Shelf};
 use store::{Compare, Key, Op, Outcome, Revision, Store, Transaction};
 

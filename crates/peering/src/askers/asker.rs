@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use fastrand::Rng;
 use tasks::{Backoff, jittered};
 use tokio::sync::{mpsc, watch};
@@ -15,7 +16,7 @@ use crate::documents::{Etags, ServerDocument, Source, StoredDocument, Tenure, le
 use crate::identity::ServerId;
 use crate::members::KnownDocument;
 use crate::metrics::{Metrics, SyncError};
-use crate::ports::{Documents, Fetch, PortError};
+use crate::ports::{Documents, Fetch};
 use crate::wait::until;
 
 /// Servers that started together should not confirm together.

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
+use api::PortError;
 use discovery::{Groups, Names, Resource};
 
 use super::{ServerDocument, StoredDocument, Tenure};
 use crate::identity::ServerId;
-use crate::ports::{Documents, PortError};
+use crate::ports::Documents;
 
 /// Leaves the document of a former process to linger before another takes its place, if it lists anything that the other does
 /// not.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use api::PortError;
 use tokio::time::Instant;
 
 use super::PresenceConfig;
 use crate::endpoints::Address;
 use crate::identity::{IdentityLease, ServerId};
-use crate::ports::{Leases, PortError, Records};
+use crate::ports::{Leases, Records};
 
 /// How often a doubtful lease is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

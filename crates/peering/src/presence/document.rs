@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use discovery::Groups;
 use fastrand::Rng;
 use tasks::Backoff;
@@ -15,7 +16,7 @@ use super::{Leave, PresenceConfig};
 use crate::documents::{ServerDocument, Source, StoredDocument, Tenure, leave_behind};
 use crate::members::KnownDocument;
 use crate::membership::OwnDocument;
-use crate::ports::{Documents, PortError, Version};
+use crate::ports::{Documents, Version};
 use crate::readiness::Milestone;
 use crate::wait::changed;
 

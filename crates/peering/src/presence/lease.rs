@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use api::objects::Lease;
 use fastrand::Rng;
 use tasks::{Backoff, jittered};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::claim::{Finding, look};
 use super::{Leave, PresenceConfig};
 use crate::identity::IdentityLease;
-use crate::ports::{Leases, PortError, Records};
+use crate::ports::{Leases, Records};
 use crate::readiness::Milestone;
 
 /// kube-apiserver's figures: how much longer a round may be, how often a renewal is tried at once, and the waits after that.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use fastrand::Rng;
 use tasks::Backoff;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{Leave, PresenceConfig};
-use crate::ports::{PortError, Records, Version};
+use crate::ports::{Records, Version};
 use crate::readiness::Milestone;
 
 /// Short, because a record lives for seconds only.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::PortError;
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -13,7 +14,7 @@ use tasks::Tasks;
 use tokio::sync::watch;
 
 use crate::identity::{IdentityLease, ServerId};
-use crate::ports::{Documents, Feed, Leases, Pending, PortError, Progress, Records, Taken, Version};
+use crate::ports::{Documents, Feed, Leases, Pending, Progress, Records, Taken, Version};
 
 /// Storage that several servers of a test share. Clones share it.
 #[derive(Clone)]
