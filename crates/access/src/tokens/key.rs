@@ -9,8 +9,11 @@ use aws_lc_rs::{digest, error::Unspecified};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
+use x509_parser::asn1_rs::FromDer as _;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::pem::{self, BIT_STRING, INTEGER, SEQUENCE};
+use super::pem;
 
 /// How a key signs; each key has exactly one way, whatever a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,24 +183,22 @@ impl VerifyingKey {
 
 impl Jwk {
     fn new(algorithm: Algorithm, kid: String, spki: &[u8]) -> Option<Self> {
-        let (body, _) = pem::value(spki, SEQUENCE)?;
-        let (_, key) = pem::value(body, SEQUENCE)?;
-        let (bits, _) = pem::value(key, BIT_STRING)?;
-        // The first byte of a BIT STRING counts unused bits; keys have none.
-        let key = bits.get(1..)?;
+        let (_, spki) = SubjectPublicKeyInfo::from_der(spki).ok()?;
         let alg = algorithm.name();
         let jwk = Self { usage: "sig", kty: "RSA", kid, crv: None, alg, x: None, y: None, n: None, e: None };
         let encode = |bytes: &[u8]| Some(URL_SAFE_NO_PAD.encode(bytes));
-        if algorithm == Algorithm::Rs256 {
-            let (numbers, _) = pem::value(key, SEQUENCE)?;
-            let (n, rest) = pem::value(numbers, INTEGER)?;
-            let (e, _) = pem::value(rest, INTEGER)?;
-            let unsigned = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
-            return Some(Self { n: unsigned(n), e: unsigned(e), ..jwk });
+        match spki.parsed().ok()? {
+            PublicKey::RSA(key) => {
+                let unsigned = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
+                Some(Self { n: unsigned(key.modulus), e: unsigned(key.exponent), ..jwk })
+            }
+            PublicKey::EC(point) => {
+                // An uncompressed point: 4, then both coordinates.
+                let (x, y) = point.data().strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
+                Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
+            }
+            _ => None,
         }
-        // An uncompressed point: 4, then both coordinates.
-        let (x, y) = key.strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
-        Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
     }
 }
 
