@@ -9,7 +9,7 @@
 //! - [`media`]: which encoding and which kind the client wants.
 //! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
 //! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
-//! - [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
+//! - [`wire`]: reading JSON as Go does; [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
 
 pub mod duration;
 pub mod field_error;
@@ -25,6 +25,7 @@ pub mod status;
 pub mod target;
 pub mod time;
 pub mod validation;
+pub mod wire;
 
 pub use field_error::FieldError;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
