@@ -19,7 +19,6 @@ pub mod rbac;
 pub mod reviews;
 pub mod tokens;
 pub mod user;
-mod wire;
 
 pub use attributes::{Asked, Attributes, Resource};
 pub use authorize::{Authorizer, Decision};

@@ -65,7 +65,7 @@ impl ReviewError {
 }
 
 fn read<T: serde::de::DeserializeOwned>(kind: &'static str, body: &[u8]) -> Result<T, ReviewError> {
-    crate::wire::read(body).map_err(|error| ReviewError::Unreadable { kind, reason: error.to_string() })
+    api::wire::read(body).map_err(|error| ReviewError::Unreadable { kind, reason: error.to_string() })
 }
 
 /// Writes an object of one of the two groups.

@@ -12,7 +12,6 @@ mod jwt;
 mod key;
 mod objects;
 pub mod openid;
-mod pem;
 mod verifier;
 
 pub use claims::{Claims, KubernetesClaims, OutOfTime, Reference};

@@ -6,14 +6,15 @@
 //! In reading order:
 //! - [`names`]: group, version, resource, kind, and which version is preferred; [`validation`]: what a name may look like.
 //! - [`target`]: what a request is about; [`query`]: its parameters; [`selector`]: which objects it selects.
-//! - [`media`]: which encoding and which kind the client wants.
+//! - [`media`]: which encoding and which kind the client wants; [`headers`]: which headers name the user.
 //! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
 //! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
 //! - [`PortError`]: how a call to storage fails, for the crates that declare ports over it.
-//! - [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
+//! - [`wire`]: reading JSON as Go does; [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
 
 pub mod duration;
 pub mod field_error;
+pub mod headers;
 pub mod json;
 pub mod media;
 pub mod metadata;
@@ -27,6 +28,7 @@ pub mod status;
 pub mod target;
 pub mod time;
 pub mod validation;
+pub mod wire;
 
 pub use field_error::FieldError;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json::RawJson;
 use crate::time::Time;
+use crate::wire::null_is_default;
 
 /// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,15 +119,6 @@ impl ObjectMeta {
     pub fn is_being_deleted(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
-}
-
-/// Reads `null` as Go does: as if the field were absent.
-pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 pub(crate) fn is_zero(number: &i64) -> bool {

@@ -14,7 +14,8 @@ pub use constructors::UnrecognizedResponse;
 pub use reason::Reason;
 
 use crate::json::to_go_json;
-use crate::metadata::{ListMeta, null_is_default};
+use crate::metadata::ListMeta;
+use crate::wire::null_is_default;
 
 /// An error, or a success without an object to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

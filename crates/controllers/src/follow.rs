@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::wire::null_is_default;
 use serde::{Deserialize, Deserializer};
 use tasks::Backoff;
 use tokio::sync::mpsc;
@@ -36,9 +37,9 @@ pub(crate) struct Metadata {
     pub(crate) resource_version: Box<str>,
     #[serde(rename = "deletionTimestamp", deserialize_with = "is_set")]
     pub(crate) is_deleting: bool,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub(crate) owner_references: Vec<OwnerReference>,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub(crate) finalizers: Vec<Box<str>>,
 }
 
@@ -63,17 +64,13 @@ fn is_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> 
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
-fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// A page of a list.
 #[derive(Debug, Deserialize)]
 pub(crate) struct List {
     #[serde(default)]
     pub(crate) metadata: api::metadata::ListMeta,
     /// A real kube-apiserver writes `null` for none; without the field it is no list.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub(crate) items: Vec<Seen>,
 }
 

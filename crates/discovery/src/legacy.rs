@@ -6,23 +6,23 @@
 mod convert;
 
 use api::json::to_go_json;
+use api::wire::{null_is_default, object, objects};
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 pub use convert::{groups_of_api, groups_of_apis};
 
 use crate::document::Document;
 use crate::groups::{Name, Names};
-use crate::parse::Object;
 
 /// `/api`: the versions of the core group, and where to reach the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiVersions {
     /// Always `v1` alone on real servers.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub versions: Names,
     /// The address clients of each network should use.
     #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "objects")]
@@ -34,10 +34,10 @@ pub struct ApiVersions {
 #[serde(default)]
 pub struct ServerAddress {
     /// The network, such as `0.0.0.0/0`.
-    #[serde(rename = "clientCIDR", deserialize_with = "null_is_empty")]
+    #[serde(rename = "clientCIDR", deserialize_with = "null_is_default")]
     pub client_cidr: Name,
     /// Host and port.
-    #[serde(rename = "serverAddress", deserialize_with = "null_is_empty")]
+    #[serde(rename = "serverAddress", deserialize_with = "null_is_default")]
     pub server_address: Name,
 }
 
@@ -55,7 +55,7 @@ pub struct ApiGroupList {
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiGroup {
     /// The name of the group.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub name: Name,
     /// The versions, the preferred one first.
     #[serde(deserialize_with = "objects")]
@@ -77,10 +77,10 @@ pub struct ApiGroup {
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiGroupVersion {
     /// Group and version, such as `apps/v1`.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub group_version: Name,
     /// The version alone.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub version: Name,
 }
 
@@ -89,7 +89,7 @@ pub struct ApiGroupVersion {
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiResourceList {
     /// Group and version, such as `apps/v1`, or `v1` for core.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub group_version: Name,
     /// Resources and subresources side by side.
     #[serde(deserialize_with = "objects")]
@@ -101,33 +101,33 @@ pub struct ApiResourceList {
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiResource {
     /// `deployments`, or `deployments/scale`.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub name: Name,
     /// Empty for subresources.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub singular_name: Name,
     /// Whether objects live in namespaces.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub namespaced: bool,
     /// The group of the kind, if it is not that of the list.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub group: Name,
     /// The version of the kind, if group and version are not those of the list.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub version: Name,
     /// The kind.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_default")]
     pub kind: Name,
     /// The verbs; `None` is the wire's `null`.
     pub verbs: Option<Names>,
     /// Short names for the command line.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Name]>::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[Name]>::is_empty")]
     pub short_names: Names,
     /// Categories such as `all`.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Name]>::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[Name]>::is_empty")]
     pub categories: Names,
     /// What the resource is stored as, see [`storage_version_hash`]; empty if it is not stored.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub storage_version_hash: Name,
 }
 
@@ -193,21 +193,6 @@ fn document(kind: &str, api_version: ApiVersion, value: &impl Serialize) -> Docu
     body.extend_from_slice(&to_go_json(value)[1..]);
     body.push(b'\n');
     Document::new(body, "application/json")
-}
-
-/// Go reads `null` as the zero value of any type.
-fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-fn object<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    let object: Option<Object<T>> = Option::deserialize(deserializer)?;
-    Ok(object.map(|Object(value)| value).unwrap_or_default())
-}
-
-fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
-    Ok(objects.into_iter().flatten().map(|Object(value)| value).collect())
 }
 
 #[cfg(test)]

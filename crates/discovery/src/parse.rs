@@ -5,14 +5,13 @@
 
 mod aggregated;
 mod legacy;
-mod object;
 mod text;
 
+use api::wire::Object;
 use serde::Deserialize;
 
 pub use aggregated::parse_aggregated;
 pub use legacy::{parse_api_versions, parse_group, parse_group_list, parse_resource_list};
-pub(crate) use object::Object;
 
 /// The longest document that is read. The largest clusters known, with some ten thousand custom resources, stay under a sixth
 /// of this.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -29,7 +30,6 @@ const ANSWERS_MAX: usize = 4096;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A review is short.
 const BYTES_MAX: usize = 64 << 10;
-const IMPERSONATE_PREFIX: &str = "impersonate-";
 
 /// Asks, and remembers the answers for a while.
 #[derive(Debug)]

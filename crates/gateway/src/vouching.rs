@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use access::authenticate::HeaderNames;
 use parking_lot::Mutex;
+use api::headers::lowercase::REMOTE_PREFIX;
+use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use peering::forward::{Candidate, Forwarder, IdentityHeaders};
 use peering::ports::Fetch;
 use serde::Deserialize;
@@ -23,8 +25,6 @@ pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/e
 pub const SETTINGS_READER: &str = "system:kube-controller-manager";
 /// More names than this in one list are not believed to be settings; kubeadm sets one.
 const NAMES_MAX: usize = 64;
-/// What every header begins with that the gateway writes, and removes whoever sends it.
-const OWN_PREFIX: &str = "x-remote-";
 
 /// What the gateway needs to decide to which upstreams it vouches for users.
 pub struct Vouching {
@@ -163,10 +163,10 @@ impl Kind {
     /// What the gateway writes.
     fn written(self) -> &'static str {
         match self {
-            Self::User => "X-Remote-User",
-            Self::Uid => "X-Remote-Uid",
-            Self::Group => "X-Remote-Group",
-            Self::ExtraPrefix => "X-Remote-Extra-",
+            Self::User => REMOTE_USER,
+            Self::Uid => REMOTE_UID,
+            Self::Group => REMOTE_GROUP,
+            Self::ExtraPrefix => REMOTE_EXTRA_PREFIX,
         }
     }
 
@@ -198,7 +198,7 @@ fn compare(removed: &HeaderNames, theirs: &HeaderNames) -> Result<(), String> {
             ));
         }
         for name in read.iter().filter(|name| !name.eq_ignore_ascii_case(written)) {
-            if starts_with(name, OWN_PREFIX) {
+            if starts_with(name, REMOTE_PREFIX) {
                 return Err(format!(
                     "its --requestheader-{flag} has {name}, in which the gateway may write something else: remove it from \
                      the upstream's flag"
@@ -297,7 +297,7 @@ impl Vouching {
         let mut is_new = false;
         for kind in Kind::ALL {
             let known = learned.entry(kind).or_default();
-            for name in kind.of(names).iter().filter(|name| !starts_with(name, OWN_PREFIX)) {
+            for name in kind.of(names).iter().filter(|name| !starts_with(name, REMOTE_PREFIX)) {
                 if !known.contains(name) && known.len() < NAMES_MAX {
                     known.push(name.clone());
                     is_new = true;

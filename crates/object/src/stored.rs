@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::wire::null_is_default;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -119,14 +120,10 @@ struct Metadata<'a> {
     namespace: Cow<'a, str>,
     #[serde(borrow, default)]
     uid: Cow<'a, str>,
-    #[serde(default, deserialize_with = "null_is_empty")]
+    #[serde(default, deserialize_with = "null_is_default")]
     labels: BTreeMap<String, String>,
     #[serde(rename = "resourceVersion", default, deserialize_with = "is_there")]
     has_resource_version: bool,
-}
-
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// Called only if the field is there, be it null.

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::documents::{Etags, ServerDocument};
 use crate::endpoints::Address;
+use crate::forward::identity::{GROUP, UID, USER};
 use crate::hop;
 use crate::identity::ServerId;
 use crate::ports::{Fetch, FetchAnswer, FetchFault, FetchRequest};
@@ -27,9 +28,9 @@ const ACCEPTED: HeaderValue = HeaderValue::from_static(
 
 /// The user that servers are to each other; the default roles let it read discovery.
 const IDENTITY: [(HeaderName, HeaderValue); 3] = [
-    (HeaderName::from_static("x-remote-user"), HeaderValue::from_static("system:apiserver")),
-    (HeaderName::from_static("x-remote-uid"), HeaderValue::from_static("system:apiserver")),
-    (HeaderName::from_static("x-remote-group"), HeaderValue::from_static("system:authenticated")),
+    (USER, HeaderValue::from_static("system:apiserver")),
+    (UID, HeaderValue::from_static("system:apiserver")),
+    (GROUP, HeaderValue::from_static("system:authenticated")),
 ];
 
 /// How long and how much.

@@ -1,5 +1,8 @@
 //! The subject of a certificate: the parts of it that Kubernetes reads.
 
+use x509_parser::asn1_rs::{Any, Class, DerParser, Oid, SequenceIterator, Tag, oid};
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
+
 /// Who a certificate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
@@ -11,30 +14,20 @@ pub struct Subject {
     pub uids: Vec<String>,
 }
 
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-const UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
-
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const BMP_STRING: u8 = 0x1e;
-/// UTF8String, PrintableString, TeletexString and IA5String are read as text.
-const TEXT_STRINGS: [u8; 4] = [0x0c, 0x13, 0x14, 0x16];
+const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
 impl Subject {
     /// Reads the contents of an X.501 name in DER: a sequence of sets of attributes. `None`: it is malformed.
     pub(crate) fn from_der(name: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
-        let mut sets = Der(name);
-        while let Some(mut set) = sets.next_if(SET)? {
-            while let Some(mut attribute) = set.next_if(SEQUENCE)? {
-                let oid = attribute.next_if(OBJECT_IDENTIFIER)??;
-                let (tag, value) = attribute.next()??;
-                match oid.0 {
-                    COMMON_NAME => subject.common_name = text(tag, value)?,
-                    ORGANIZATION => subject.organizations.push(text(tag, value)?),
-                    UID => subject.uids.push(text(tag, value)?),
+        for set in values(name) {
+            for attribute in values(content(&set?, Tag::Set)?) {
+                let mut parts = values(content(&attribute?, Tag::Sequence)?);
+                let (oid, value) = (parts.next()??, parts.next()??);
+                match Oid::new(content(&oid, Tag::Oid)?.into()) {
+                    oid if oid == OID_X509_COMMON_NAME => subject.common_name = text(&value)?,
+                    oid if oid == OID_X509_ORGANIZATION_NAME => subject.organizations.push(text(&value)?),
+                    oid if oid == UID => subject.uids.push(text(&value)?),
                     _ => {}
                 }
             }
@@ -43,53 +36,43 @@ impl Subject {
     }
 }
 
-/// DER that is read from its front.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The next value if it has this tag; inner `None` at the end; outer `None` if it is malformed.
-    #[expect(clippy::option_option, reason = "the end and a mistake are two things")]
-    fn next_if(&mut self, wanted: u8) -> Option<Option<Der<'a>>> {
-        match self.next()? {
-            None => Some(None),
-            Some((tag, value)) if tag == wanted => Some(Some(Der(value))),
-            Some(_) => None,
-        }
-    }
-
-    #[expect(clippy::option_option, reason = "the end and a mistake are two things")]
-    fn next(&mut self) -> Option<Option<(u8, &'a [u8])>> {
-        let Some((&tag, rest)) = self.0.split_first() else { return Some(None) };
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = match first {
-            short @ 0..=0x7f => (usize::from(short), rest),
-            // A name longer than 65,535 bytes is nobody's name.
-            0x81 | 0x82 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
-            }
-            _ => return None,
-        };
-        let (value, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some(Some((tag, value)))
-    }
+/// The values that follow each other in `der`. A malformed value is the last one, and `None`.
+fn values(der: &[u8]) -> impl Iterator<Item = Option<Any<'_>>> {
+    SequenceIterator::<Any<'_>, DerParser>::new(der).map(Result::ok)
 }
 
-fn text(tag: u8, value: &[u8]) -> Option<String> {
-    if TEXT_STRINGS.contains(&tag) {
-        return String::from_utf8(value.to_vec()).ok();
+/// The content of a value of this type. The typed parsers of asn1-rs do not check the class, nor the tag of an OID.
+fn content<'a>(value: &Any<'a>, tag: Tag) -> Option<&'a [u8]> {
+    let is_constructed = matches!(tag, Tag::Sequence | Tag::Set);
+    let header = &value.header;
+    let is_of_type =
+        header.class() == Class::Universal && header.tag() == tag && header.is_constructed() == is_constructed;
+    is_of_type.then_some(value.data)
+}
+
+/// UTF8String, PrintableString, TeletexString and IA5String are read as UTF-8, BMPString as UTF-16.
+fn text(value: &Any<'_>) -> Option<String> {
+    let content = content(value, value.tag())?;
+    match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::TeletexString | Tag::Ia5String => {
+            String::from_utf8(content.to_vec()).ok()
+        }
+        Tag::BmpString if content.len().is_multiple_of(2) => Some(value.as_bmpstring().ok()?.string()),
+        _ => None,
     }
-    if tag == BMP_STRING && value.len().is_multiple_of(2) {
-        let units: Vec<u16> = value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
-        return String::from_utf16(&units).ok();
-    }
-    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+    const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+    const KUBERNETES_UID: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x83, 0xc2, 0x53, 0x02];
+    const SEQUENCE: u8 = 0x30;
+    const SET: u8 = 0x31;
+    const OBJECT_IDENTIFIER: u8 = 0x06;
+    const BMP_STRING: u8 = 0x1e;
 
     fn attribute(oid: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
         let wrap = |tag: u8, inner: &[u8]| [&[tag, inner.len() as u8], inner].concat();
@@ -104,7 +87,7 @@ mod tests {
             attribute(&[0x55, 0x04, 0x06], 0x13, b"DE"),
             attribute(ORGANIZATION, BMP_STRING, &[0, b'o', 0, b'k']),
             attribute(COMMON_NAME, 0x0c, b"first"),
-            attribute(UID, 0x0c, b"u1"),
+            attribute(KUBERNETES_UID, 0x0c, b"u1"),
             attribute(COMMON_NAME, 0x0c, b"kubernetes-admin"),
         ]
         .concat();
@@ -112,6 +95,31 @@ mod tests {
         assert_eq!(subject.common_name, "kubernetes-admin");
         assert_eq!(subject.organizations, ["system:masters", "ok"]);
         assert_eq!(subject.uids, ["u1"]);
+    }
+
+    #[test]
+    fn malformed_names_are_refused() {
+        let group = attribute(ORGANIZATION, 0x0c, b"system:masters");
+        for (tag, value) in
+            [(0x0c, &b"\xff"[..]), (BMP_STRING, b"odd"), (0x04, b"octets"), (0x2c, b""), (0x8c, b"tagged")]
+        {
+            let bad = attribute(COMMON_NAME, tag, value);
+            assert_eq!(Subject::from_der(&[&group[..], &bad].concat()), None, "{tag:#x} {value:?}");
+        }
+        // Two attributes in one set, of which the second is no attribute.
+        let inner = [&group[2..], &[0x02, 1, 7]].concat();
+        assert_eq!(Subject::from_der(&[&[SET, inner.len() as u8], &inner[..]].concat()), None);
+        assert_eq!(Subject::from_der(&[&group[..], &[SEQUENCE, 0]].concat()), None);
+        assert_eq!(Subject::from_der(&group[..group.len() - 1]), None);
+        let changed = |at: usize, byte: u8| {
+            let mut name = group.clone();
+            name[at] = byte;
+            Subject::from_der(&name)
+        };
+        assert_eq!(changed(0, 0x71), None, "a set of another class");
+        assert_eq!(changed(4, 0x0c), None, "an attribute type that is no OID");
+        assert_eq!(Subject::from_der(&[SET, 0]), Some(Subject::default()));
+        assert_eq!(Subject::from_der(&[]), Some(Subject::default()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::headers::BEARER_PROTOCOL_PREFIX;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
@@ -9,9 +10,6 @@ use jiff::Timestamp;
 use super::{AuthenticationError, Identity, Method, first};
 use crate::tokens::{Authenticated, Objects, TokenError, TokenFile, Verifier};
 use crate::user::User;
-
-/// Browsers cannot set headers on websockets, so a token may come as a protocol that begins with this.
-const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Those whose tokens are known: of the file, and of service accounts.
 #[derive(Debug, Default)]
@@ -102,7 +100,7 @@ impl BearerTokens {
         let offered = headers.filter(|(header, _)| header.eq_ignore_ascii_case("sec-websocket-protocol"));
         let offered = offered.filter_map(|(_, value)| std::str::from_utf8(value).ok());
         for protocol in offered.flat_map(|value| value.split(',')).map(str::trim) {
-            match protocol.strip_prefix(WEBSOCKET_PREFIX) {
+            match protocol.strip_prefix(BEARER_PROTOCOL_PREFIX) {
                 None => others.push(protocol),
                 Some(_) if token.is_some() => return Err(WebsocketError::Several.into()),
                 Some(encoded) => {

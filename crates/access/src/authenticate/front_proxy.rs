@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use percent_encoding::percent_decode_str;
 
 use super::{AuthenticationError, Certificate, Shown, first, text};
@@ -30,8 +31,7 @@ pub struct HeaderNames {
     pub extra_prefix: Vec<String>,
 }
 
-const STANDARD: [&str; 3] = ["X-Remote-User", "X-Remote-Uid", "X-Remote-Group"];
-const STANDARD_PREFIX: &str = "X-Remote-Extra-";
+const STANDARD: [&str; 3] = [REMOTE_USER, REMOTE_UID, REMOTE_GROUP];
 
 /// A flag of the front proxy that cannot be followed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,12 +117,13 @@ impl HeaderNames {
     pub fn standard() -> Self {
         let one = |name: &str| vec![name.to_owned()];
         let [user, uid, group] = STANDARD.map(one);
-        Self { user, uid, group, extra_prefix: one(STANDARD_PREFIX) }
+        Self { user, uid, group, extra_prefix: one(REMOTE_EXTRA_PREFIX) }
     }
 
     /// Whether a header is one that all of Kubernetes believes, and that is removed whether configured or not.
     pub fn is_standard(header: &str) -> bool {
-        STANDARD.iter().any(|name| name.eq_ignore_ascii_case(header)) || strip_prefix(header, STANDARD_PREFIX).is_some()
+        STANDARD.iter().any(|name| name.eq_ignore_ascii_case(header))
+            || strip_prefix(header, REMOTE_EXTRA_PREFIX).is_some()
     }
 
     /// Whether a header is one of these.

@@ -5,12 +5,12 @@
 //! Kubernetes differs in two places where it would undo: it drops an aggregation rule it does not know, and replaces a binding
 //! that refers to another role. Here both are left as they are, and reported.
 
+use api::wire::read;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{AUTOUPDATE, Wanted};
 use crate::rbac::{AggregationRule, Binding, Kind, ObjectError, PolicyRule, Role, missing_rules};
-use crate::wire::read;
 
 /// What is to be done about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]

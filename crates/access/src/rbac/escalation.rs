@@ -6,6 +6,7 @@
 use std::fmt;
 
 use api::quote::{Quoted, QuotedList};
+use api::wire;
 use api::{GroupResource, Status};
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::{Binding, GROUP, Index, Kind, ObjectError, PolicyRule, Role, Unresolv
 use crate::attributes::{Attributes, Resource};
 use crate::authorize::{Authorizer, aggregate};
 use crate::user::{MASTERS, User};
-use crate::wire;
 
 /// One create or update of a role or binding, as it is about to be stored.
 #[derive(Clone, Copy, Debug)]

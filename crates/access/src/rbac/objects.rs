@@ -4,11 +4,11 @@ use std::fmt;
 
 use api::metadata::ObjectMeta;
 use api::quote::Quoted;
+use api::wire::{null_is_default, object, objects, optional_object};
 use serde::{Deserialize, Serialize};
 
 use super::{LabelSelector, PolicyRule};
 use crate::user::{SERVICE_ACCOUNT_PREFIX, User};
-use crate::wire::{null_is_default, object, objects, optional_object};
 
 /// The group of the four kinds.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

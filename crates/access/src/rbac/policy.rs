@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use api::wire::read;
+
 use changes::{Changes, HolderKey, Key};
 
 use super::aggregation::{SharedRules, aggregate};
@@ -16,7 +18,6 @@ use super::holder::Holder;
 use super::index::RulesByName;
 use super::table::RuleSet;
 use super::{Binding, Index, ObjectError, PolicyRule, Role};
-use crate::wire::read;
 
 /// The four kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use api::quote::QuotedList;
+use api::wire::null_is_default;
 use serde::{Deserialize, Serialize};
-
-use crate::wire::null_is_default;
 
 /// Stands for every verb, group, resource or path.
 const ALL: &str = "*";

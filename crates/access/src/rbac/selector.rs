@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use api::wire::{null_is_default, objects};
 use serde::{Deserialize, Serialize};
-
-use crate::wire::{null_is_default, objects};
 
 /// Selects by labels: every pair and every requirement must hold. Empty selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 //! What a role or binding must look like to be stored, its metadata aside: Kubernetes' rules in Kubernetes' words.
 
+use api::wire::read;
 use api::{FieldError, validation};
 use serde_json::{Map, Value};
 
 use super::{Binding, GROUP, Kind, LabelSelector, ObjectError, PolicyRule, Role, Subject};
-use crate::wire::read;
 
 /// What is wrong with an object that is about to be stored. That a binding keeps its role is said with what else updates may
 /// not change, which depends on the release.

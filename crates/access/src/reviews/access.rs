@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::FieldError;
+use api::wire::{null_is_default, object, optional_object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -10,7 +11,6 @@ use super::selectors::Selector;
 use super::{AUTHORIZATION, Judge, ReviewError, read, write};
 use crate::attributes::{Attributes, Resource};
 use crate::user::User;
-use crate::wire::{null_is_default, object, optional_object};
 
 /// May the user of the review do what it says?
 pub fn subject_access_review(body: &[u8], judge: Judge<'_>) -> Result<Vec<u8>, ReviewError> {

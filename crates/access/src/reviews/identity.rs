@@ -1,6 +1,7 @@
 //! TokenReview and SelfSubjectReview: whose token is this, and who am I?
 
 use api::time::Time;
+use api::wire::{null_is_default, object};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,6 @@ use super::{AUTHENTICATION, ReviewError, read, write};
 use crate::authenticate::{AuthenticationError, BearerTokens};
 use crate::tokens::Objects;
 use crate::user::{User, UserInfo};
-use crate::wire::{null_is_default, object};
 
 /// Whose token the review holds, for the audiences it names or else for this server.
 pub fn token_review(

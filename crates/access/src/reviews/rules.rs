@@ -1,12 +1,12 @@
 //! SelfSubjectRulesReview: what may I do? This is what `kubectl auth can-i --list` shows.
 
+use api::wire::{null_is_default, object};
 use serde::{Deserialize, Serialize};
 
 use super::{AUTHORIZATION, Judge, ReviewError, read, write};
 use crate::authorize::{Mode, aggregate};
 use crate::rbac::PolicyRule;
 use crate::user::{NODES, User};
-use crate::wire::{null_is_default, object};
 
 /// The rules that apply to the one who asks, in the namespace of the review.
 pub fn self_subject_rules_review(body: &[u8], judge: Judge<'_>, user: &User) -> Result<Vec<u8>, ReviewError> {

@@ -3,10 +3,10 @@
 use api::FieldError;
 use api::selector::{FieldSelector, LabelSelector, Operator, Requirement as LabelRequirement};
 use api::validation;
+use api::wire::{null_is_default, objects};
 use serde::{Deserialize, Serialize};
 
 use crate::rbac::Requirement;
-use crate::wire::{null_is_default, objects};
 
 /// A selector as text or as requirements.
 #[derive(Default, Serialize, Deserialize)]

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use api::wire::{null_is_default, object, optional_object};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::user::{CREDENTIAL_ID, NODE_NAME, NODE_UID, POD_NAME, POD_UID, User};
-use crate::wire::{null_is_default, object, optional_object};
 
 /// The claims of a token made by `serviceaccounts/token`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

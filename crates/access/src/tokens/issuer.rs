@@ -3,6 +3,7 @@
 use api::json::to_go_json;
 use api::quote::Quoted;
 use api::time::Time;
+use api::wire::{null_is_default, object, optional_object, read};
 use api::{FieldError, GroupKind, GroupResource, GroupVersion, Status};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,6 @@ use super::jwt;
 use super::key::SigningKey;
 use super::objects::{Kind, Objects};
 use crate::user::service_account_name;
-use crate::wire::{null_is_default, object, optional_object, read};
 
 /// Kubernetes' shortest life of a token: 10 minutes.
 const SECONDS_MIN: i64 = 600;

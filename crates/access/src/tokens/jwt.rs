@@ -1,12 +1,12 @@
 //! JSON web tokens in their compact form: header, payload and signature in base64url, joined by dots.
 
+use api::wire::{null_is_default, read};
 use aws_lc_rs::error::Unspecified;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::key::SigningKey;
-use crate::wire::{null_is_default, read};
 
 /// A token taken apart, not yet verified: nothing in it may be believed.
 #[derive(Debug)]

@@ -9,8 +9,10 @@ use aws_lc_rs::{digest, error::Unspecified};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
-
-use super::pem::{self, BIT_STRING, INTEGER, SEQUENCE};
+use x509_parser::asn1_rs::FromDer as _;
+use x509_parser::pem::Pem;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 /// How a key signs; each key has exactly one way, whatever a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,12 +90,20 @@ const CURVES: [(Algorithm, &EcdsaSigningAlgorithm); 3] = [
     (Algorithm::Es512, &signature::ECDSA_P521_SHA512_FIXED_SIGNING),
 ];
 
+/// The PEM blocks of a text, which may be indented. Blocks that are not base64 are skipped.
+///
+/// rustls' reader knows a fixed set of labels; this one keeps the label of every block, for the error that names it.
+pub(super) fn blocks(text: &str) -> Vec<Pem> {
+    let text: String = text.lines().flat_map(|line| [line.trim(), "\n"]).collect();
+    Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).collect()
+}
+
 impl SigningKey {
     /// Reads the first private key of a PEM file: PKCS #8, PKCS #1 or SEC 1.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
-        let is_private = |block: &pem::Block| block.label.ends_with("PRIVATE KEY");
-        let block = pem::blocks(text).into_iter().find(is_private).ok_or(KeyError::NoPrivateKey)?;
-        Self::from_der(&block.der).ok_or(KeyError::Unsupported { label: block.label })
+        let is_private = |block: &Pem| block.label.ends_with("PRIVATE KEY");
+        let block = blocks(text).into_iter().find(is_private).ok_or(KeyError::NoPrivateKey)?;
+        Self::from_der(&block.contents).ok_or(KeyError::Unsupported { label: block.label })
     }
 
     fn from_der(der: &[u8]) -> Option<Self> {
@@ -132,10 +142,10 @@ impl VerifyingKey {
     /// Reads every key of a PEM file; of private keys the public half.
     pub fn all_from_pem(text: &str) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
-        for block in pem::blocks(text) {
+        for block in blocks(text) {
             let key = match block.label.as_str() {
-                "PUBLIC KEY" => Self::from_spki(&block.der),
-                label if label.ends_with("PRIVATE KEY") => SigningKey::from_der(&block.der).map(|key| key.public),
+                "PUBLIC KEY" => Self::from_spki(&block.contents),
+                label if label.ends_with("PRIVATE KEY") => SigningKey::from_der(&block.contents).map(|key| key.public),
                 _ => continue,
             };
             keys.push(key.ok_or(KeyError::Unsupported { label: block.label })?);
@@ -180,24 +190,22 @@ impl VerifyingKey {
 
 impl Jwk {
     fn new(algorithm: Algorithm, kid: String, spki: &[u8]) -> Option<Self> {
-        let (body, _) = pem::value(spki, SEQUENCE)?;
-        let (_, key) = pem::value(body, SEQUENCE)?;
-        let (bits, _) = pem::value(key, BIT_STRING)?;
-        // The first byte of a BIT STRING counts unused bits; keys have none.
-        let key = bits.get(1..)?;
+        let (_, spki) = SubjectPublicKeyInfo::from_der(spki).ok()?;
         let alg = algorithm.name();
         let jwk = Self { usage: "sig", kty: "RSA", kid, crv: None, alg, x: None, y: None, n: None, e: None };
         let encode = |bytes: &[u8]| Some(URL_SAFE_NO_PAD.encode(bytes));
-        if algorithm == Algorithm::Rs256 {
-            let (numbers, _) = pem::value(key, SEQUENCE)?;
-            let (n, rest) = pem::value(numbers, INTEGER)?;
-            let (e, _) = pem::value(rest, INTEGER)?;
-            let unsigned = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
-            return Some(Self { n: unsigned(n), e: unsigned(e), ..jwk });
+        match spki.parsed().ok()? {
+            PublicKey::RSA(key) => {
+                let unsigned = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
+                Some(Self { n: unsigned(key.modulus), e: unsigned(key.exponent), ..jwk })
+            }
+            PublicKey::EC(point) => {
+                // An uncompressed point: 4, then both coordinates.
+                let (x, y) = point.data().strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
+                Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
+            }
+            _ => None,
         }
-        // An uncompressed point: 4, then both coordinates.
-        let (x, y) = key.strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
-        Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use api::wire::{null_is_default, object, read};
 use jiff::Timestamp;
 use serde::Deserialize;
-
-use crate::wire::{null_is_default, object, read};
 
 /// The kinds that tokens are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,7 @@ mod legacy;
 use std::sync::Arc;
 
 use api::quote::{Quoted, QuotedList};
+use api::wire::read;
 use jiff::Timestamp;
 
 use super::cache::Cache;
@@ -14,7 +15,6 @@ use super::key::VerifyingKey;
 use super::objects::{Existing, Kind, Objects};
 use super::{Digest, digest};
 use crate::user::User;
-use crate::wire::read;
 
 /// The issuer of tokens that were made from secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";

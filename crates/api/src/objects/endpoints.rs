@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::wire_constant;
-use crate::metadata::{ObjectMeta, null_is_default};
+use crate::metadata::ObjectMeta;
+use crate::wire::null_is_default;
 
 wire_constant! {
     /// The kind of [`Endpoints`].

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::wire_constant;
-use crate::metadata::{ObjectMeta, is_zero, null_is_default};
+use crate::metadata::{ObjectMeta, is_zero};
 use crate::time::Time;
+use crate::wire::null_is_default;
 
 wire_constant! {
     /// The kind of a [`StorageVersion`].

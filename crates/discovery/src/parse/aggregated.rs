@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use api::GroupVersionKind;
 use api::media::AggregatedVersion;
+use api::wire::Object;
 use serde::{Deserialize, Deserializer};
 
-use super::object::Object;
 use super::text::Text;
 use super::{ParseError, check_kind, read, shorten};
 use crate::aggregated::{KIND, api_version};

@@ -3,18 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use api::headers::BEARER_PROTOCOL_PREFIX;
+use api::headers::lowercase::{
+    IMPERSONATE_PREFIX, REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_PREFIX, REMOTE_UID, REMOTE_USER,
+};
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-const USER: HeaderName = HeaderName::from_static("x-remote-user");
-const UID: HeaderName = HeaderName::from_static("x-remote-uid");
-const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
-const EXTRA_PREFIX: &str = "x-remote-extra-";
-/// What all of the above begin with.
-const PREFIX: &str = "x-remote-";
-const IMPERSONATE_PREFIX: &str = "impersonate-";
-/// A websocket client in a browser can set no `Authorization`, so its token travels among the protocols it offers.
-pub const BEARER_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+pub(crate) const USER: HeaderName = HeaderName::from_static(REMOTE_USER);
+pub(crate) const UID: HeaderName = HeaderName::from_static(REMOTE_UID);
+pub(crate) const GROUP: HeaderName = HeaderName::from_static(REMOTE_GROUP);
 
 /// Who a request is for, as a peer is told. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +168,7 @@ fn remove_bearer_protocols(headers: &mut HeaderMap) {
 
 /// Whether a header could name a user to somebody who believes us.
 fn is_identity(name: &HeaderName) -> bool {
-    name.as_str().starts_with(PREFIX)
+    name.as_str().starts_with(REMOTE_PREFIX)
 }
 
 /// Spaces at either end are lost on the way, and `"admin "` must not arrive as `"admin"`.
@@ -185,7 +183,7 @@ fn value(part: &'static str, text: &str) -> Result<HeaderValue, UnsendableUser> 
 
 /// kube-apiserver's escaping: whatever is not an HTTP token byte, and every percent sign.
 fn extra_header(key: &str) -> String {
-    let mut header = EXTRA_PREFIX.to_owned();
+    let mut header = REMOTE_EXTRA_PREFIX.to_owned();
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
             header.push(char::from(byte));

@@ -8,10 +8,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use api::headers::BEARER_PROTOCOL_PREFIX;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 
-use super::identity::{BEARER_PROTOCOL_PREFIX, Identity};
+use super::identity::Identity;
 
 /// How many requests may wait for one peer, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The flags of `unskew gateway`: kube-apiserver's names and meanings where it has them.
 
+use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+
 use crate::flags::{Flag, Kind};
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
@@ -70,13 +72,13 @@ pub(crate) static TABLE: &[Flag] = &[
     flag("proxy-client-key-file", Kind::Text, "", "Its key."),
     flag("requestheader-client-ca-file", Kind::Text, "", "The authorities of proxies before the gateway."),
     flag("requestheader-allowed-names", Kind::List, "", "Which names such proxies may have; empty: any."),
-    flag("requestheader-username-headers", Kind::List, "X-Remote-User", "Headers in which they name the user."),
-    flag("requestheader-uid-headers", Kind::List, "X-Remote-Uid", "Headers in which they give its uid."),
-    flag("requestheader-group-headers", Kind::List, "X-Remote-Group", "Headers in which they give its groups."),
+    flag("requestheader-username-headers", Kind::List, REMOTE_USER, "Headers in which they name the user."),
+    flag("requestheader-uid-headers", Kind::List, REMOTE_UID, "Headers in which they give its uid."),
+    flag("requestheader-group-headers", Kind::List, REMOTE_GROUP, "Headers in which they give its groups."),
     flag(
         "requestheader-extra-headers-prefix",
         Kind::List,
-        "X-Remote-Extra-",
+        REMOTE_EXTRA_PREFIX,
         "Prefixes of headers in which they give extra values.",
     ),
     // What it answers.

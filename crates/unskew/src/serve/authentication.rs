@@ -7,6 +7,7 @@ use access::User;
 use access::authenticate::{self, Anonymous, Authenticator, BearerTokens, CertificateParts, FrontProxy, HeaderNames};
 use access::tokens::openid::{Documents, KeysAt};
 use access::tokens::{Issuer, SigningKey, TokenFile, Verifier, VerifyingKey};
+use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use apiserver::gate::Signing;
 use catalogue::{Gates, Release};
 use tasks::Tasks;
@@ -204,14 +205,14 @@ fn front_proxy(flags: &Values, gates: &Gates, notices: &mut Vec<String>) -> Resu
             let text = "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled";
             return Err(FlagError::Refused(text.to_owned()));
         }
-        if lacks(&rules.headers.uid, "X-Remote-Uid") {
-            return Err(FlagError::Refused(unusual("uid-headers", "X-Remote-Uid header")));
+        if lacks(&rules.headers.uid, REMOTE_UID) {
+            return Err(FlagError::Refused(unusual("uid-headers", &format!("{REMOTE_UID} header"))));
         }
     }
     for (given, flag, standard, what) in [
-        (&rules.headers.user, "username-headers", "X-Remote-User", "header"),
-        (&rules.headers.group, "group-headers", "X-Remote-Group", "header"),
-        (&rules.headers.extra_prefix, "extra-headers-prefix", "X-Remote-Extra-", "header prefix"),
+        (&rules.headers.user, "username-headers", REMOTE_USER, "header"),
+        (&rules.headers.group, "group-headers", REMOTE_GROUP, "header"),
+        (&rules.headers.extra_prefix, "extra-headers-prefix", REMOTE_EXTRA_PREFIX, "header prefix"),
     ] {
         if lacks(given, standard) {
             notices.push(unusual(flag, &format!("{standard} {what}")));
@@ -223,16 +224,10 @@ fn front_proxy(flags: &Values, gates: &Gates, notices: &mut Vec<String>) -> Resu
 
 /// The other servers, by certificates of our own.
 fn own_front_proxy(flags: &Values) -> FrontProxyFlags {
-    let names = |name: &str| vec![name.to_owned()];
-    let headers = HeaderNames {
-        user: names("X-Remote-User"),
-        uid: names("X-Remote-Uid"),
-        group: names("X-Remote-Group"),
-        extra_prefix: names("X-Remote-Extra-"),
-    };
+    let allowed_names = vec![FRONT_PROXY_CLIENT.to_owned()];
     FrontProxyFlags {
         ca_file: Path::new(flags.text("cert-dir")).join(format!("{FRONT_PROXY_CA}.crt")),
-        rules: FrontProxy { allowed_names: names(FRONT_PROXY_CLIENT), headers },
+        rules: FrontProxy { allowed_names, headers: HeaderNames::standard() },
     }
 }
 

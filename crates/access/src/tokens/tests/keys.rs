@@ -6,7 +6,17 @@ use aws_lc_rs::signature::{
     ECDSA_P521_SHA512_FIXED_SIGNING,
 };
 
+use super::super::key::blocks;
 use super::*;
+
+#[test]
+fn pem_blocks_are_found_among_comments() {
+    let text = "a comment\n-----BEGIN A B-----\n  AQID\nBA==  \n-----END A B-----\n\n-----BEGIN BAD-----\n*\n-----END BAD-----\n\
+                -----BEGIN BAD\n  -----BEGIN C-----\r\n  BQ==\r\n  -----END C-----\n-----BEGIN TRUNCATED-----\nBQ==";
+    let found: Vec<(String, Vec<u8>)> = blocks(text).into_iter().map(|block| (block.label, block.contents)).collect();
+    assert_eq!(found, [("A B".to_owned(), vec![1, 2, 3, 4]), ("C".to_owned(), vec![5])]);
+    assert!(blocks("").is_empty());
+}
 
 #[test]
 fn every_kind_of_key_signs_what_it_verifies() {
@@ -36,7 +46,7 @@ fn the_older_forms_of_private_keys_are_read() {
     assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Es384);
 
     // PKCS #1 is what PKCS #8 wraps: version, algorithm, and the key in an OCTET STRING.
-    let pkcs8 = super::super::pem::blocks(rsa_pem()).remove(0).der;
+    let pkcs8 = blocks(rsa_pem()).remove(0).contents;
     let at = pkcs8.windows(2).enumerate().filter(|(_, tag)| *tag == [0x30, 0x82]).nth(1).unwrap().0;
     let text = pem("RSA PRIVATE KEY", &pkcs8[at..]);
     assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Rs256);
@@ -52,6 +62,10 @@ fn other_keys_are_refused_by_name() {
     assert_eq!(
         VerifyingKey::all_from_pem(&junk).unwrap_err().to_string(),
         "the PUBLIC KEY is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521"
+    );
+    let encrypted = pem("ENCRYPTED PRIVATE KEY", b"junk");
+    assert!(
+        matches!(SigningKey::from_pem(&encrypted), Err(KeyError::Unsupported { label }) if label == "ENCRYPTED PRIVATE KEY")
     );
     for text in ["", "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n"] {
         assert_eq!(SigningKey::from_pem(text).unwrap_err(), KeyError::NoPrivateKey);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::wire::{null_is_default, object, objects, read};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,6 @@ use serde::Deserialize;
 
 use super::{Kind, LegacyClaims, Note, Objects, TokenError};
 use crate::user::{User, split_service_account_name};
-use crate::wire::{null_is_default, object, objects, read};
 
 /// The label that takes a secret's token out of use.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
