@@ -84,11 +84,6 @@ impl User {
         self.groups.iter().any(|of_user| of_user == group)
     }
 
-    /// Whether nobody vouched for this user.
-    pub fn is_anonymous(&self) -> bool {
-        self.name == ANONYMOUS || self.is_in(UNAUTHENTICATED)
-    }
-
     /// Adds `system:authenticated`, unless the user is anonymous or already says which of the two groups applies.
     ///
     /// So an anonymous user that a peer forwarded stays anonymous.
@@ -178,13 +173,5 @@ mod tests {
         assert_eq!(groups("alice", &[UNAUTHENTICATED]), [UNAUTHENTICATED]);
         assert_eq!(groups(ANONYMOUS, &[]), [""; 0]);
         assert_eq!(User::anonymous().authenticated(), User::anonymous());
-    }
-
-    #[test]
-    fn anonymous_is_a_name_or_a_group() {
-        assert!(User::anonymous().is_anonymous());
-        assert!(User { groups: vec![UNAUTHENTICATED.to_owned()], ..User::named("x") }.is_anonymous());
-        assert!(User::named(ANONYMOUS).is_anonymous());
-        assert!(!User::named("alice").authenticated().is_anonymous());
     }
 }

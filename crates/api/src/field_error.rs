@@ -35,16 +35,6 @@ pub enum FieldErrorKind {
     Forbidden,
     /// The value is too long.
     TooLong,
-    /// The list has too many items.
-    TooMany,
-    /// The list has too few items.
-    TooFew,
-    /// The check itself failed.
-    Internal,
-    /// The value has the wrong type.
-    TypeInvalid,
-    /// The value is too short.
-    TooShort,
 }
 
 impl FieldErrorKind {
@@ -58,11 +48,6 @@ impl FieldErrorKind {
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::TooFew => "FieldValueTooFew",
-            Self::Internal => "InternalError",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::TooShort => "FieldValueTooShort",
         }
     }
 
@@ -71,14 +56,10 @@ impl FieldErrorKind {
             Self::NotFound => "Not found",
             Self::Required => "Required value",
             Self::Duplicate => "Duplicate value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Invalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
-            Self::TooMany => "Too many",
-            Self::TooFew => "Too few",
-            Self::Internal => "Internal error",
-            Self::TooShort => "Too short",
         }
     }
 }
@@ -87,11 +68,6 @@ impl FieldError {
     /// The value is malformed.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
-    }
-
-    /// The value has the wrong type.
-    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
     }
 
     /// There is no value, and there must be.
@@ -130,31 +106,6 @@ impl FieldError {
     pub fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
         let unit = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {bytes_max} {unit}"))
-    }
-
-    /// The value has fewer characters than required; it is not repeated.
-    pub fn too_short(field: impl Into<String>, characters_min: usize) -> Self {
-        let unit = if characters_min == 1 { "character" } else { "characters" };
-        Self::new(FieldErrorKind::TooShort, field, None, format!("must be at least {characters_min} {unit}"))
-    }
-
-    /// The list has more items than allowed.
-    pub fn too_many(field: impl Into<String>, items: usize, items_max: usize) -> Self {
-        let unit = if items_max == 1 { "item" } else { "items" };
-        let detail = format!("must have at most {items_max} {unit}");
-        Self::new(FieldErrorKind::TooMany, field, Some(items.into()), detail)
-    }
-
-    /// The list has fewer items than required.
-    pub fn too_few(field: impl Into<String>, items: usize, items_min: usize) -> Self {
-        let unit = if items_min == 1 { "item" } else { "items" };
-        let detail = format!("must have at least {items_min} {unit}");
-        Self::new(FieldErrorKind::TooFew, field, Some(items.into()), detail)
-    }
-
-    /// The check itself failed.
-    pub fn internal(field: impl Into<String>, error: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Internal, field, None, error)
     }
 
     /// Its class.
@@ -225,7 +176,6 @@ mod tests {
             FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
             FieldError::invalid("spec.selector", json!({"a": ["<"]}), ""),
             FieldError::invalid("spec", Value::Null, "x"),
-            FieldError::type_invalid("spec.a", true, "must be a string"),
             FieldError::required("metadata.name", "name or generateName is required"),
             FieldError::required("spec.a", ""),
             FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
@@ -235,10 +185,6 @@ mod tests {
             FieldError::not_supported("spec.type", "X", &[]),
             FieldError::too_long("spec.c", 1),
             FieldError::too_long("spec.c", 253),
-            FieldError::too_short("spec.c", 3),
-            FieldError::too_many("spec.d", 3, 2),
-            FieldError::too_few("spec.d", 0, 1),
-            FieldError::internal("spec.e", "no such thing"),
         ];
         let lines: Vec<_> = errors.iter().map(|error| format!("{} | {error}", error.kind().reason())).collect();
         expect![[r#"
@@ -246,7 +192,6 @@ mod tests {
             FieldValueInvalid | spec.replicas: Invalid value: -1: must be greater than or equal to 0
             FieldValueInvalid | spec.selector: Invalid value: {"a":["\u003c"]}
             FieldValueInvalid | spec: Invalid value: null: x
-            FieldValueTypeInvalid | spec.a: Invalid value: true: must be a string
             FieldValueRequired | metadata.name: Required value: name or generateName is required
             FieldValueRequired | spec.a: Required value
             FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"
@@ -255,11 +200,7 @@ mod tests {
             FieldValueNotSupported | spec.type: Unsupported value: "X": supported values: "A", "B"
             FieldValueNotSupported | spec.type: Unsupported value: "X"
             FieldValueTooLong | spec.c: Too long: may not be more than 1 byte
-            FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes
-            FieldValueTooShort | spec.c: Too short: must be at least 3 characters
-            FieldValueTooMany | spec.d: Too many: 3: must have at most 2 items
-            FieldValueTooFew | spec.d: Too few: 0: must have at least 1 item
-            InternalError | spec.e: Internal error: no such thing"#]]
+            FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes"#]]
         .assert_eq(&lines.join("\n"));
     }
 

@@ -114,11 +114,6 @@ impl ObjectMeta {
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller == Some(true))
     }
-
-    /// Whether deletion has begun.
-    pub fn is_being_deleted(&self) -> bool {
-        self.deletion_timestamp.is_some()
-    }
 }
 
 pub(crate) fn is_zero(number: &i64) -> bool {

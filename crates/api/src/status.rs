@@ -10,7 +10,6 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use constructors::UnrecognizedResponse;
 pub use reason::Reason;
 
 use crate::json::to_go_json;

@@ -146,7 +146,8 @@ impl Struct {
     }
 
     /// Every type of a release, by package and name.
-    pub fn all(release: Release) -> impl Iterator<Item = Self> {
+    #[cfg(test)]
+    pub(crate) fn all(release: Release) -> impl Iterator<Item = Self> {
         Table::get().types.iter().filter_map(move |row| Self::existing(row, release))
     }
 

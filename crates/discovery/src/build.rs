@@ -8,12 +8,8 @@ use api::version_order;
 
 use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Name, Resource, Version};
 
-/// The priority of a group that states none.
-pub const GROUP_PRIORITY_DEFAULT: i32 = 1000;
 /// The priority of a version that states none.
 pub const VERSION_PRIORITY_DEFAULT: i32 = 15;
-/// The priority of every version of a custom resource; their group has [`GROUP_PRIORITY_DEFAULT`].
-pub const VERSION_PRIORITY_CUSTOM: i32 = 100;
 
 /// What one source says of one group-version.
 #[derive(Clone, Debug)]

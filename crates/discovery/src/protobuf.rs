@@ -2,6 +2,7 @@
 //! fields in the order of their numbers.
 
 use api::GroupVersionKind;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::groups::{Group, Groups, Names, Resource, Subresource, Version};
 
@@ -75,7 +76,7 @@ fn write_subresource(out: &mut Vec<u8>, subresource: &Subresource) {
     strings(out, 4, subresource.verbs.as_ref());
 }
 
-fn kind(out: &mut Vec<u8>, field: u8, kind: Option<&GroupVersionKind>) {
+fn kind(out: &mut Vec<u8>, field: u32, kind: Option<&GroupVersionKind>) {
     if let Some(kind) = kind {
         message(out, field, |out| {
             string(out, 1, &kind.group);
@@ -85,33 +86,26 @@ fn kind(out: &mut Vec<u8>, field: u8, kind: Option<&GroupVersionKind>) {
     }
 }
 
-fn strings(out: &mut Vec<u8>, field: u8, texts: Option<&Names>) {
+fn strings(out: &mut Vec<u8>, field: u32, texts: Option<&Names>) {
     for text in texts.into_iter().flat_map(|texts| texts.iter()) {
         string(out, field, text);
     }
 }
 
-fn string(out: &mut Vec<u8>, field: u8, text: &str) {
+fn string(out: &mut Vec<u8>, field: u32, text: &str) {
     bytes(out, field, text.as_bytes());
 }
 
 /// The content is written to a buffer of its own, because its length goes in front of it.
-fn message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
+fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let mut content = Vec::new();
     write(&mut content);
     bytes(out, field, &content);
 }
 
-fn bytes(out: &mut Vec<u8>, field: u8, content: &[u8]) {
-    /// Length-delimited, the only wire type needed but for one number.
-    const WIRE_TYPE: u8 = 2;
-    out.push(field << 3 | WIRE_TYPE);
-    let mut length = content.len();
-    while length >= 0x80 {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
+fn bytes(out: &mut Vec<u8>, field: u32, content: &[u8]) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(content.len() as u64, out);
     out.extend_from_slice(content);
 }
 

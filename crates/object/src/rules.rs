@@ -95,13 +95,18 @@ impl KindRules {
         dependents: Dependents::Delete,
         ttl: None,
     };
+}
 
-    /// The same, without a namespace.
-    pub const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
+/// Kinds that tests use as examples.
+#[cfg(test)]
+impl KindRules {
+    /// [`KindRules::NAMESPACED`] without a namespace.
+    pub(crate) const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
 
     /// A kind that is nothing but its fields, such as a ConfigMap: no status, no generation.
-    pub const PLAIN: Self = Self { status: StatusPart::None, generation: Generation::Absent, ..Self::NAMESPACED };
+    pub(crate) const PLAIN: Self =
+        Self { status: StatusPart::None, generation: Generation::Absent, ..Self::NAMESPACED };
 
     /// A namespaced custom resource with a status subresource.
-    pub const CUSTOM: Self = Self { status: StatusPart::Only, unconditional_update: false, ..Self::NAMESPACED };
+    pub(crate) const CUSTOM: Self = Self { status: StatusPart::Only, unconditional_update: false, ..Self::NAMESPACED };
 }

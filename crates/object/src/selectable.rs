@@ -30,15 +30,6 @@ pub fn check(selector: &FieldSelector, kind: GroupKind<&str>) -> Result<(), Refu
     }))
 }
 
-/// Refuses a selector that names a field other than those a custom resource definition makes selectable.
-pub fn check_custom(selector: &FieldSelector, selectable: &[&str]) -> Result<(), Refusal> {
-    let is_known = |field: &str| matches!(field, "metadata.name" | "metadata.namespace") || selectable.contains(&field);
-    match selector.terms().iter().find(|term| !is_known(&term.field)) {
-        None => Ok(()),
-        Some(unknown) => Err(Refusal::BadRequest(format!("field label not supported: {}", unknown.field))),
-    }
-}
-
 /// Whether an object is selected. The selector has been checked.
 pub fn matches(selector: &FieldSelector, object: &Map<String, Value>) -> bool {
     selector.terms().iter().all(|term| {
@@ -208,15 +199,6 @@ mod tests {
             "ResourceSlice",
             "spec.x=1",
             "field label not supported for ResourceSlice: spec.x",
-        );
-    }
-
-    #[test]
-    fn custom_resources_say_which_fields() {
-        assert_eq!(check_custom(&selector("metadata.name=a,spec.color=red"), &["spec.color"]), Ok(()));
-        assert_eq!(
-            check_custom(&selector("spec.size=1"), &["spec.color"]),
-            Err(Refusal::BadRequest("field label not supported: spec.size".to_owned()))
         );
     }
 

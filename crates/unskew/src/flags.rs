@@ -4,6 +4,8 @@
 //! list may be given at once, separated by commas, or in several flags. A file of the same keys gives values that the
 //! command line overrides.
 
+pub(crate) mod common;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -15,6 +17,11 @@ pub(crate) struct Flag {
     /// As it would be typed; empty: none.
     pub(crate) default: &'static str,
     pub(crate) help: &'static str,
+}
+
+/// A row of a table.
+pub(crate) const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag { name, kind, default, help }
 }
 
 /// What a flag takes.

@@ -5,7 +5,7 @@ mod parser;
 
 use std::fmt;
 
-use super::requirement::{Operator, Requirement, RequirementError};
+use super::requirement::{Requirement, RequirementError};
 use crate::field_error::FieldError;
 
 /// A conjunction of requirements; the empty one selects everything.
@@ -84,15 +84,6 @@ impl LabelSelector {
     /// The conditions, all of which must hold, in the order of their keys.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
-    }
-
-    /// The one value that a label must have, if the first condition on it says so.
-    pub fn requires_exact_match(&self, label: &str) -> Option<&str> {
-        let requirement = self.requirements.iter().find(|requirement| requirement.key() == label)?;
-        match (requirement.operator(), requirement.values()) {
-            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => Some(value),
-            _ => None,
-        }
     }
 }
 

@@ -75,18 +75,6 @@ impl Status {
         Self::failure(409, Reason::Conflict, message).about(resource, name)
     }
 
-    /// 409: other field managers own what was applied.
-    pub fn apply_conflict(causes: Vec<Cause>, message: impl Into<String>) -> Self {
-        let mut status = Self::failure(409, Reason::Conflict, message);
-        status.details.get_or_insert_default().causes = causes;
-        status
-    }
-
-    /// 410: it was there and is no more.
-    pub fn gone(message: impl Into<String>) -> Self {
-        Self::failure(410, Reason::Gone, message)
-    }
-
     /// 410: the resource version or continue token is too old.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Reason::Expired, message)
@@ -115,11 +103,6 @@ impl Status {
         Self::failure(429, Reason::TooManyRequests, message).with_retry_after(retry_after_seconds)
     }
 
-    /// 429: slow down, without a word about when.
-    pub fn too_many_requests_error(message: impl Display) -> Self {
-        Self::failure(429, Reason::TooManyRequests, format!("Too many requests: {message}"))
-    }
-
     /// 503: not now.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, Reason::ServiceUnavailable, message)
@@ -129,22 +112,6 @@ impl Status {
     pub fn method_not_supported(resource: GroupResource<&str>, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind {}", Quoted(&resource.to_string()));
         Self::failure(405, Reason::MethodNotAllowed, message).about(resource, "")
-    }
-
-    /// 500: a passing fault; nothing was executed, and the client should try again.
-    pub fn server_timeout(resource: GroupResource<&str>, operation: &str, retry_after_seconds: u32) -> Self {
-        let message = format!(
-            "The {operation} operation against {resource} could not be completed at this time, please try again."
-        );
-        Self::failure(500, Reason::ServerTimeout, message)
-            .about(resource, operation)
-            .with_retry_after(retry_after_seconds)
-    }
-
-    /// 500: as [`Status::server_timeout`], where only the kind is known.
-    pub fn server_timeout_for_kind(kind: GroupKind<&str>, operation: &str, retry_after_seconds: u32) -> Self {
-        let resource = GroupResource { group: kind.group, resource: kind.kind };
-        Self::server_timeout(resource, operation, retry_after_seconds)
     }
 
     /// 500: our fault.
@@ -180,35 +147,12 @@ impl Status {
         Self::failure(406, Reason::NotAcceptable, message)
     }
 
-    /// 406: no encoding that the client accepts for the kind it asked for.
-    pub fn not_acceptable_conversion(kind: &str, accepted: &[&str]) -> Self {
-        let accepted = accepted.join(", ");
-        let message = format!("only the following media types are accepted when converting to {kind}: {accepted}");
-        Self::failure(406, Reason::NotAcceptable, message)
-    }
-
     /// 415: the body has an unknown encoding.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let accepted = accepted.join(", ");
         let message =
             format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         Self::failure(415, Reason::UnsupportedMediaType, message)
-    }
-
-    /// What client-go makes of a response that is no Status, for a server that reads another server's answers.
-    pub fn unrecognized(code: u16, response: &UnrecognizedResponse<'_>) -> Self {
-        let UnrecognizedResponse { verb, resource, name, body, retry_after_seconds } = *response;
-        let (reason, message) = words_for(code, verb, body);
-        let verb = verb.to_lowercase();
-        let message = match (resource.group.is_empty() && resource.resource.is_empty(), name) {
-            (true, _) => message,
-            (false, "") => format!("{message} ({verb} {resource})"),
-            (false, name) => format!("{message} ({verb} {resource} {name})"),
-        };
-        Self::failure(code, reason, message)
-            .about(resource, name)
-            .with_cause("UnexpectedServerResponse", body)
-            .with_retry_after(retry_after_seconds)
     }
 
     /// 200: the object is gone.
@@ -240,56 +184,4 @@ impl From<&FieldError> for Cause {
     fn from(error: &FieldError) -> Self {
         Self { reason: error.kind().reason().into(), message: error.body(), field: error.field().to_owned() }
     }
-}
-
-/// A response that is no Status: what was asked, and what came back.
-#[derive(Clone, Copy, Debug)]
-pub struct UnrecognizedResponse<'a> {
-    /// The HTTP method.
-    pub verb: &'a str,
-    /// What was asked for; may be empty.
-    pub resource: GroupResource<&'a str>,
-    /// The object asked for; may be empty.
-    pub name: &'a str,
-    /// The body, as far as it was read.
-    pub body: &'a str,
-    /// The `Retry-After` header, or 0.
-    pub retry_after_seconds: u32,
-}
-
-fn words_for(code: u16, verb: &str, body: &str) -> (Reason, String) {
-    let (reason, words) = match code {
-        400 => (Reason::BadRequest, "the server rejected our request for an unknown reason"),
-        401 => (Reason::Unauthorized, "the server has asked for the client to provide credentials"),
-        403 => (Reason::Forbidden, body),
-        404 => (Reason::NotFound, "the server could not find the requested resource"),
-        405 => (Reason::MethodNotAllowed, "the server does not allow this method on the requested resource"),
-        406 if matches!(body, "" | "unknown") => {
-            (Reason::NotAcceptable, "the server was unable to respond with a content type that the client supports")
-        }
-        406 => (Reason::NotAcceptable, body),
-        409 if verb == "POST" => (Reason::AlreadyExists, "the server reported a conflict"),
-        409 => (Reason::Conflict, "the server reported a conflict"),
-        415 => (Reason::UnsupportedMediaType, body),
-        422 => (Reason::Invalid, "the server rejected our request due to an error in our request"),
-        429 => {
-            (Reason::TooManyRequests, "the server has received too many requests and has asked us to try again later")
-        }
-        503 => (Reason::ServiceUnavailable, "the server is currently unable to handle the request"),
-        504 => (
-            Reason::Timeout,
-            "the server was unable to return a response in the time allotted, but may still be processing the request",
-        ),
-        500.. => {
-            let message =
-                format!("an error on the server ({}) has prevented the request from succeeding", Quoted(body));
-            return (Reason::InternalError, message);
-        }
-        _ => {
-            let message =
-                format!("the server responded with the status code {code} but did not return more information");
-            return (Reason::Unknown, message);
-        }
-    };
-    (reason, words.to_owned())
 }

@@ -3,6 +3,7 @@
 //! The messages are those of gnostic's `openapi.v2`. All types are there, with the extensions that clients read. Of the paths
 //! there is what clients look up in them: the parameters of patches, by kind.
 
+use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Map, Value};
 
 /// What is asked for: with the character that the grammar of media types does not have, and without.
@@ -174,18 +175,9 @@ impl Message {
         self.push_bytes(number, text.as_bytes());
     }
 
-    /// A field of the wire type that has a length.
     fn push_bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.push_varint(u64::from(number) << 3 | 2);
-        self.push_varint(bytes.len() as u64);
+        encode_key(number, WireType::LengthDelimited, &mut self.0);
+        encode_varint(bytes.len() as u64, &mut self.0);
         self.0.extend_from_slice(bytes);
-    }
-
-    fn push_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value.to_le_bytes()[0] | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value.to_le_bytes()[0]);
     }
 }

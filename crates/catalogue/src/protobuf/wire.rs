@@ -1,5 +1,7 @@
 //! The wire format: a message is a row of numbered fields, each with a payload of one of five forms.
 
+use prost::encoding::WireType;
+
 /// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -85,31 +87,33 @@ impl<'a> Fields<'a> {
     fn field(&mut self) -> Result<(u32, Payload<'a>), Fault> {
         let (number, form) = self.tag()?;
         let payload = match form {
-            Form::GroupStart => self.skip_group()?,
-            Form::GroupEnd => return Err(Fault::GroupEnd),
-            Form::Varint | Form::Fixed64 | Form::Bytes | Form::Fixed32 => self.payload(form)?,
+            WireType::StartGroup => self.skip_group()?,
+            WireType::EndGroup => return Err(Fault::GroupEnd),
+            WireType::Varint | WireType::SixtyFourBit | WireType::LengthDelimited | WireType::ThirtyTwoBit => {
+                self.payload(form)?
+            }
         };
         Ok((number, payload))
     }
 
-    fn tag(&mut self) -> Result<(u32, Form), Fault> {
+    fn tag(&mut self) -> Result<(u32, WireType), Fault> {
         let tag = self.varint()?;
         let illegal = || Fault::IllegalTag(tag);
         // Go's field numbers are positive 32-bit integers.
         let number = i32::try_from(tag >> 3).ok().filter(|number| *number > 0).ok_or_else(illegal)?;
-        Ok((number.unsigned_abs(), Form::of(tag).ok_or_else(illegal)?))
+        Ok((number.unsigned_abs(), WireType::try_from(tag & 7).map_err(|_| illegal())?))
     }
 
-    fn payload(&mut self, form: Form) -> Result<Payload<'a>, Fault> {
+    fn payload(&mut self, form: WireType) -> Result<Payload<'a>, Fault> {
         Ok(match form {
-            Form::Varint => Payload::Varint(self.varint()?),
-            Form::Fixed64 => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
-            Form::Bytes => {
+            WireType::Varint => Payload::Varint(self.varint()?),
+            WireType::SixtyFourBit => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
+            WireType::LengthDelimited => {
                 let length = usize::try_from(self.varint()?).map_err(|_| Fault::Truncated)?;
                 Payload::Bytes(self.take(length)?)
             }
-            Form::Fixed32 => Payload::Fixed32(u32::from_le_bytes(self.array()?)),
-            Form::GroupStart | Form::GroupEnd => Payload::Group,
+            WireType::ThirtyTwoBit => Payload::Fixed32(u32::from_le_bytes(self.array()?)),
+            WireType::StartGroup | WireType::EndGroup => Payload::Group,
         })
     }
 
@@ -118,9 +122,12 @@ impl<'a> Fields<'a> {
         let mut open = 1_usize;
         while open > 0 {
             match self.tag()?.1 {
-                Form::GroupStart => open += 1,
-                Form::GroupEnd => open -= 1,
-                form @ (Form::Varint | Form::Fixed64 | Form::Bytes | Form::Fixed32) => {
+                WireType::StartGroup => open += 1,
+                WireType::EndGroup => open -= 1,
+                form @ (WireType::Varint
+                | WireType::SixtyFourBit
+                | WireType::LengthDelimited
+                | WireType::ThirtyTwoBit) => {
                     self.payload(form)?;
                 }
             }
@@ -172,15 +179,15 @@ impl<'a> Iterator for Fields<'a> {
 
 /// The varints of a list that is packed into one field.
 pub(super) fn varints(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
-    unpack(packed, Form::Varint)
+    unpack(packed, WireType::Varint)
 }
 
 /// The 64-bit numbers of a list that is packed into one field.
 pub(super) fn fixed64s(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
-    unpack(packed, Form::Fixed64)
+    unpack(packed, WireType::SixtyFourBit)
 }
 
-fn unpack(packed: &[u8], form: Form) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+fn unpack(packed: &[u8], form: WireType) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
     let mut fields = Fields::of(packed);
     std::iter::from_fn(move || {
         if fields.rest.is_empty() {
@@ -192,31 +199,6 @@ fn unpack(packed: &[u8], form: Form) -> impl Iterator<Item = Result<Payload<'_>,
         }
         Some(payload)
     })
-}
-
-/// The lowest three bits of a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Varint,
-    Fixed64,
-    Bytes,
-    GroupStart,
-    GroupEnd,
-    Fixed32,
-}
-
-impl Form {
-    fn of(tag: u64) -> Option<Self> {
-        Some(match tag & 7 {
-            0 => Self::Varint,
-            1 => Self::Fixed64,
-            2 => Self::Bytes,
-            3 => Self::GroupStart,
-            4 => Self::GroupEnd,
-            5 => Self::Fixed32,
-            _ => return None,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -22,11 +22,6 @@ impl Surface {
         build(&self.parts(str::is_empty), self.creation_timestamp())
     }
 
-    /// The built-in parts of the document of `/apis`, to be built together with those of custom and aggregated resources.
-    pub fn parts_apis(&self) -> Vec<Part> {
-        self.parts(|group| !group.is_empty())
-    }
-
     /// Servers of this release write groups with, or without, a `creationTimestamp` of `null`.
     pub fn creation_timestamp(&self) -> CreationTimestamp {
         if self.release() < Release::R34 { CreationTimestamp::Null } else { CreationTimestamp::Absent }

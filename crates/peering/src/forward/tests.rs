@@ -87,19 +87,8 @@ impl Bench {
     {
         let candidates: Vec<_> = peers.iter().enumerate().map(|(number, peer)| candidate(number, peer)).collect();
         let user = Identity::new("jane", "7", ["developers", "testers"], [("scopes", "all")]).unwrap();
-        let call = Call {
-            candidates: &candidates,
-            user: &user,
-            client: IpAddr::from([192, 0, 2, 1]),
-            audit_id: None,
-            effect,
-            span,
-            prefers: None,
-            is_brief: false,
-            origin: ResponseOrigin::ServingPeer,
-            marks_hop: true,
-            doubt: &|server| self.doubted.lock().push(server.clone()),
-        };
+        let doubt = |server: &ServerId| self.doubted.lock().push(server.clone());
+        let call = Call { effect, span, doubt: &doubt, ..long_read(&candidates, &user) };
         self.forwarder.forward(call, request).await
     }
 
@@ -117,6 +106,23 @@ impl Bench {
             format!("{} {}", labels.join(" "), metric.get_counter().get_value())
         };
         metrics.iter().map(line).collect()
+    }
+}
+
+/// A long-running read that reports stale peers to no one.
+pub(super) fn long_read<'a>(candidates: &'a [Candidate], user: &'a Identity) -> Call<'a> {
+    Call {
+        candidates,
+        user,
+        client: IpAddr::from([192, 0, 2, 1]),
+        audit_id: None,
+        effect: Effect::Reads,
+        span: Span::Open,
+        prefers: None,
+        is_brief: false,
+        origin: ResponseOrigin::ServingPeer,
+        marks_hop: true,
+        doubt: &|_| {},
     }
 }
 

@@ -2,21 +2,17 @@
 
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 
-use crate::flags::{Flag, Kind};
-
-const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
-    Flag { name, kind, default, help }
-}
+use crate::flags::{Flag, Kind, common, flag};
 
 /// Every flag that starts the gateway.
 pub(crate) static TABLE: &[Flag] = &[
-    flag("config", Kind::Text, "", "A JSON file with the same keys as these flags; the command line wins."),
+    common::CONFIG,
     flag("print-config", Kind::Bool, "false", "Print every setting and where it comes from, and run nothing."),
     // Where it listens.
-    flag("bind-address", Kind::Text, "0.0.0.0", "The IP address to listen on."),
-    flag("secure-port", Kind::Text, "7443", "The port to listen on; 0 picks a free one and prints it."),
+    Flag { default: "0.0.0.0", ..common::BIND_ADDRESS },
+    Flag { default: "7443", ..common::SECURE_PORT },
     flag("tls-cert-file", Kind::Text, "", "The serving certificate, PEM. Default: kubeadm's, or one of our own."),
-    flag("tls-private-key-file", Kind::Text, "", "The private key of --tls-cert-file."),
+    common::TLS_PRIVATE_KEY_FILE,
     flag("cert-dir", Kind::Text, "unskew-data/gateway", "Where a serving certificate of our own is kept."),
     // The servers behind it.
     flag(
@@ -69,7 +65,7 @@ pub(crate) static TABLE: &[Flag] = &[
     // Who may come in.
     flag("client-ca-file", Kind::Text, "", "The authorities of client certificates."),
     flag("proxy-client-cert-file", Kind::Text, "", "The front-proxy certificate that the upstreams trust."),
-    flag("proxy-client-key-file", Kind::Text, "", "Its key."),
+    common::PROXY_CLIENT_KEY_FILE,
     flag("requestheader-client-ca-file", Kind::Text, "", "The authorities of proxies before the gateway."),
     flag("requestheader-allowed-names", Kind::List, "", "Which names such proxies may have; empty: any."),
     flag("requestheader-username-headers", Kind::List, REMOTE_USER, "Headers in which they name the user."),
@@ -90,15 +86,10 @@ pub(crate) static TABLE: &[Flag] = &[
         "Whether answers tell which upstream gave them and by which rule.",
     ),
     // How much, how long.
-    flag("request-timeout", Kind::Text, "1m0s", "How long a request may take that is not a watch."),
-    flag(
-        "shutdown-delay-duration",
-        Kind::Text,
-        "0s",
-        "How long to go on serving, not ready, after a stop was asked for.",
-    ),
-    flag("max-requests-inflight", Kind::Text, "0", "How many reads may be under way; 0 for no limit."),
-    flag("max-mutating-requests-inflight", Kind::Text, "0", "How many writes may be under way; 0 for no limit."),
+    common::REQUEST_TIMEOUT,
+    common::SHUTDOWN_DELAY_DURATION,
+    Flag { default: "0", ..common::MAX_REQUESTS_INFLIGHT },
+    Flag { default: "0", ..common::MAX_MUTATING_REQUESTS_INFLIGHT },
     // How it shows.
     flag("kubeadm-dir", Kind::Text, "/etc/kubernetes", "Where kubeadm keeps its files."),
     flag(
@@ -107,6 +98,6 @@ pub(crate) static TABLE: &[Flag] = &[
         "",
         "Where every request is told of by a line of JSON: a file, made anew when it was moved away, or -.",
     ),
-    flag("logging-format", Kind::Text, "text", "text or json."),
-    flag("v", Kind::Text, "0", "How much is logged: 0 to 9."),
+    common::LOGGING_FORMAT,
+    common::VERBOSITY,
 ];

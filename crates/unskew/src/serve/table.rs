@@ -1,10 +1,6 @@
 //! The flags of `unskew serve`: kube-apiserver's names and meanings, and two of our own.
 
-use crate::flags::{Flag, Kind};
-
-const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
-    Flag { name, kind, default, help }
-}
+use crate::flags::{Flag, Kind, common, flag};
 
 const fn ignored(name: &'static str) -> Flag {
     flag(name, Kind::NoMeaning, "", "")
@@ -16,10 +12,10 @@ const fn ignored_bool(name: &'static str) -> Flag {
 
 /// Every flag that starts the server.
 pub(crate) static TABLE: &[Flag] = &[
-    flag("config", Kind::Text, "", "A JSON file with the same keys as these flags; the command line wins."),
+    common::CONFIG,
     // Where it listens.
-    flag("bind-address", Kind::Text, "127.0.0.1", "The IP address to listen on."),
-    flag("secure-port", Kind::Text, "6443", "The port to listen on; 0 picks a free one and prints it."),
+    common::BIND_ADDRESS,
+    common::SECURE_PORT,
     flag(
         "advertise-address",
         Kind::Text,
@@ -27,7 +23,7 @@ pub(crate) static TABLE: &[Flag] = &[
         "The IP address that others reach this server at. Default: the bind address.",
     ),
     flag("tls-cert-file", Kind::Text, "", "The serving certificate, PEM. Default: one of our own below --cert-dir."),
-    flag("tls-private-key-file", Kind::Text, "", "The private key of --tls-cert-file."),
+    common::TLS_PRIVATE_KEY_FILE,
     flag("cert-dir", Kind::Text, "unskew-data/pki", "Where certificates and keys of our own are kept."),
     // Where it stores.
     flag("sqlite-file", Kind::Text, "unskew-data/store.db", "The SQLite file, shared by the servers of one machine."),
@@ -130,16 +126,11 @@ pub(crate) static TABLE: &[Flag] = &[
          serving certificate.",
     ),
     // How much, how long.
-    flag("request-timeout", Kind::Text, "1m0s", "How long a request may take that is not a watch."),
+    common::REQUEST_TIMEOUT,
     flag("min-request-timeout", Kind::Text, "1800", "The shortest time, in seconds, after which a watch is ended."),
-    flag(
-        "shutdown-delay-duration",
-        Kind::Text,
-        "0s",
-        "How long to go on serving, not ready, after a stop was asked for.",
-    ),
-    flag("max-requests-inflight", Kind::Text, "400", "How many reads may be under way; 0 for no limit."),
-    flag("max-mutating-requests-inflight", Kind::Text, "200", "How many writes may be under way; 0 for no limit."),
+    common::SHUTDOWN_DELAY_DURATION,
+    common::MAX_REQUESTS_INFLIGHT,
+    common::MAX_MUTATING_REQUESTS_INFLIGHT,
     // The other servers.
     flag(
         "hostname-override",
@@ -159,7 +150,7 @@ pub(crate) static TABLE: &[Flag] = &[
         "",
         "The certificate that this server shows to the others as a front proxy.",
     ),
-    flag("proxy-client-key-file", Kind::Text, "", "Its key."),
+    common::PROXY_CLIENT_KEY_FILE,
     flag("peer-advertise-ip", Kind::Text, "", "Where the others reach this server. Default: --advertise-address."),
     flag("peer-advertise-port", Kind::Text, "", "At which port. Default: the port it listens on."),
     flag(
@@ -203,8 +194,8 @@ pub(crate) static TABLE: &[Flag] = &[
     flag("identity-lease-duration-seconds", Kind::Text, "3600", "How long this server's identity lease is valid."),
     flag("identity-lease-renew-interval-seconds", Kind::Text, "10", "How often it is renewed."),
     // How it shows.
-    flag("logging-format", Kind::Text, "text", "text or json."),
-    flag("v", Kind::Text, "0", "How much is logged: 0 to 9."),
+    common::LOGGING_FORMAT,
+    common::VERBOSITY,
     // kube-apiserver has these; they are taken so that its command lines start this server.
     ignored_bool("allow-privileged"),
     ignored("admission-control-config-file"),

@@ -151,16 +151,6 @@ fn matching() {
     check_match("x=a,y", &[("x", "a")], false);
 }
 
-#[test]
-fn an_exact_match_is_recognized() {
-    let requires = |text: &str| LabelSelector::parse(text).unwrap().requires_exact_match("x").map(str::to_owned);
-    assert_eq!(requires("x=a").as_deref(), Some("a"));
-    assert_eq!(requires("x in (a)").as_deref(), Some("a"));
-    assert_eq!(requires("x in (a,b)"), None);
-    assert_eq!(requires("x!=a,x=a"), None);
-    assert_eq!(requires("y=a"), None);
-}
-
 proptest! {
     #[test]
     fn any_text_is_a_selector_or_an_error(text in any::<String>()) {

@@ -1,8 +1,7 @@
-use std::net::IpAddr;
-
 use expect_test::{Expect, expect};
 
-use super::super::{Effect, Identity, ResponseOrigin, Span};
+use super::super::Identity;
+use super::super::tests::long_read;
 use super::*;
 
 fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: bool) -> Head {
@@ -12,19 +11,8 @@ fn head_of(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: boo
         request.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     let user = Identity::new("jane", "", ["developers"], []).unwrap();
-    let call = Call {
-        candidates: &[],
-        user: &user,
-        client: IpAddr::from([192, 0, 2, 1]),
-        audit_id: Some(&HeaderValue::from_static("audit-1")),
-        effect: Effect::Reads,
-        span: Span::Open,
-        prefers: None,
-        is_brief: false,
-        origin: ResponseOrigin::ServingPeer,
-        marks_hop: true,
-        doubt: &|_| {},
-    };
+    let audit_id = HeaderValue::from_static("audit-1");
+    let call = Call { audit_id: Some(&audit_id), ..long_read(&[], &user) };
     Head::new(request.into_parts().0, &call, is_upgrade)
 }
 

@@ -182,19 +182,7 @@ async fn a_write_goes_on_to_the_next_peer_if_there_is_no_connection() {
         [Candidate { server: server(0), address: Address::new("127.0.0.1", gone).unwrap() }, candidate(1, &b)];
     let user = Identity::new("jane", "", [], []).unwrap();
     let request = Request::post("/x").body(Full::new(Bytes::from_static(b"body"))).unwrap();
-    let call = Call {
-        candidates: &candidates,
-        user: &user,
-        client: IpAddr::from([192, 0, 2, 1]),
-        audit_id: None,
-        effect: Effect::Writes,
-        span: Span::Open,
-        prefers: None,
-        is_brief: false,
-        origin: ResponseOrigin::ServingPeer,
-        marks_hop: true,
-        doubt: &|_| {},
-    };
+    let call = Call { effect: Effect::Writes, ..long_read(&candidates, &user) };
     let response = bench.forwarder.forward(call, request).await.unwrap();
     assert_eq!(text(response).await, "POST /x HTTP/1.1 body");
     assert_eq!(bench.failures(), ["apiserver-a unreachable 1"]);

@@ -21,19 +21,8 @@ fn roomy() -> QueueLimits {
 fn ask<'a>(bench: &'a Bench, peers: &'a [&'a ScriptedPeer], user: &'a str, path: &'a str) -> BoxFuture<'a, Answered> {
     async move {
         let candidates: Vec<_> = peers.iter().enumerate().map(|(number, peer)| candidate(number, peer)).collect();
-        let call = Call {
-            candidates: &candidates,
-            user: &Identity::new(user, "", [], []).unwrap(),
-            client: IpAddr::from([192, 0, 2, 1]),
-            audit_id: None,
-            effect: Effect::Reads,
-            span: Span::Until(Instant::now() + ENOUGH),
-            prefers: None,
-            is_brief: false,
-            origin: ResponseOrigin::ServingPeer,
-            marks_hop: true,
-            doubt: &|_| {},
-        };
+        let user = Identity::new(user, "", [], []).unwrap();
+        let call = Call { span: Span::Until(Instant::now() + ENOUGH), ..long_read(&candidates, &user) };
         bench.forwarder.forward(call, Request::get(path).body(Empty::<Bytes>::new()).unwrap()).await
     }
     .boxed()

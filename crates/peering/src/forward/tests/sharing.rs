@@ -30,21 +30,9 @@ impl Scene {
 
     async fn watch(&self, user: &Identity) -> (Response<AnswerBody>, Asked) {
         let address = Address::new("127.0.0.1", self.peer.address.port()).unwrap();
-        let call = Call {
-            candidates: &[Candidate { server: server(0), address }],
-            user,
-            client: IpAddr::from([192, 0, 2, 1]),
-            audit_id: None,
-            effect: Effect::Reads,
-            span: Span::Open,
-            prefers: None,
-            is_brief: false,
-            origin: ResponseOrigin::ServingPeer,
-            marks_hop: true,
-            doubt: &|_| {},
-        };
+        let candidates = [Candidate { server: server(0), address }];
         let request = Request::get(WATCH).header("authorization", "Bearer theirs").body(Empty::<Bytes>::new()).unwrap();
-        let answer = self.forwarder.forward(call, request).await.unwrap();
+        let answer = self.forwarder.forward(long_read(&candidates, user), request).await.unwrap();
         (answer, self.peer.asked().await)
     }
 }

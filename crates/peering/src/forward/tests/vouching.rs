@@ -22,19 +22,8 @@ async fn get(
     candidates: &[Candidate],
     user: &Identity,
 ) -> Result<Response<AnswerBody>, ForwardError> {
-    let call = Call {
-        candidates,
-        user,
-        client: IpAddr::from([192, 0, 2, 1]),
-        audit_id: None,
-        effect: Effect::Writes,
-        span: Span::Open,
-        prefers: Some(&server(0)),
-        is_brief: false,
-        origin: ResponseOrigin::ServingPeer,
-        marks_hop: true,
-        doubt: &|_| {},
-    };
+    let first = server(0);
+    let call = Call { effect: Effect::Writes, prefers: Some(&first), ..long_read(candidates, user) };
     let request = Request::get("/api/v1/pods").header("X-Other-User", "root").header("X-Mine", "kept");
     forwarder.forward(call, request.body(Empty::<Bytes>::new()).unwrap()).await
 }
