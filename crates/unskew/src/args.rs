@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use catalogue::Release;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::lab;
 
@@ -57,7 +57,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     if stays != lab::args::Stays::No {
         args[1] = "up".into();
     }
-    let typed = Typed::try_parse_from(args)?;
+    let typed = Typed::from_arg_matches(&grouped().try_get_matches_from(args)?)?;
     Ok(match typed.job {
         Job::Version => Command::Version,
         Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
@@ -84,6 +84,24 @@ fn leashed(args: &[OsString]) -> Command {
     Command::Leashed { parent, command: args.get(1..).unwrap_or_default().to_vec() }
 }
 
+/// The command line with commands grouped by job in its help; clap itself lists them without headings.
+fn grouped() -> clap::Command {
+    let command = Typed::command();
+    let groups: String = GROUPS.iter().map(|(job, names)| group(&command, job, names)).collect();
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\nCommands:\n\n{groups}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
+fn group(command: &clap::Command, job: &str, names: &[&str]) -> String {
+    let commands = names.iter().filter_map(|name| command.find_subcommand(name));
+    let lines = commands.map(|command| {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<10}  {about}\n", command.get_name())
+    });
+    format!("{job}:\n{}\n", lines.collect::<String>())
+}
+
 fn completion(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Typed::command(), "unskew", &mut script);
@@ -97,6 +115,14 @@ struct Typed {
     #[command(subcommand)]
     job: Job,
 }
+
+/// Every command once, by job, in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Run", &["serve", "gateway"]),
+    ("Lab", &["up", "down", "start", "stop", "kill", "pause", "resume", "rollout", "demo", "kubeconfig"]),
+    ("Look", &["status", "releases"]),
+    ("Other", &["version", "completion"]),
+];
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 done and something is wrong (rollout, demo), 64 wrong usage, 69 not available.";
@@ -146,14 +172,14 @@ enum Job {
     Stop(lab::args::Order),
     /// Kill a server of the lab without a warning
     Kill(lab::args::Order),
-    /// Pause a server of the lab: it exists and does nothing
+    /// Pause a server of the lab: its process stays and answers nothing
     Pause(lab::args::Order),
-    /// Let a paused server of the lab go on
+    /// Resume a paused server of the lab
     Resume(lab::args::Order),
-    /// Move the servers of the lab to other releases, while a probe watches what clients notice
+    /// Move the servers of the lab to other releases, and count what clients notice
     #[command(after_help = ROLLOUT_EXAMPLES)]
     Rollout(lab::args::Rollout),
-    /// The story of the mixed version proxy, told in a minute on a throw-away lab
+    /// Show and check the mixed version proxy in a minute, on a throw-away lab
     Demo,
     /// Print the script that completes commands in a shell
     ///
@@ -212,6 +238,55 @@ mod tests {
     #[test]
     fn version_is_a_command() {
         check("unskew version", &expect!["Version"]);
+    }
+
+    #[test]
+    fn help_groups_every_command_by_job() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = Typed::command();
+        let mut commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        grouped.sort_unstable();
+        commands.sort_unstable();
+        assert_eq!(grouped, commands);
+        let Err(help) = parse(["unskew", "--help"].map(OsString::from)) else { panic!("help is an error to clap") };
+        expect![[r#"
+            Several Kubernetes API servers at different versions answer as one
+
+            Usage: unskew <COMMAND>
+
+            Commands:
+
+            Run:
+              serve       Run a Kubernetes API server on SQLite or etcd
+              gateway     Run the mixed-version proxy in front of stock kube-apiservers
+
+            Lab:
+              up          Run a mixed-version control plane on this machine
+              down        Stop the lab that `unskew up` runs
+              start       Start a server of the lab
+              stop        Stop a server of the lab in order
+              kill        Kill a server of the lab without a warning
+              pause       Pause a server of the lab: its process stays and answers nothing
+              resume      Resume a paused server of the lab
+              rollout     Move the servers of the lab to other releases, and count what clients notice
+              demo        Show and check the mixed version proxy in a minute, on a throw-away lab
+              kubeconfig  Print the path of the lab's kubeconfig
+
+            Look:
+              status      Show a lab, or any cluster
+              releases    What Kubernetes releases serve and store
+
+            Other:
+              version     Print the version
+              completion  Print the script that completes commands in a shell
+
+            Options:
+              -h, --help     Print help
+              -V, --version  Print version
+
+            Exit codes: 0 done, 1 done and something is wrong (rollout, demo), 64 wrong usage, 69 not available.
+        "#]]
+        .assert_eq(&help.to_string());
     }
 
     #[test]

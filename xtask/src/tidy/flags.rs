@@ -60,9 +60,11 @@ pub(super) fn check(helps: &Helps, manual: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-/// The names under `Commands:`; `help` only repeats the others, and what is not built has no flags.
+/// The names between `Commands:` and `Options:`, under whatever headings; `help` only repeats the others, and what is not built
+/// has no flags.
 pub(crate) fn subcommands(help: &str) -> impl Iterator<Item = &str> {
-    let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1);
+    let lines = lines.take_while(|line| line.trim() != "Options:");
     // A name is indented by two; a description that goes on in the next line by more.
     let built = lines.filter(|line| !line.ends_with("(not built yet)"));
     let names = built.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
@@ -100,9 +102,13 @@ Several API servers answer as one
 Usage: unskew [OPTIONS] <COMMAND>
 
 Commands:
+
+Run:
   serve    Serves the API
            and more of it
   gateway  Stands before servers
+
+Lab:
   up       Runs a cluster (not built yet)
   help     Print this message
 
