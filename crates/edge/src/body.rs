@@ -51,7 +51,7 @@ pub enum Body {
     Seated {
         /// What is sent.
         body: Box<Body>,
-        /// What of the last piece was more than [`CHUNK_MAX`].
+        /// What of the last piece was more than `CHUNK_MAX`.
         rest: Bytes,
         /// Freed at the end.
         seat: Arc<Seat>,

@@ -5,7 +5,7 @@
 //! server and a gateway differ in these two values alone.
 //!
 //! Reading order: [`pipeline`], [`call`], [`certificates`], [`peers`], [`merged`], [`respond`], [`audit`], [`access_log`], [`body`],
-//! [`seats`], [`health`], [`metrics`], [`listener`].
+//! `seats`, [`health`], [`metrics`], [`listener`].
 
 pub mod access_log;
 pub mod audit;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use access::authenticate::HeaderNames;
-use parking_lot::Mutex;
 use api::headers::lowercase::REMOTE_PREFIX;
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+use parking_lot::Mutex;
 use peering::forward::{Candidate, Forwarder, IdentityHeaders};
 use peering::ports::Fetch;
 use serde::Deserialize;

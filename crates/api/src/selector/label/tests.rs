@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
+use crate::selector::Operator;
 
 #[track_caller]
 fn check(text: &str, canonical: &str) {
