@@ -204,7 +204,7 @@ impl Jwk {
                 let (x, y) = point.data().strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
                 Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
             }
-            _ => None,
+            PublicKey::DSA(_) | PublicKey::GostR3410(_) | PublicKey::GostR3410_2012(_) | PublicKey::Unknown(_) => None,
         }
     }
 }
