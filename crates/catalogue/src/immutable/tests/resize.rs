@@ -132,6 +132,7 @@ fn check_resize_releases(old: &Value, change: impl Fn(&mut Value), expected: &Ex
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn releases_differ_in_init_containers_memory_and_resources_of_the_pod() {
     check_resize_releases(
         &pod(),
