@@ -22,7 +22,7 @@ use crate::Upstream;
 pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 /// A user that RBAC lets read the settings in every cluster, by the default RoleBinding
 /// `system::extension-apiserver-authentication-reader`. The front-proxy certificate allows the gateway to name any user.
-pub const SETTINGS_READER: &str = "system:kube-controller-manager";
+pub const SETTINGS_READER: &str = "system:kube-scheduler";
 /// More names than this in one list are not believed to be settings; kubeadm sets one.
 const NAMES_MAX: usize = 64;
 

@@ -11,7 +11,7 @@ use crate::access::{certificate, whoami};
 
 /// An upstream's settings that believe one more header than the gateway writes.
 const ODD: &str = "--requestheader-username-headers=X-Other-User,X-Remote-User";
-/// What lets kube-controller-manager, and so the gateway, read the settings.
+/// What lets kube-scheduler, and so the gateway, read the settings.
 const READER_BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
                               system::extension-apiserver-authentication-reader";
 /// What makes the gateway remove it.
