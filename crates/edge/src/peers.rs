@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::target::Resource;
-use api::{GroupVersionResource, Status, Target, Verb};
+use api::{GroupVersionResource, Misfit, Status, Target, Verb};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use peering::forward::{AnsweredBy, Call, Candidate, Effect, Forwarder, Identity, ResponseOrigin, Span};
@@ -116,7 +116,14 @@ impl Peers {
                 match unfit.live {
                     _ if is_ours => Err(Status::of_misfit(unfit.misfit)),
                     Some(members) => {
-                        let (candidates, origin) = (Candidate::of(&view, &members), ResponseOrigin::AnyServer);
+                        // A 404 is what is due for such a path; for such a method, a peer may have it after all.
+                        let origin = match unfit.misfit {
+                            Misfit::NotFound => ResponseOrigin::AnyServer,
+                            Misfit::MethodNotAllowed | Misfit::NameRequired | Misfit::NamespaceRequired => {
+                                ResponseOrigin::of(resource)
+                            }
+                        };
+                        let candidates = Candidate::of(&view, &members);
                         Ok(Place::Away(Away { peers: self, resource, candidates, origin }))
                     }
                     None => Err(status::unavailable(Unavailable::OnlySuspects)),

@@ -10,6 +10,8 @@ use transport::pki::{Authority, Pair, Purpose};
 use super::*;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
+/// Kubernetes refuses HEAD of resources, so that this is asked for where the body does not matter.
+const DISCOVERY: &str = "/api";
 
 /// Puts a file where another is, at once, as careful programs do.
 fn replace(old: &Path, new: &Path) {
@@ -23,9 +25,9 @@ async fn shown_certificate(client: &Client) -> Vec<u8> {
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
-/// The status of a get on a connection that stays open.
+/// The status of a HEAD on a connection that stays open.
 async fn ask_on(stream: &mut TlsStream<TcpStream>) -> String {
-    let request = format!("HEAD {NAMESPACES} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let request = format!("HEAD {DISCOVERY} HTTP/1.1\r\nhost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
