@@ -8,6 +8,10 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// A JSON object, such as a whole Kubernetes object.
+pub type JsonObject = Map<String, Value>;
 
 /// JSON kept as the text it came in; equal when the text is.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -62,7 +62,7 @@ impl RbacAccessControl {
 }
 
 impl AccessControl for RbacAccessControl {
-    type GatewayCaller = AuthenticatedCaller;
+    type Caller = AuthenticatedCaller;
 
     async fn authenticate(
         &self,

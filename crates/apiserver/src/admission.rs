@@ -2,6 +2,7 @@
 
 use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
+use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
 use catalogue::ServedResource;
 use object::StoredObject;
@@ -11,7 +12,6 @@ use serde_json::Value;
 use store::{Compare, Key};
 
 use crate::error_status::{self, StatusContext};
-use crate::object_codec::JsonObject;
 use crate::{ApiServer, ResolvedResource, kinds};
 
 const NAMESPACES: GroupVersionResource<&str> =

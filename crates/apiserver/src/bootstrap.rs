@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use access::rbac::RbacKind;
+use api::json::JsonObject;
 use api::{GroupVersionResource, Status};
 use futures_util::{StreamExt as _, stream};
 use object::StoredObject;
@@ -18,7 +19,7 @@ use store::Key;
 
 pub use cluster_authentication::ClusterAuthentication;
 
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 use crate::rbac_index::RbacIndexProgress;
 use crate::{ApiServer, rest};
 use system_objects::SystemObject;

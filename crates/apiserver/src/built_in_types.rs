@@ -1,6 +1,7 @@
 //! The type of a built-in kind, put to use: bodies are checked by it, patches merge by it, and what another release has
 //! stored is kept by it.
 
+use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
 use catalogue::schema::{
     StructType, TypeIndex, cannot_be_handled_message, check_types, drop_unknown_fields, normalize,
@@ -9,8 +10,6 @@ use catalogue::schema::{
 use catalogue::{FeatureGates, Release, defaults, update_validation, value_validation};
 use object::decode::Decoded;
 use object::schema::{FieldInfo, FieldSchema, PatchStrategy, SchemaCursor, TypeRef};
-
-use crate::object_codec::JsonObject;
 
 /// What to do with fields that a kind does not have, or that come twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use access::User;
 use api::Status;
+use api::json::JsonObject;
 use api::time::Time;
 use catalogue::{FeatureGates, ServedResource};
 use object::delete::DeleteOutcome;
@@ -29,7 +30,6 @@ use object::{KindRules, Rejection};
 use serde_json::Value;
 
 use self::writable_subresources::WritableFields;
-use crate::object_codec::JsonObject;
 
 /// How long events are kept; kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(60 * 60);

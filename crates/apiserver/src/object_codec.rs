@@ -1,14 +1,12 @@
 //! One object in the version and form that a client asked for.
 
+use api::json::JsonObject;
 use api::{GroupVersion, GroupVersionKind, Status};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use catalogue::ServedResource;
 use object::StoredObject;
 use object::convert::convert;
-use serde_json::{Map, Value};
-
-/// An object as a map.
-pub(crate) type JsonObject = Map<String, Value>;
+use serde_json::Value;
 
 /// The bytes of an object in a served version: those that the cache holds, unless it is stored in another one.
 pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) -> Bytes {

@@ -1,5 +1,6 @@
 //! What a client wants to see of objects: all of them, their metadata, or a table for people.
 
+use api::json::JsonObject;
 use api::media::{
     MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
 };
@@ -11,7 +12,7 @@ use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table}
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
 
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 use crate::rest::current_time;
 
 /// The shape of an answer.

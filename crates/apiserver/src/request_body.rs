@@ -1,5 +1,6 @@
 //! Bodies of requests: read whole, as an object of the expected kind, whatever the encoding.
 
+use api::json::JsonObject;
 use api::media::Encoding;
 use api::{GroupVersionKind, Status, query};
 use bytes::Bytes;
@@ -16,7 +17,6 @@ use object::delete::DeleteOptions;
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
 use crate::error_status::{self, StatusContext};
-use crate::object_codec::JsonObject;
 
 /// What a body should be.
 pub(crate) struct ExpectedBody<'a> {

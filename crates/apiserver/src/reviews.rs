@@ -1,6 +1,7 @@
 //! Reviews: questions about access that are posted as objects, answered, and never stored.
 
 use access::reviews;
+use api::json::JsonObject;
 use api::target::ResourceTarget;
 use api::{KindScope, Status};
 use catalogue::ServedResource;
@@ -11,7 +12,6 @@ use object::decode;
 
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{self, StatusContext};
-use crate::object_codec::JsonObject;
 use crate::request_body::{self, ExpectedBody};
 use crate::rest::with_warnings;
 use crate::{ApiServer, json_response};

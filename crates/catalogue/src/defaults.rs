@@ -12,12 +12,11 @@ mod field_defaults;
 mod pods;
 mod workloads;
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
 use crate::schema::{StructType, TypeForm, ValueType};
-
-type JsonObject = Map<String, Value>;
 
 /// Completes a body of a kind. It must have passed [`crate::schema::check_types`]: what has a wrong type stays as it is.
 pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType, gates: &FeatureGates) {

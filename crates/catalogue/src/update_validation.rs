@@ -20,13 +20,12 @@ mod unified_diff;
 mod volumes;
 
 use api::FieldError;
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
 use crate::schema::semantic_equality::is_field_equal;
 use crate::schema::{StructField, StructType, TypeForm};
-
-type JsonObject = Map<String, Value>;
 
 /// What Kubernetes says of most fields that stay.
 const FIELD_IS_IMMUTABLE: &str = "field is immutable";

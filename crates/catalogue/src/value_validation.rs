@@ -6,12 +6,11 @@
 mod cron;
 mod workloads;
 
+use api::json::JsonObject;
 use api::{FieldError, validation};
 use serde_json::{Map, Value};
 
 use crate::schema::StructType;
-
-type JsonObject = Map<String, Value>;
 
 /// Priority classes that Kubernetes makes itself.
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];

@@ -44,52 +44,47 @@ pub struct AuthorizedRequest<'a, Caller> {
 /// Who may come in, and what for.
 pub trait AccessControl: fmt::Debug + Send + Sync + 'static {
     /// Somebody who was identified.
-    type GatewayCaller: Clone + Send + Sync + 'static;
+    type Caller: Clone + Send + Sync + 'static;
 
     /// Who is asking. Removes from the request whatever only the gate may read: credentials and claims of identity.
     fn authenticate(
         &self,
         connection: &ClientConnection,
         request: &mut Request,
-    ) -> impl Future<Output = Result<Self::GatewayCaller, Error>> + Send;
+    ) -> impl Future<Output = Result<Self::Caller, Error>> + Send;
 
     /// Whom they ask to act as, if they may; themselves otherwise. Removes the wish from the request.
-    fn impersonate(&self, caller: Self::GatewayCaller, request: &mut Request) -> Result<Self::GatewayCaller, Error>;
+    fn impersonate(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
     /// Whether they may. Tells the trail why, if there is one.
     fn authorize(
         &self,
-        caller: &Self::GatewayCaller,
+        caller: &Self::Caller,
         target: &Target<'_>,
         request_record: Option<&RequestRecord>,
     ) -> Result<(), Error>;
 
     /// True if the caller may read the page at `path`, one of the pipeline's own. Asked only for pages whose content is not
     /// public, beside the request's own path also for another page that shows the same.
-    fn may_read_page(
-        &self,
-        caller: &Self::GatewayCaller,
-        request: &Request,
-        path: &str,
-    ) -> impl Future<Output = bool> + Send {
+    fn may_read_page(&self, caller: &Self::Caller, request: &Request, path: &str) -> impl Future<Output = bool> + Send {
         // The request's own path was authorized before.
         let is_allowed = || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, None).is_ok());
         std::future::ready(path == request.uri().path() || is_allowed())
     }
 
     /// Whom audit events name.
-    fn audited_users(&self, caller: &Self::GatewayCaller) -> AuditedUsers;
+    fn audited_users(&self, caller: &Self::Caller) -> AuditedUsers;
 
     /// Whom the access log names; `None` if only whoever answers can tell.
-    fn user_name(&self, caller: &Self::GatewayCaller, _request: &Request) -> Option<String> {
+    fn user_name(&self, caller: &Self::Caller, _request: &Request) -> Option<String> {
         self.audited_users(caller).user.map(|user| user.name.to_string())
     }
 
     /// Whether they authenticated as a front proxy, as other servers do: only then their marks on a request are believed.
-    fn request_sender(&self, caller: &Self::GatewayCaller) -> RequestSender;
+    fn request_sender(&self, caller: &Self::Caller) -> RequestSender;
 
     /// Whom a peer is told that the request is for.
-    fn forwarded_user(&self, caller: &Self::GatewayCaller) -> Result<ForwardedUser, UnsendableUser>;
+    fn forwarded_user(&self, caller: &Self::Caller) -> Result<ForwardedUser, UnsendableUser>;
 }
 
 /// What this process itself can serve.

@@ -57,7 +57,7 @@ const SEND_BUFFER_MAX: usize = 128 << 10;
 
 /// Accepts connections until `stop`, then asks every connection to finish what it has begun. Returns when the last is
 /// handed over; `tasks` waits for them.
-pub async fn run<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
+pub async fn run<G: AccessControl, L: LocalHandler<G::Caller>>(
     listener: TcpListener,
     tls: Reloading<ServerConfig>,
     pipeline: Arc<Pipeline<G, L>>,
@@ -105,7 +105,7 @@ impl<G, L> Clone for ConnectionService<G, L> {
     }
 }
 
-impl<G: AccessControl, L: LocalHandler<G::GatewayCaller>> ConnectionService<G, L> {
+impl<G: AccessControl, L: LocalHandler<G::Caller>> ConnectionService<G, L> {
     async fn handle(self, connection: Arc<ClientConnection>, mut request: Request) -> Result<Response, JoinError> {
         let mode = ExecutionMode::for_request(request.method().as_str(), request.uri());
         let Self { pipeline, process_runtime: process, tasks } = self;
@@ -155,7 +155,7 @@ impl ExecutionMode {
 
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn serve_connection<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
+async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: std::net::TcpStream,
     client_address: SocketAddr,
     acceptor: TlsAcceptor,
@@ -175,7 +175,7 @@ async fn serve_connection<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
     }
 }
 
-async fn serve_http2<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
+async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
     connection: Arc<ClientConnection>,
     connection_service: ConnectionService<G, L>,
@@ -209,7 +209,7 @@ async fn serve_http2<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
     .await
 }
 
-async fn serve_http1<G: AccessControl, L: LocalHandler<G::GatewayCaller>>(
+async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
     connection: Arc<ClientConnection>,
     connection_service: ConnectionService<G, L>,

@@ -50,7 +50,7 @@ pub struct RequestLimits {
     pub request_timeout: Duration,
 }
 
-impl<G: AccessControl, L: LocalHandler<G::GatewayCaller>> Pipeline<G, L> {
+impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
     pub fn new(
         access_control: G,
@@ -226,7 +226,7 @@ impl<G: AccessControl, L: LocalHandler<G::GatewayCaller>> Pipeline<G, L> {
 
     async fn serve_locally(
         &self,
-        authorized: AuthorizedRequest<'_, G::GatewayCaller>,
+        authorized: AuthorizedRequest<'_, G::Caller>,
         request: Request,
         reason: LocalReason,
     ) -> Result<Response, Error> {
@@ -244,12 +244,7 @@ impl<G: AccessControl, L: LocalHandler<G::GatewayCaller>> Pipeline<G, L> {
     }
 
     /// The pages that are the pipeline's own.
-    async fn serve_own_page(
-        &self,
-        caller: &G::GatewayCaller,
-        request: &Request,
-        hop: Hop,
-    ) -> Option<Result<Response, Error>> {
+    async fn serve_own_page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
         match self.health.serve(uri.path(), uri.query()) {
             None => {}

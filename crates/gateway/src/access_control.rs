@@ -49,7 +49,7 @@ pub struct GatewayCaller {
 }
 
 impl AccessControl for GatewayAccessControl {
-    type GatewayCaller = GatewayCaller;
+    type Caller = GatewayCaller;
 
     async fn authenticate(&self, connection: &ClientConnection, request: &mut Request) -> Result<GatewayCaller, Error> {
         let identity = match self.vouched_user(connection, request) {

@@ -1,8 +1,9 @@
 //! A `LabelSelector` in its one-line form, such as `a=b,c in (d,e),!f`.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use crate::unstructured::{self, JsonObject};
+use crate::unstructured;
 
 /// The one-line form, sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
 pub fn selector_to_string(selector: &Map<String, Value>) -> Option<String> {

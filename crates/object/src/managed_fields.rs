@@ -5,10 +5,11 @@
 
 mod field_sets;
 
+use api::json::JsonObject;
 use api::time::Time;
 use serde_json::{Map, Value};
 
-use crate::unstructured::{self, JsonObject, metadata_mut};
+use crate::unstructured::{self, metadata_mut};
 use crate::validate::MANAGER_LENGTH_MAX;
 
 /// How many managers by update are kept; the oldest are merged into one beyond that, as in Kubernetes.

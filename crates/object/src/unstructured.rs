@@ -2,10 +2,8 @@
 //!
 //! A part that is missing, null or of another type reads as absent, as Go's zero values do.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
-
-/// A JSON object, such as a whole Kubernetes object.
-pub type JsonObject = Map<String, Value>;
 
 /// The value at a path of field names.
 pub fn get<'a>(object: &'a JsonObject, path: &[&str]) -> Option<&'a Value> {

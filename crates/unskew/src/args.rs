@@ -298,11 +298,11 @@ mod tests {
     fn lab_commands_are_parsed_with_their_flags() {
         check(
             "unskew stop b",
-            &expect![[r#"Lab(Order("stop", Order { server: "b", place: Where { data_dir: None } }))"#]],
+            &expect![[r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#]],
         );
         check(
             "unskew rollout --to 1.37 --data-dir /x",
-            &expect![[r#"Lab(Rollout(Rollout { to: [R37], back: false, place: Where { data_dir: Some("/x") } }))"#]],
+            &expect![[r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#]],
         );
         check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
         check(
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn hidden_lab_commands_are_parsed() {
-        check("unskew leashed 7 serve --v=1", &expect![[r#"Leashed { parent: 7, command: ["serve", "--v=1"] }"#]]);
+        check("unskew leashed 7 serve --v=1", &expect![[r#"TiedToParent { parent: 7, command: ["serve", "--v=1"] }"#]]);
         let args = ["unskew", "stay-and-purge", "--data-dir=/x"].map(OsString::from);
         let Ok(Command::Lab(lab::LabCommand::Up(up))) = parse(args) else { panic!("it is `up`") };
         assert_eq!(up.detached, lab::args::DetachedMode::PurgeDataDir);

@@ -3,11 +3,12 @@
 //! Several servers share the object, and each adds what it has: an extension server must believe all of them.
 
 use access::authentication::FrontProxy;
+use api::json::JsonObject;
 use object::StoredObject;
 use serde_json::{Value, json};
 
 use super::system_objects::SystemObject;
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 
 /// What this server says about certificates.
 #[derive(Clone, Debug, Default)]

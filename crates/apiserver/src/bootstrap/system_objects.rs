@@ -3,11 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use api::GroupVersionResource;
+use api::json::JsonObject;
 use api::time::Time;
 use object::StoredObject;
 use serde_json::{Value, json};
 
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 
 /// The namespaces that are always there.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];

@@ -4,11 +4,10 @@ use std::cmp::Ordering;
 
 use access::User;
 use api::FieldError;
+use api::json::JsonObject;
 use api::time::Time;
 use object::Rejection;
 use serde_json::{Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// The conditions that only a write to `approval` may add.
 const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];

@@ -1,12 +1,11 @@
 //! ConfigMaps and Secrets: data that may be made immutable, and secrets that may be written as text.
 
 use api::FieldError;
+use api::json::JsonObject;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use object::Rejection;
 use serde_json::{Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// What both kinds may together hold; Kubernetes' limit.
 const DATA_BYTES_MAX: usize = 1 << 20;

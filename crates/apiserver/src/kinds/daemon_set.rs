@@ -1,8 +1,7 @@
 //! DaemonSets: an annotation counts the changes of what their pods look like.
 
+use api::json::JsonObject;
 use serde_json::{Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// A number that was a field once; controllers still label pods by it.
 const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";

@@ -1,12 +1,11 @@
 //! Budgets of disruption: whether a pod may be evicted now, and what that costs its budget.
 
+use api::json::JsonObject;
 use api::selector::LabelSelector;
 use api::time::Time;
 use api::{GroupResource, Status};
 use object::unstructured::{get, integer, list, nested_object, text};
 use serde_json::{Map, Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// How many evictions may wait to be seen by the controller of budgets.
 const DISRUPTED_PODS_MAX: usize = 2000;

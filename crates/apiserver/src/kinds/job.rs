@@ -1,8 +1,7 @@
 //! Jobs: each is found by its own pods through labels that no other job has.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// The labels with a job's name, and those with its uid: with the prefix, and as they once were.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];

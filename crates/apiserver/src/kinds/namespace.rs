@@ -1,12 +1,11 @@
 //! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
 
+use api::json::JsonObject;
 use api::time::Time;
 use api::{FieldError, GroupResource, Status, validation};
 use object::Rejection;
 use object::delete::DeleteOutcome;
 use serde_json::{Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// The label by which selectors find a namespace by its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";

@@ -1,8 +1,7 @@
 //! Volumes and claims to them: new ones are not bound yet.
 
+use api::json::JsonObject;
 use serde_json::{Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// A new claim waits for a volume.
 pub(super) fn prepare_claim_for_create(object: &mut JsonObject) {

@@ -1,11 +1,11 @@
 //! Pods: what a new one says of itself, and the parts that are written through subresources of their own.
 
+use api::json::JsonObject;
 use catalogue::{FeatureGates, Release, qos_class};
 use object::unstructured::{self, nested_object_mut};
 use serde_json::{Value, json};
 
 use super::restore_metadata_field;
-use crate::object_codec::JsonObject;
 
 /// A new pod waits, in the class that its containers put it into.
 pub(super) fn prepare_for_create(object: &mut JsonObject) {

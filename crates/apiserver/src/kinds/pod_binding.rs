@@ -1,11 +1,10 @@
 //! Bindings: a pod is given a node, once.
 
+use api::json::JsonObject;
 use api::time::Time;
 use api::{FieldError, GroupResource, Status};
 use object::unstructured::{nested_object_mut, text};
 use serde_json::json;
-
-use crate::object_codec::JsonObject;
 
 /// What conflicts are about.
 const BINDING_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "pods/binding" };

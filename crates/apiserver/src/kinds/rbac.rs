@@ -1,10 +1,9 @@
 //! Roles and bindings: what clients leave out is filled in, and what no reader could follow is refused.
 
 use access::rbac::{RbacKind, validation};
+use api::json::JsonObject;
 use catalogue::ServedResource;
 use object::Rejection;
-
-use crate::object_codec::JsonObject;
 
 /// Which of the four it is; `None` if it is none of them.
 pub(crate) fn rbac_kind(resource: &ServedResource) -> Option<RbacKind> {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
-
-use crate::object_codec::JsonObject;
 
 /// Clients that only know one address mean the list with it.
 pub(super) fn prepare_for_create(object: &mut JsonObject) {

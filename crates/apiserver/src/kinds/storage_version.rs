@@ -1,11 +1,10 @@
 //! StorageVersions: names that say a resource, and entries that do not contradict each other.
 
+use api::json::JsonObject;
 use api::objects::StorageVersionStatus;
 use object::Rejection;
 use serde_json::Value;
 use storageversion::validation;
-
-use crate::object_codec::JsonObject;
 
 /// What a new one has, and the refusal of a name that is not `<group>.<resource>`. That there is a name at all is checked with
 /// the rest of the metadata.

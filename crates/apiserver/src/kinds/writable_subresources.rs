@@ -4,12 +4,12 @@
 //! passes the same checks of values and of immutable fields as a write to the object itself; a subresource that is not in the
 //! table is not served.
 
+use api::json::JsonObject;
 use catalogue::ServedResource;
 use object::unstructured::set_or_remove;
 use serde_json::json;
 
 use super::group_and_plural;
-use crate::object_codec::JsonObject;
 
 /// A subresource through which objects are written.
 pub(super) struct WritableSubresource {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::rbac::{PolicyRule, RBAC_GROUP, Role};
+use api::json::JsonObject;
 use api::{GroupVersionResource, Status};
 use object::StoredObject;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::ApiServer;
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 
 /// Roles often change together; they are waited for so long before the union is written.
 const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,5 +1,6 @@
 //! The subresource `pods/eviction`: a pod is deleted, if its budget of disruption allows it.
 
+use api::json::JsonObject;
 use api::{GroupVersionKind, GroupVersionResource, Status};
 use edge::{Request, Response};
 use http::StatusCode;
@@ -14,7 +15,7 @@ use super::delete::delete_object;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::kinds::disruption_budget;
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{ResolvedResource, error_status, json_response};

@@ -1,5 +1,6 @@
 //! Patch: the next state is made from the one that is there.
 
+use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
 use edge::audit::RequestRecord;
 use edge::{Request, Response};
@@ -12,7 +13,6 @@ use serde_json::Value;
 use super::write::with_warnings;
 use super::{RequestContext, content_type_header};
 use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
-use crate::object_codec::JsonObject;
 use crate::request_body;
 use crate::request_options::WriteOptions;
 

@@ -1,5 +1,6 @@
 //! The subresource `scale`: how many replicas there are and should be, whatever kind has them.
 
+use api::json::JsonObject;
 use api::{GroupVersionKind, Status, Verb};
 use edge::{Request, Response};
 use http::StatusCode;
@@ -9,7 +10,7 @@ use object::{StoredObject, decode};
 use super::patch::PatchRequest;
 use super::{RequestContext, get, with_warnings};
 use crate::json_response;
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 

@@ -1,6 +1,7 @@
 //! Create and update: decode, prepare, validate, persist.
 
 use access::Attributes;
+use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, Verb};
 use bytes::Bytes;
 use edge::{Request, Response};
@@ -17,7 +18,7 @@ use store::Compare;
 use super::{RequestContext, current_time};
 use crate::admission::{NamespaceFreshness, ObjectWrite, SigningRequestWrite};
 use crate::built_in_types::{self, CheckedObject, ReleaseSchema};
-use crate::object_codec::{self, JsonObject};
+use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{error_status, json_response, kinds};

@@ -134,7 +134,7 @@ impl Store for FailingStore {
 struct AllowAllAccessControl;
 
 impl AccessControl for AllowAllAccessControl {
-    type GatewayCaller = AuthenticatedCaller;
+    type Caller = AuthenticatedCaller;
 
     async fn authenticate(&self, _: &ClientConnection, _: &mut edge::Request) -> Result<AuthenticatedCaller, Error> {
         let user = Arc::new(User::named("admin"));

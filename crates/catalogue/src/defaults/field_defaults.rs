@@ -1,8 +1,9 @@
 //! Defaults that are one value for one field.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use super::{JsonObject, set_if_absent, set_if_empty};
+use super::{set_if_absent, set_if_empty};
 use crate::schema::StructType;
 
 /// One field and its default.

@@ -1,8 +1,9 @@
 //! Pods, their containers and their volumes.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
 
-use super::{JsonObject, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
+use super::{object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
 use crate::feature_gates::FeatureGates;
 
 /// What is set in a pod, but not in the template of one.

@@ -1,8 +1,9 @@
 //! What runs pods.
 
+use api::json::JsonObject;
 use serde_json::{Value, json};
 
-use super::{JsonObject, is_empty, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
+use super::{is_empty, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;
 

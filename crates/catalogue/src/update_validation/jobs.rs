@@ -1,9 +1,10 @@
 //! Jobs: their pods stay as they are, unless none was made yet.
 
 use api::FieldError;
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use super::{FIELD_IS_IMMUTABLE, JsonObject, ObjectUpdate, copy_or_remove, list_items};
+use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
 use crate::schema::semantic_equality::is_field_equal;
 
 pub(super) fn check_job(update: ObjectUpdate<'_>) -> Vec<FieldError> {

@@ -1,10 +1,11 @@
 //! Pods: nearly nothing of their spec may change.
 
 use api::FieldError;
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use super::unified_diff::unified_diff;
-use super::{FIELD_IS_IMMUTABLE, JsonObject, ObjectUpdate, copy_or_remove, list_items};
+use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
 use crate::release::Release;
 use crate::schema::semantic_equality::is_field_equal;
 

@@ -3,10 +3,11 @@
 //! How much smaller a claim may become is not a question of what stays, and not answered here.
 
 use api::FieldError;
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use super::unified_diff::unified_diff;
-use super::{FIELD_IS_IMMUTABLE, JsonObject, ObjectUpdate, copy_or_remove, list_items};
+use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
 use crate::schema::semantic_equality::is_field_equal;
 use crate::schema::{StructField, TypeForm};
 

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 
+use api::json::JsonObject;
 use api::{FieldError, validation};
 use serde_json::{Map, Value, json};
 
-use super::{JsonObject, check_port, check_supported, cron, list_items};
+use super::{check_port, check_supported, cron, list_items};
 use crate::schema::compare_quantities;
 
 /// What a container for debugging has not.

@@ -2,10 +2,11 @@
 
 mod metrics;
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
 
 use crate::decode::{self, BodyEncoding};
-use crate::unstructured::{self, JsonObject, nested_object_mut};
+use crate::unstructured::{self, nested_object_mut};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -1,8 +1,7 @@
 //! Sets of fields in the form `FieldsV1`: a tree of `f:<name>`, where an empty object is a member.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
-
-use crate::unstructured::JsonObject;
 
 /// Deeper than this a part of an object is one field, so that sets nest less than what they are about.
 const SET_DEPTH_MAX: usize = 32;

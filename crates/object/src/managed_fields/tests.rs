@@ -1,3 +1,4 @@
+use api::json::JsonObject;
 use proptest::prelude::*;
 use serde_json::json;
 

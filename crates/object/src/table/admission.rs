@@ -1,12 +1,13 @@
 //! What is asked before a request is admitted, and how requests share the server.
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
 use super::cells::{
     AGE, NAME, count_at, find_condition, integer_cell, integer_column, string_cell, string_cell_or, string_column,
 };
-use crate::unstructured::{self, JsonObject};
+use crate::unstructured;
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {

@@ -1,12 +1,13 @@
 //! Workloads that keep pods running, what scales them and what protects them.
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
 use super::cells::{
     self, AGE, CONTAINERS, IMAGES, NAME, integer_cell, integer_column, string_cell, string_column, wide_column,
 };
-use crate::unstructured::{self, JsonObject, objects};
+use crate::unstructured::{self, objects};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {

@@ -1,5 +1,6 @@
 //! Jobs and what starts them.
 
+use api::json::JsonObject;
 use api::time::Time;
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::cells::{
     string_cell_or, string_column, wide_column,
 };
 use super::{Column, human_duration};
-use crate::unstructured::{self, JsonObject, get, integer};
+use crate::unstructured::{self, get, integer};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     match kind {

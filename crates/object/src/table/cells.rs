@@ -1,12 +1,13 @@
 //! Columns and cells that many kinds share.
 
+use api::json::JsonObject;
 use api::time::{MicroTime, Time};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Column, human_duration};
 use crate::label_selector;
-use crate::unstructured::{self, JsonObject, metadata_string, objects};
+use crate::unstructured::{self, metadata_string, objects};
 
 pub(super) const NAME: Column = Column {
     format: "name",

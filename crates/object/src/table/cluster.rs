@@ -1,6 +1,7 @@
 //! What holds the cluster together: leases, access, certificates, versions.
 
 use api::GroupKind;
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::cells::{
@@ -8,7 +9,7 @@ use super::cells::{
     string_cell_or, string_column, wide_column,
 };
 use super::{Column, human_duration};
-use crate::unstructured::{self, JsonObject, objects};
+use crate::unstructured::{self, objects};
 
 pub(super) fn columns(kind: GroupKind<&str>) -> Option<&'static [Column]> {
     Some(match (kind.group, kind.kind) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
@@ -13,7 +14,7 @@ use super::events::EVENTS;
 use super::network::{endpoints_cell, load_balancer_addresses};
 use super::pods::PODS;
 use super::storage::{CLAIMS, VOLUMES};
-use crate::unstructured::{self, JsonObject, objects, texts};
+use crate::unstructured::{self, objects, texts};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {

@@ -1,11 +1,12 @@
 //! Events, in the form of the core group and in that of `events.k8s.io`.
 
+use api::json::JsonObject;
 use api::time::Time;
 use serde_json::Value;
 
 use super::Column;
 use super::cells::{NAME, string_cell, string_column, time_since, wide_column};
-use crate::unstructured::{self, JsonObject};
+use crate::unstructured;
 
 pub(super) const EVENTS: &[Column] = &[
     string_column("Last Seen", "When it happened last.", |event, now| last_seen(event, now).into()),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
 use super::cells::{self, AGE, NAME, first_few_cell, string_cell, string_cell_or, string_column};
-use crate::unstructured::{self, JsonObject, metadata_string, objects, texts};
+use crate::unstructured::{self, metadata_string, objects, texts};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use api::json::JsonObject;
 use api::time::Time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::Column;
 use super::cells::{
     self, AGE, NAME, count_at, is_condition_true, parse_instant, string_cell_or, string_column, wide_column,
 };
-use crate::unstructured::{self, JsonObject, get, integer, objects};
+use crate::unstructured::{self, get, integer, objects};
 
 pub(super) const PODS: &[Column] = &[
     NAME,

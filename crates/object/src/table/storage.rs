@@ -1,5 +1,6 @@
 //! Volumes, classes of storage, and devices.
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
@@ -8,7 +9,7 @@ use super::cells::{
     wide_column,
 };
 use super::network::name_with_default_mark;
-use crate::unstructured::{self, JsonObject, get, objects, texts};
+use crate::unstructured::{self, get, objects, texts};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {

@@ -1,6 +1,7 @@
 //! The order in which a server applies the rules, from the creation of an object to its end.
 
 use api::GroupVersionKind;
+use api::json::JsonObject;
 use api::time::Time;
 use object::decode::{self, BodyEncoding};
 use object::delete::{self, DeleteOptions, DeleteOutcome};
@@ -9,8 +10,6 @@ use object::metadata::{self, CreateContext};
 use object::patch::{self, MergePatch};
 use object::{KindRules, Rejection, validate};
 use serde_json::{Map, Value, json};
-
-type JsonObject = Map<String, Value>;
 
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 const RULES: KindRules = KindRules::NAMESPACED;

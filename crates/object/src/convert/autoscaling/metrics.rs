@@ -1,8 +1,9 @@
 //! One metric of an autoscaler: flat in the annotations of the first version, in parts in the second.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use crate::unstructured::{self, JsonObject, nested_object_mut};
+use crate::unstructured::{self, nested_object_mut};
 
 /// The sources of a metric, as fields of it.
 const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
