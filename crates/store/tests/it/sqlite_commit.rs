@@ -194,7 +194,7 @@ async fn database_behind_revision_file_is_damaged() {
     let record = [99_u64.to_le_bytes(), (!99_u64).to_le_bytes()].concat();
     told.expect("file exists").write_all_at(&record, 0).expect("the revision file is writable");
     let Err(Error::Damaged { reason }) = store.get("/a".into()).await else { panic!("the read succeeded") };
-    assert!(reason.contains("it is at revision 2, but revision 99 was acknowledged"), "{reason}");
+    assert!(reason.contains("the database is at revision 2, but revision 99 was acknowledged"), "{reason}");
 }
 
 #[tokio::test]
@@ -209,9 +209,9 @@ async fn transaction_limits_are_enforced_exactly() {
     let reason = |what: &str| Err(Error::TooLarge { reason: what.to_owned() });
     for (transaction, expected) in [
         (of_size(REQUEST_BYTES_MAX), Ok(TransactionOutcome::Committed(Revision(2)))),
-        (of_size(REQUEST_BYTES_MAX + 1), reason("a transaction of 1572865 bytes, and 1572864 are the most")),
+        (of_size(REQUEST_BYTES_MAX + 1), reason("a transaction of 1572865 bytes exceeds the limit of 1572864")),
         (of_ops(128), Ok(TransactionOutcome::Committed(Revision(3)))),
-        (of_ops(129), reason("129 operations in a transaction, and 128 are the most")),
+        (of_ops(129), reason("a transaction of 129 operations exceeds the limit of 128")),
     ] {
         assert_eq!(store.commit(transaction).await, expected);
     }

@@ -77,7 +77,9 @@ async fn open_rejects_file_that_is_not_a_database() {
     let place = StoreLocation::new();
     fs::write(place.path(), "kind: Config\n".repeat(100)).expect("the file is writable");
     let error = place
-        .check_open_fails(expect!["…/state.db is not a store of unskew: it is not an SQLite database; it was left as it is; choose another file"])
+        .check_open_fails(expect![
+            "…/state.db is not a store of unskew: it is not an SQLite database; it was not changed; choose another file"
+        ])
         .await;
     assert!(matches!(error, OpenError::NotAStore { .. }));
 }
@@ -89,7 +91,7 @@ async fn open_rejects_foreign_sqlite_database() {
     other.execute_batch("CREATE TABLE kine (id INTEGER PRIMARY KEY, name TEXT)").expect("the SQL is valid");
     other.close().expect("close succeeds");
     let error = place
-        .check_open_fails(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was left as it is; choose another file"])
+        .check_open_fails(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was not changed; choose another file"])
         .await;
     assert!(matches!(error, OpenError::NotAStore { .. }));
 }
@@ -165,7 +167,7 @@ async fn open_detects_damaged_schema() {
     file.write_all_at(&[0xee; 1000], 100).expect("the file is writable");
     drop(file);
     place
-        .check_open_fails(expect!["…/state.db is damaged: database disk image is malformed; it was left as it is; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
+        .check_open_fails(expect!["…/state.db is damaged: database disk image is malformed; it was not changed; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
         .await;
 }
 
@@ -294,7 +296,7 @@ fn failed_sync_leaves_write_outcome_unknown() {
         &disk,
         &child.expect_line(),
         &expect![
-            "the outcome of a write is unknown: …/state.db: reading or writing it failed; look at the disk and the kernel log (disk I/O error)"
+            "the outcome of a write is unknown: …/state.db: reading or writing it failed; check the disk and the kernel log (disk I/O error)"
         ],
     );
     disk.remove_fault("sync");
