@@ -1,4 +1,4 @@
-//! What Kubernetes accepts as a StorageVersion, and what it says of what it does not accept.
+//! Kubernetes' validation of StorageVersion objects, with its error texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const NOT_AN_API_VERSION: &str = "an apiVersion is a DNS-1035 label, which must 
      'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' \
      (e.g. 'example.com/MyVersion')";
 
-/// What is wrong with a name.
+/// The errors of a name.
 pub fn validate_name(name: &str) -> Vec<FieldError> {
     let faults = match name.rsplit_once('.') {
         None => vec!["name must be in the form of <group>.<resource>".to_owned()],
@@ -25,7 +25,7 @@ pub fn validate_name(name: &str) -> Vec<FieldError> {
     faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)).collect()
 }
 
-/// What is wrong with a status.
+/// The errors of a status.
 pub fn validate_status(status: &StorageVersionStatus) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
@@ -87,7 +87,7 @@ fn common_version_error(status: &StorageVersionStatus) -> Option<FieldError> {
     }
 }
 
-/// Their paths lack `conditions`, as in Kubernetes.
+/// Like Kubernetes, the field paths lack `conditions`.
 fn condition_errors(conditions: &[StorageVersionCondition]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeMap::new();

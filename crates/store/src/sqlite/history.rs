@@ -1,4 +1,4 @@
-//! What happened from a revision on, in pieces of whole transactions.
+//! Reads the log from a revision on, in batches of whole transactions.
 
 use bytes::Bytes;
 use rusqlite::Row;
@@ -9,12 +9,12 @@ use crate::sqlite::schema::LogPosition;
 use crate::sqlite::snapshot::ReadSnapshot;
 use crate::{Error, Key, Revision, StoreEntry, StoreEvent, WatchBatch};
 
-/// One piece is what a watcher is sent at once: enough to be quick, little enough to keep for a slow one.
+/// Limits of a batch: large enough to be fast, small enough to queue for a slow watch.
 const BATCH_ROWS_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// The next piece of history at and after `from` below `prefix`, as far as anything may be shown.
-/// [`Error::Compacted`] if some of it is forgotten.
+/// Reads the next batch of changes below `prefix` at and after `from`, up to the visible revision. [`Error::Compacted`]
+/// if the history before `from` is gone.
 pub(super) fn read_batch(reader: &SqliteReader, prefix: &Key, from: Revision) -> Result<WatchBatch, SqliteFault> {
     let snapshot = ReadSnapshot::open(reader)?;
     check_not_compacted(from, snapshot.compacted_revision)?;
@@ -38,7 +38,7 @@ fn read_log(snapshot: &ReadSnapshot<'_>, prefix: &Key, from: Revision) -> rusqli
     let (mut visited, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
         let place: LogPosition = row.get(0)?;
-        // A transaction is not torn, however large.
+        // A transaction is never split, however large.
         if (visited >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX) && place.revision() > batch.complete_through {
             return Ok(batch);
         }

@@ -1,4 +1,4 @@
-//! Puts a store together: files, threads, and what connects them.
+//! Assembles a store: opens the files, and starts and connects the threads.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,6 @@ use crate::sqlite::write_lock::WriteLock;
 use crate::sqlite::write_queue::{WriteQueue, WriteQueueReceiver};
 use crate::sqlite::{Config, OpenError, SqliteStore};
 
-/// Opens the files and starts the threads.
 pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenError> {
     let files = open::locate_files(&config.path)?;
     let doors = open_files(&files, config)?;
@@ -88,14 +87,14 @@ fn open_files(files: &StoreFiles, config: &Config) -> Result<OpenedFiles, OpenEr
     Ok(OpenedFiles { connection, write_lock: turns, revision_file: Arc::new(revisions), newest })
 }
 
-/// The file follows the database, not the other way round.
+/// Aligns the revision file with the database, which is authoritative.
 fn open_revision_file(path: &Path, newest: Revision) -> io::Result<RevisionFile> {
     let revisions = RevisionFile::open(path)?;
     let shown = revisions.read().ok();
     if let Some(shown) = shown.filter(|shown| *shown > newest) {
         tracing::warn!(
             %shown, %newest,
-            "the store is older than when it was last used: was a backup restored, or its -wal removed?"
+            "database is older than its revision file; was a backup restored or the -wal file removed?"
         );
     }
     if shown != Some(newest) {
@@ -144,7 +143,7 @@ impl StoreStarter<'_> {
             is_stopping: self.store.is_stopping.clone(),
             interval: self.config.poll_interval,
         };
-        self.spawn("sqlite tail", move || tail.run())
+        self.spawn("sqlite log tailer", move || tail.run())
     }
 
     fn start_maintenance(&self, stop: sync_mpsc::Receiver<()>) -> Result<(), OpenError> {
@@ -159,7 +158,7 @@ impl StoreStarter<'_> {
             stop,
             state: MaintenanceState::default(),
         };
-        self.spawn("sqlite keeper", move || keeper.run())
+        self.spawn("sqlite maintenance", move || keeper.run())
     }
 
     fn reader(&self) -> Result<SqliteReader, OpenError> {
