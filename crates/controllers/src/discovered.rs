@@ -58,8 +58,8 @@ impl DiscoveryCache {
     pub(crate) async fn refresh(&mut self) -> Result<Arc<DiscoveredResources>, DiscoveryError> {
         let is_newer = self.core.refresh(&self.client).await? | self.others.refresh(&self.client).await?;
         let has_unlisted = || {
-            let standing = crate::resources::DiscoveryState::Unlisted;
-            self.resources.all().iter().any(|resource| resource.discovery_state == standing)
+            let state = crate::resources::DiscoveryState::Unlisted;
+            self.resources.all().iter().any(|resource| resource.discovery_state == state)
         };
         if !is_newer && !has_unlisted() {
             return Ok(self.resources.clone());
@@ -127,15 +127,15 @@ mod tests {
     fn unlisted_resource_is_kept_until_proven_gone() {
         let whole = parse_resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
         let shrunk = || parse_resources(&["v1 pods Pod ns list,delete"]);
-        let standing =
+        let state =
             |known: &DiscoveredResources| known.find_by_kind("batch/v1", "Job").map(|jobs| jobs.discovery_state);
         let kept = reconcile(&whole, shrunk(), &[]);
-        assert_eq!(standing(&kept), Some(DiscoveryState::Unlisted));
+        assert_eq!(state(&kept), Some(DiscoveryState::Unlisted));
         let still_kept = reconcile(&kept, shrunk(), &[]);
-        assert_eq!(standing(&still_kept), Some(DiscoveryState::Unlisted), "repeated reads do not remove it");
+        assert_eq!(state(&still_kept), Some(DiscoveryState::Unlisted), "repeated reads do not remove it");
         let back = reconcile(&still_kept, whole, &[]);
-        assert_eq!(standing(&back), Some(DiscoveryState::Confirmed));
+        assert_eq!(state(&back), Some(DiscoveryState::Confirmed));
         let gone = reconcile(&still_kept, shrunk(), &still_kept.missing_in(&shrunk()));
-        assert_eq!((standing(&gone), gone.all().len()), (None, 1));
+        assert_eq!((state(&gone), gone.all().len()), (None, 1));
     }
 }

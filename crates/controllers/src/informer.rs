@@ -167,10 +167,10 @@ async fn list_and_watch_once<Id: Copy>(
     };
     // kube-apiserver's range, randomized so that many watches do not end at once.
     let seconds = 1800 + fastrand::u64(..1800);
-    let InformerScope { path, query, detail: depth } = scope;
+    let InformerScope { path, query, detail } = scope;
     let path =
         format!("{path}?{query}&watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
-    let accept = match depth {
+    let accept = match detail {
         ObjectDetail::Metadata => METADATA_ONLY,
         ObjectDetail::Full => "application/json",
     };
@@ -222,8 +222,8 @@ async fn list_all<Id: Copy>(
     scope: &InformerScope,
     sink: &EventSink<Id>,
 ) -> Result<String, InformerExit> {
-    let InformerScope { path, query, detail: depth } = scope;
-    let accept = match depth {
+    let InformerScope { path, query, detail } = scope;
+    let accept = match detail {
         ObjectDetail::Metadata => METADATA_LIST_ONLY,
         ObjectDetail::Full => "application/json",
     };

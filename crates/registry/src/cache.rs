@@ -88,23 +88,23 @@ impl WatchCache {
     /// Starts to follow the store. `resources` lists the key prefixes to cache, with the format of their values; other
     /// keys are ignored. The cache is empty until [`WatchCache::wait_for_sync`].
     pub fn start(store: Arc<dyn Store>, prefix: Key, resources: Vec<(Key, ValueFormat)>, tasks: &Tasks) -> Self {
-        let shelves = Arc::new(ResourceCaches::new(resources));
+        let resource_caches = Arc::new(ResourceCaches::new(resources));
         let (progress_sender, progress) = watch::channel(WatchCacheProgress::default());
         let (failures_sender, failures) = watch::channel(0);
         let follower = reflector::Reflector {
             store,
             prefix,
-            resources: shelves.clone(),
+            resources: resource_caches.clone(),
             progress: progress_sender,
             failures: failures_sender,
         };
         tasks.spawn("watch-cache", |stop| follower.run(stop));
-        Self { resources: shelves, progress, failures }
+        Self { resources: resource_caches, progress, failures }
     }
 
     /// The cache of a prefix that was passed to [`WatchCache::start`].
     pub fn resource_cache(&self, prefix: &[u8]) -> Option<&Arc<ResourceCache>> {
-        self.resources.for_key(prefix).filter(|shelf| shelf.prefix() == prefix)
+        self.resources.for_key(prefix).filter(|resource_cache| resource_cache.prefix() == prefix)
     }
 
     /// All resource caches, in ascending order of prefix.
@@ -167,19 +167,19 @@ pub struct CacheStopped;
 
 impl ResourceCaches {
     fn new(prefixes: Vec<(Key, ValueFormat)>) -> Self {
-        let mut shelves: Vec<_> =
+        let mut resource_caches: Vec<_> =
             prefixes.into_iter().map(|(prefix, form)| Arc::new(ResourceCache::new(prefix, form))).collect();
-        shelves.sort_by(|a, b| a.prefix().cmp(b.prefix()));
+        resource_caches.sort_by(|a, b| a.prefix().cmp(b.prefix()));
         debug_assert!(
-            shelves.windows(2).all(|pair| !pair[1].prefix().starts_with(pair[0].prefix())),
+            resource_caches.windows(2).all(|pair| !pair[1].prefix().starts_with(pair[0].prefix())),
             "a key must belong to one resource cache only"
         );
-        Self { caches: shelves }
+        Self { caches: resource_caches }
     }
 
     fn for_key(&self, key: &[u8]) -> Option<&Arc<ResourceCache>> {
-        let after = self.caches.partition_point(|shelf| shelf.prefix().as_ref() <= key);
-        let shelf = &self.caches[after.checked_sub(1)?];
-        key.starts_with(shelf.prefix()).then_some(shelf)
+        let after = self.caches.partition_point(|resource_cache| resource_cache.prefix().as_ref() <= key);
+        let resource_cache = &self.caches[after.checked_sub(1)?];
+        key.starts_with(resource_cache.prefix()).then_some(resource_cache)
     }
 }

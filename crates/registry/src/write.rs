@@ -103,11 +103,11 @@ impl Registry {
         let mut current = resource_cache.get(key);
         let mut is_newest = false;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = current.as_deref();
-            if let Some(cached) = seen {
+            let latest = current.as_deref();
+            if let Some(cached) = latest {
                 check_decodable(cached)?;
             }
-            let decision = match decide(seen.and_then(stored_object)) {
+            let decision = match decide(latest.and_then(stored_object)) {
                 Ok(decision) if decision != WriteDecision::Keep || is_newest => decision,
                 Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
                 // The decision may differ on the newest state.
@@ -120,8 +120,8 @@ impl Registry {
             if decision == WriteDecision::Keep {
                 return Ok(WriteOutcome::Unchanged);
             }
-            let seen_revision = seen.map(|cached| cached.revision);
-            let target = WriteTarget { resource, resource_cache, key, expected_revision: seen_revision, condition };
+            let latest_revision = latest.map(|cached| cached.revision);
+            let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, condition };
             match self.commit_once(target, &decision).await? {
                 CommitOutcome::Committed(revision) => return Ok(write_outcome(decision, revision)),
                 CommitOutcome::Conflict(found) => {
@@ -169,9 +169,9 @@ impl Registry {
         target: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let WriteTarget { resource, resource_cache: shelf, key, expected_revision: seen, condition: beside } = target;
-        let path = key.strip_prefix(shelf.prefix().as_ref()).unwrap_or_default();
-        let subject = PermitRequest { resource, path, author: self.author, expected_revision: seen };
+        let WriteTarget { resource, resource_cache, key, expected_revision, condition } = target;
+        let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
+        let subject = PermitRequest { resource, path, author: self.author, expected_revision };
         let permit = self.barrier.permit(&subject)?;
         let depended_on = permit.condition.as_ref().map(|compare| compare.revision);
         match self.persist(permit, target, decision).await.map_err(WriteError::Store)? {
@@ -179,8 +179,8 @@ impl Registry {
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
-                if let Some(beside) = beside
-                    && current.next().flatten().map(|entry| entry.revision) != beside.revision
+                if let Some(condition) = condition
+                    && current.next().flatten().map(|entry| entry.revision) != condition.revision
                 {
                     return Err(WriteError::ConditionChanged);
                 }
@@ -198,15 +198,15 @@ impl Registry {
     async fn persist(
         &self,
         permit: Permit,
-        WriteTarget { key, expected_revision: seen, condition: beside, .. }: WriteTarget<'_>,
+        WriteTarget { key, expected_revision, condition, .. }: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<TransactionOutcome, store::Error> {
         let op = match decision {
             WriteDecision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
             WriteDecision::Delete | WriteDecision::Keep => Op::Delete { key: key.clone() },
         };
-        let own = Compare { key: key.clone(), revision: seen };
-        let compares = std::iter::once(own).chain(beside.cloned()).chain(permit.condition).collect();
+        let own = Compare { key: key.clone(), revision: expected_revision };
+        let compares = std::iter::once(own).chain(condition.cloned()).chain(permit.condition).collect();
         self.store.commit(Transaction { compares, ops: vec![op] }).await
     }
 

@@ -73,16 +73,16 @@ fn common_version_error(status: &StorageVersionStatus) -> Option<FieldError> {
     let actual = common_encoding_version(&status.storage_versions);
     match (actual, status.common_encoding_version.as_deref()) {
         (None, None) => None,
-        (Some(actual), Some(said)) if actual == said => None,
-        (None, Some(said)) => Some(FieldError::invalid(
+        (Some(actual), Some(reported)) if actual == reported => None,
+        (None, Some(reported)) => Some(FieldError::invalid(
             path,
-            said,
+            reported,
             "should be nil if servers do not agree on the same encoding version, or if there is no server reporting the \
              supported versions yet",
         )),
         (Some(actual), None) => Some(FieldError::invalid(path, (), format!("the common encoding version is {actual}"))),
-        (Some(actual), Some(said)) => {
-            Some(FieldError::invalid(path, said, format!("the actual common encoding version is {actual}")))
+        (Some(actual), Some(reported)) => {
+            Some(FieldError::invalid(path, reported, format!("the actual common encoding version is {actual}")))
         }
     }
 }

@@ -68,22 +68,22 @@ impl EtcdStore {
             timeouts: config.timeouts,
             tasks: tasks.clone(),
         });
-        let desk = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
-        Ok(Self { client, worker_probes: desk(), process_probes: desk() })
+        let queue = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
+        Ok(Self { client, worker_probes: queue(), process_probes: queue() })
     }
 
     /// The queue for the runtime of the calling thread.
     fn probe_queue(&self) -> &ProbeQueue {
-        let desk = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
-        desk.started.call_once(|| {
-            let (probes, client, stop) = (desk.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
+        let queue = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
+        queue.started.call_once(|| {
+            let (probes, client, stop) = (queue.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
             self.client.tasks.spawn_once("etcd revision", async move {
-                let lane = tokio::sync::Mutex::new(ProbeConnection::default());
-                stop.run_until_cancelled(probes.run(|| client.probe_on(&lane))).await;
+                let connection = tokio::sync::Mutex::new(ProbeConnection::default());
+                stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
                 probes.close();
             });
         });
-        desk
+        queue
     }
 }
 

@@ -205,7 +205,7 @@ impl Store for SqliteStore {
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
         let (batches, delivered) = mpsc::channel(WATCH_QUEUE_LEN);
         // One pending request is enough: it is answered with the revision at that time.
-        let (asked, requests) = mpsc::channel(1);
+        let (progress_tx, requests) = mpsc::channel(1);
         let feed = WatchFeed {
             subscription: Subscription { prefix, from, batches },
             progress_requests: requests,
@@ -222,7 +222,7 @@ impl Store for SqliteStore {
                 () = closing.cancelled() => {}
             }
         });
-        Box::pin(std::future::ready(Ok(Watch::new(delivered, asked))))
+        Box::pin(std::future::ready(Ok(Watch::new(delivered, progress_tx))))
     }
 
     fn revision(&self) -> StoreFuture<'_, Revision> {

@@ -79,7 +79,7 @@ impl OwnerGraph {
     ) -> Vec<GarbageTask> {
         let uid = &metadata.uid;
         let deletion = DeletionState::from_metadata(metadata);
-        let sight = NodeState::Observed {
+        let observed = NodeState::Observed {
             resource_version: metadata.resource_version.clone(),
             deletion,
             policy: PropagationPolicy::from_finalizers(metadata),
@@ -95,7 +95,7 @@ impl OwnerGraph {
         node.object_type = ObjectType::Resource(resource.clone());
         node.namespace = metadata.namespace.clone();
         node.name = metadata.name.clone();
-        let before = std::mem::replace(&mut node.state, sight);
+        let before = std::mem::replace(&mut node.state, observed);
         let owners = std::mem::replace(&mut node.owners, metadata.owner_references.clone());
         let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
         let mut tasks = Vec::new();

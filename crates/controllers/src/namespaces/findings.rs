@@ -132,7 +132,7 @@ mod tests {
     fn namespace_is_finalized_only_after_complete_empty_pass() {
         let all = parse_resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
         let [pods, jobs] = all.all() else { panic!("two resources") };
-        let verdict = |emptied: Vec<ContentDeletion>| {
+        let outcome = |emptied: Vec<ContentDeletion>| {
             let mut findings = Findings::default();
             findings.record_discovery(&all);
             for (resource, emptied) in [pods, jobs].into_iter().zip(emptied) {
@@ -140,15 +140,15 @@ mod tests {
             }
             findings.decide()
         };
-        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Empty]), FinalizeDecision::Finalize);
-        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Deleted]), FinalizeDecision::Recheck);
-        assert_eq!(verdict(vec![remaining(1), ContentDeletion::Empty]), FinalizeDecision::Wait);
+        assert_eq!(outcome(vec![ContentDeletion::Empty, ContentDeletion::Empty]), FinalizeDecision::Finalize);
+        assert_eq!(outcome(vec![ContentDeletion::Empty, ContentDeletion::Deleted]), FinalizeDecision::Recheck);
+        assert_eq!(outcome(vec![remaining(1), ContentDeletion::Empty]), FinalizeDecision::Wait);
         assert_eq!(
-            verdict(vec![ContentDeletion::Empty, ContentDeletion::Failed("503".to_owned())]),
+            outcome(vec![ContentDeletion::Empty, ContentDeletion::Failed("503".to_owned())]),
             FinalizeDecision::Wait
         );
         assert_eq!(
-            verdict(vec![ContentDeletion::Deleted, ContentDeletion::Failed("503".to_owned())]),
+            outcome(vec![ContentDeletion::Deleted, ContentDeletion::Failed("503".to_owned())]),
             FinalizeDecision::Wait
         );
     }

@@ -86,9 +86,11 @@ impl Reflector {
     /// Fills the caches with the current state and drops their history.
     async fn fill_from_present(&self) -> Result<(Revision, Watch), Error> {
         let (mut entries, revision) = self.read_all(None).await?;
-        for shelf in &self.resources.caches {
-            shelf.reset_history(revision);
-            shelf.publish(shelf.build_snapshot(entries.remove(shelf.prefix()).unwrap_or_default(), revision));
+        for resource_cache in &self.resources.caches {
+            resource_cache.reset_history(revision);
+            resource_cache.publish(
+                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), revision),
+            );
         }
         self.mark_synced(revision);
         Ok((revision, self.store.watch(self.prefix.clone(), revision.next()).await?))
@@ -106,9 +108,12 @@ impl Reflector {
         let (mut entries, past) = self.read_oldest_replayable(present).await?;
         let mut watch = self.store.watch(self.prefix.clone(), past.next()).await?;
         let mut pending: Vec<(&Arc<ResourceCache>, ResourceSnapshot)> = Vec::new();
-        for shelf in &self.resources.caches {
-            shelf.reset_history(past);
-            pending.push((shelf, shelf.build_snapshot(entries.remove(shelf.prefix()).unwrap_or_default(), past)));
+        for resource_cache in &self.resources.caches {
+            resource_cache.reset_history(past);
+            pending.push((
+                resource_cache,
+                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), past),
+            ));
         }
         let mut through = past;
         while through < present {
@@ -118,7 +123,7 @@ impl Reflector {
             through = batch.complete_through;
             self.apply_events(batch, &mut pending);
         }
-        pending.into_iter().for_each(|(shelf, snapshot)| shelf.publish(snapshot));
+        pending.into_iter().for_each(|(resource_cache, snapshot)| resource_cache.publish(snapshot));
         self.mark_synced(through);
         Ok((through, watch))
     }
@@ -142,8 +147,8 @@ impl Reflector {
             let has_more = page.has_more();
             let last_key = page.entries.last().map(|entry| entry.key.clone());
             for entry in page.entries {
-                if let Some(shelf) = self.resources.for_key(&entry.key) {
-                    entries.entry(shelf.prefix().clone()).or_default().push(entry);
+                if let Some(resource_cache) = self.resources.for_key(&entry.key) {
+                    entries.entry(resource_cache.prefix().clone()).or_default().push(entry);
                 }
             }
             match last_key {
@@ -186,8 +191,8 @@ impl Reflector {
         let through = batch.complete_through;
         let mut touched = Vec::new();
         self.apply_events(batch, &mut touched);
-        for (shelf, snapshot) in touched {
-            shelf.publish(snapshot);
+        for (resource_cache, snapshot) in touched {
+            resource_cache.publish(snapshot);
         }
         // Last, because readers that wait for this revision read the snapshots next.
         self.progress.send_modify(|progress| progress.applied_revision = through);
@@ -197,15 +202,15 @@ impl Reflector {
     fn apply_events<'a>(&'a self, batch: WatchBatch, snapshots: &mut Vec<(&'a Arc<ResourceCache>, ResourceSnapshot)>) {
         let now = tokio::time::Instant::now();
         for event in batch.events {
-            let Some(shelf) = self.resources.for_key(event.key()) else { continue };
-            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, shelf)) {
+            let Some(resource_cache) = self.resources.for_key(event.key()) else { continue };
+            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, resource_cache)) {
                 Some(at) => at,
                 None => {
-                    snapshots.push((shelf, (*shelf.snapshot()).clone()));
+                    snapshots.push((resource_cache, (*resource_cache.snapshot()).clone()));
                     snapshots.len() - 1
                 }
             };
-            shelf.apply(&mut snapshots[at].1, event, now);
+            resource_cache.apply(&mut snapshots[at].1, event, now);
         }
     }
 }

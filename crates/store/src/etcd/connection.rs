@@ -152,20 +152,20 @@ impl EtcdDialer {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         let stop = self.tasks.stop_token();
-        let (tell, told) = oneshot::channel();
+        let (closed_tx, closed_rx) = oneshot::channel();
         self.tasks.spawn_once("etcd connection", async move {
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
                         tracing::debug!(error = &error as &dyn std::error::Error, "etcd connection failed");
                         // The receiver is dropped once the connection has been set up.
-                        let _ = tell.send(format_error_chain(&error));
+                        let _ = closed_tx.send(format_error_chain(&error));
                     }
                 }
                 () = stop.cancelled() => {}
             }
         });
-        Ok((sender, told))
+        Ok((sender, closed_rx))
     }
 }
 

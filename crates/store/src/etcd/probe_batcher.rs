@@ -72,9 +72,9 @@ impl ProbeBatcher {
             if waiting.is_closed {
                 return Err(closed());
             }
-            let home = RuntimeIndex::current();
-            waiting.runtimes[home.index()].get_or_insert_with(Handle::current);
-            waiting.callers.push((home, caller));
+            let runtime = RuntimeIndex::current();
+            waiting.runtimes[runtime.index()].get_or_insert_with(Handle::current);
+            waiting.callers.push((runtime, caller));
             waiting.batch_target == Some(waiting.callers.len())
         };
         if is_enough {
@@ -88,11 +88,11 @@ impl ProbeBatcher {
     where
         Answer: Future<Output = Result<Revision, Error>>,
     {
-        let mut crowd = 0;
+        let mut expected_callers = 0;
         loop {
-            if crowd >= BATCH_MIN {
+            if expected_callers >= BATCH_MIN {
                 // A few callers always come late, so seven eighths are enough.
-                let _ = timeout(BATCH_WAIT_MAX, self.wait_for_callers(crowd - crowd / 8)).await;
+                let _ = timeout(BATCH_WAIT_MAX, self.wait_for_callers(expected_callers - expected_callers / 8)).await;
             }
             self.wait_for_callers(1).await;
             let callers = {
@@ -101,7 +101,7 @@ impl ProbeBatcher {
                 std::mem::take(&mut waiting.callers)
             };
             let answer = probe().await;
-            crowd = callers.len() + self.waiting.lock().callers.len();
+            expected_callers = callers.len() + self.waiting.lock().callers.len();
             self.respond(callers, &answer);
         }
     }
@@ -109,21 +109,21 @@ impl ProbeBatcher {
     /// Delivers a result to all callers, by one task per foreign runtime.
     fn respond(&self, callers: Vec<(RuntimeIndex, ProbeWaiter)>, result: &Result<Revision, Error>) {
         let mut elsewhere: Vec<Vec<ProbeWaiter>> = Vec::new();
-        let mut here = Vec::with_capacity(callers.len());
-        for (home, caller) in callers {
-            if home == RuntimeIndex::current() {
-                here.push(caller);
+        let mut local = Vec::with_capacity(callers.len());
+        for (runtime, caller) in callers {
+            if runtime == RuntimeIndex::current() {
+                local.push(caller);
             } else {
                 elsewhere.resize_with(RuntimeIndex::count(), Vec::new);
-                elsewhere[home.index()].push(caller);
+                elsewhere[runtime.index()].push(caller);
             }
         }
-        for (callers, home) in elsewhere.into_iter().zip(self.runtimes()) {
-            let (false, Some(home)) = (callers.is_empty(), home) else { continue };
-            let (_inside, answer) = (home.enter(), result.clone());
+        for (callers, runtime) in elsewhere.into_iter().zip(self.runtimes()) {
+            let (false, Some(runtime)) = (callers.is_empty(), runtime) else { continue };
+            let (_inside, answer) = (runtime.enter(), result.clone());
             self.tasks.spawn_once("etcd revision elsewhere", async move { send_to_all(callers, &answer) });
         }
-        send_to_all(here, result);
+        send_to_all(local, result);
     }
 
     fn runtimes(&self) -> Vec<Option<Handle>> {

@@ -113,14 +113,14 @@ fn open_in_background(
     target: EtcdProbeTarget,
     dialer: &EtcdDialer,
 ) -> oneshot::Receiver<Result<OpenProbeConnection, String>> {
-    let (tell, told) = oneshot::channel();
+    let (opened_tx, opened_rx) = oneshot::channel();
     let (dialing, limit) = (dialer.clone(), dialer.timeouts.connect);
     dialer.tasks.spawn_once("etcd probe connection", async move {
         let opened = tokio::time::timeout(limit, OpenProbeConnection::new(&target, &dialing)).await;
         // The receiver is gone if the store was closed.
-        let _ = tell.send(opened.unwrap_or_else(|_| Err("no connection before the deadline".to_owned())));
+        let _ = opened_tx.send(opened.unwrap_or_else(|_| Err("no connection before the deadline".to_owned())));
     });
-    told
+    opened_rx
 }
 
 type H2Driver = Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>;

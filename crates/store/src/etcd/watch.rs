@@ -130,11 +130,11 @@ impl Watcher {
         if orders.try_send(watch_request(WatchRequestUnion::Create(self.create_request()))).is_err() {
             return StreamEnd::Lost("cannot send the watch request".to_owned());
         }
-        let patience = self.client.timeouts.connect;
-        let mut answers = match timeout(patience, link.open_stream(receiver_stream(outgoing))).await {
+        let timeout_after = self.client.timeouts.connect;
+        let mut answers = match timeout(timeout_after, link.open_stream(receiver_stream(outgoing))).await {
             Ok(Ok(answers)) => answers,
             Ok(Err(status)) => return StreamEnd::Lost(classify_status(&status).into_reason()),
-            Err(_) => return StreamEnd::Lost(format!("no watch stream within {patience:?}")),
+            Err(_) => return StreamEnd::Lost(format!("no watch stream within {timeout_after:?}")),
         };
         let answers_progress = link.version.is_some_and(EtcdVersion::supports_progress_requests);
         let mut next_ask = Instant::now();

@@ -54,7 +54,7 @@ impl Committer {
     fn commit_batch(&mut self, first: Box<dyn WriteJob>) {
         let mut batch = self.queue.collect_batch(first);
         let result = match self.write_lock.acquire() {
-            Ok(turn) => self.commit(&mut batch, turn),
+            Ok(lock) => self.commit(&mut batch, lock),
             Err(error) => {
                 // The queued jobs behind it have waited as long, so they fail too.
                 batch.extend(std::iter::from_fn(|| self.queue.next_job()));
@@ -82,7 +82,7 @@ impl Committer {
     }
 
     /// Runs the jobs in one SQLite transaction and publishes its revision.
-    fn commit(&self, batch: &mut [Box<dyn WriteJob>], turn: WriteLockGuard<'_>) -> Result<(), Error> {
+    fn commit(&self, batch: &mut [Box<dyn WriteJob>], lock: WriteLockGuard<'_>) -> Result<(), Error> {
         self.file_guard.check_unreplaced()?;
         self.commit_hook.call(CommitStep::LockAcquired);
         let revision = match self.write(batch) {
@@ -99,7 +99,7 @@ impl Committer {
         }
         self.commit_hook.call(CommitStep::Committed);
         self.publish_revision(revision).map_err(|error| SqliteFault::File(error).into_commit_error(&self.path))?;
-        drop(turn);
+        drop(lock);
         self.tail_waker.wake();
         self.commit_hook.call(CommitStep::RevisionPublished);
         Ok(())

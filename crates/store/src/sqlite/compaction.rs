@@ -119,14 +119,14 @@ impl SupersededRows {
     }
 
     fn add_row(&mut self, row: &Row<'_>, first_kept: LogPosition) -> rusqlite::Result<()> {
-        let place: LogPosition = row.get(0)?;
+        let position: LogPosition = row.get(0)?;
         let previous: Option<LogPosition> = row.get(1)?;
         self.rows += 1;
-        self.end = Some(place.next().min(first_kept));
+        self.end = Some(position.next().min(first_kept));
         self.positions.extend(previous);
-        if row.get(2)? && place < first_kept {
-            self.positions.push(place);
-            self.deleted_keys.push((row.get(3)?, place));
+        if row.get(2)? && position < first_kept {
+            self.positions.push(position);
+            self.deleted_keys.push((row.get(3)?, position));
         }
         Ok(())
     }
@@ -161,10 +161,10 @@ impl CompactionSweep {
             if row % ROWS_PER_TIME_CHECK == 0 && started.elapsed() >= DELETE_BATCH_TIME {
                 return Ok(self);
             }
-            if let Some((key, place)) = self.deleted_keys.pop() {
-                forget.execute((key, place))?;
-            } else if let Some(place) = self.positions.pop() {
-                remove.execute([place])?;
+            if let Some((key, position)) = self.deleted_keys.pop() {
+                forget.execute((key, position))?;
+            } else if let Some(position) = self.positions.pop() {
+                remove.execute([position])?;
             } else {
                 self.is_done = true;
                 break;

@@ -37,15 +37,15 @@ fn read_log(snapshot: &ReadSnapshot<'_>, prefix: &Key, from: Revision) -> rusqli
     let mut batch = WatchBatch { events: Vec::new(), complete_through: from };
     let (mut visited, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
-        let place: LogPosition = row.get(0)?;
+        let position: LogPosition = row.get(0)?;
         // A transaction is never split, however large.
-        if (visited >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX) && place.revision() > batch.complete_through {
+        if (visited >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX) && position.revision() > batch.complete_through {
             return Ok(batch);
         }
-        batch.complete_through = place.revision();
+        batch.complete_through = position.revision();
         visited += 1;
         if row.get_ref(1)?.as_blob()?.starts_with(prefix) {
-            let event = parse_event(row, place)?;
+            let event = parse_event(row, position)?;
             bytes += event_bytes(&event);
             batch.events.push(event);
         }
@@ -54,9 +54,9 @@ fn read_log(snapshot: &ReadSnapshot<'_>, prefix: &Key, from: Revision) -> rusqli
     Ok(batch)
 }
 
-fn parse_event(row: &Row<'_>, place: LogPosition) -> rusqlite::Result<StoreEvent> {
+fn parse_event(row: &Row<'_>, position: LogPosition) -> rusqlite::Result<StoreEvent> {
     let key = Key::copy_from_slice(row.get_ref(1)?.as_blob()?);
-    let revision = place.revision();
+    let revision = position.revision();
     Ok(match row.get_ref(2)?.as_blob_or_null()? {
         Some(value) => StoreEvent::Put(StoreEntry { key, value: Bytes::copy_from_slice(value), revision }),
         None => StoreEvent::Delete { key, revision },

@@ -27,17 +27,17 @@ pub(super) struct LogTailer {
 impl LogTailer {
     pub(super) fn run(self) {
         let mut compared = Instant::now();
-        let mut told = None;
+        let mut last_logged = None;
         while !self.is_stopping.load(Ordering::Acquire) {
             let failure = self.deliver_new_changes().err().map(|fault| fault.into_error(&self.reader.path));
             if let Some(error) = &failure {
                 self.watch_hub.end_all_with(error);
             }
             // Logged once per failure, which recurs several times a second.
-            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
+            if let Some(error) = failure.as_ref().filter(|_| failure != last_logged) {
                 tracing::error!(%error, "ending all watches: failed to read the store");
             }
-            told = failure;
+            last_logged = failure;
             if compared.elapsed() >= self.interval {
                 compared = Instant::now();
                 self.check_revision_file();

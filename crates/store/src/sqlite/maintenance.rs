@@ -76,14 +76,14 @@ struct WalStatus {
 impl MaintenanceThread {
     pub(super) fn run(mut self) {
         let mut is_elected = false;
-        let mut told = None;
+        let mut last_logged = None;
         while matches!(self.stop.recv_timeout(MAINTENANCE_INTERVAL), Err(RecvTimeoutError::Timeout)) {
             is_elected = is_elected || self.try_election();
             let failure = self.run_once(is_elected).err().map(|fault| fault.into_error(&self.wal));
-            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
+            if let Some(error) = failure.as_ref().filter(|_| failure != last_logged) {
                 tracing::warn!(%error, "store maintenance failed, will retry");
             }
-            told = failure;
+            last_logged = failure;
         }
     }
 

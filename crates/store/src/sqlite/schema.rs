@@ -83,8 +83,8 @@ impl ToSql for LogPosition {
 
 impl FromSql for LogPosition {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let place = value.as_i64()?;
-        if place < 0 { Err(FromSqlError::OutOfRange(place)) } else { Ok(Self(place)) }
+        let position = value.as_i64()?;
+        if position < 0 { Err(FromSqlError::OutOfRange(position)) } else { Ok(Self(position)) }
     }
 }
 

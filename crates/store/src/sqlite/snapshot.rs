@@ -78,41 +78,42 @@ impl<'a> ReadSnapshot<'a> {
 
     pub(super) fn get(&self, key: &Key, at: Revision) -> rusqlite::Result<Option<StoreEntry>> {
         // Two statements, because they measure half again as fast as a join.
-        let Some((place, is_live)) = latest_position(self.connection, key)? else { return Ok(None) };
-        if place.revision() > at {
-            return self.entry_before(key, place, at);
+        let Some((position, is_live)) = latest_position(self.connection, key)? else { return Ok(None) };
+        if position.revision() > at {
+            return self.entry_before(key, position, at);
         }
-        if is_live { read_entry(self.connection, key, place).map(Some) } else { Ok(None) }
+        if is_live { read_entry(self.connection, key, position).map(Some) } else { Ok(None) }
     }
 
     /// The entry of a key at revision `at`, given a row of its newest position, liveness and value.
     pub(super) fn entry_at(&self, row: &Row<'_>, key: Key, at: Revision) -> rusqlite::Result<Option<StoreEntry>> {
-        let place: LogPosition = row.get(0)?;
-        if place.revision() > at {
-            return self.entry_before(&key, place, at);
+        let position: LogPosition = row.get(0)?;
+        if position.revision() > at {
+            return self.entry_before(&key, position, at);
         }
         if !row.get::<_, bool>(1)? {
             return Ok(None);
         }
         let value = Bytes::copy_from_slice(row.get_ref(2)?.as_blob()?);
-        Ok(Some(StoreEntry { key, value, revision: place.revision() }))
+        Ok(Some(StoreEntry { key, value, revision: position.revision() }))
     }
 
     /// The entry of a key at revision `at`, which precedes the change at `position`.
     fn entry_before(&self, key: &Key, position: LogPosition, at: Revision) -> rusqlite::Result<Option<StoreEntry>> {
-        let Some(place) = self.position_before(position, at)? else { return Ok(None) };
+        let Some(position) = self.position_before(position, at)? else { return Ok(None) };
         let mut select = self.connection.prepare_cached("SELECT value FROM log WHERE place = ?1")?;
         // No row: the change was a deletion that compaction has removed.
-        let value = select.query_row([place], |row| Ok(row.get_ref(0)?.as_blob_or_null()?.map(Bytes::copy_from_slice)));
-        let entry = |value| StoreEntry { key: key.clone(), value, revision: place.revision() };
+        let value =
+            select.query_row([position], |row| Ok(row.get_ref(0)?.as_blob_or_null()?.map(Bytes::copy_from_slice)));
+        let entry = |value| StoreEntry { key: key.clone(), value, revision: position.revision() };
         Ok(value.optional()?.flatten().map(entry))
     }
 
     /// True if the key existed at revision `at`, which precedes the change at `position`.
     pub(super) fn was_live_before(&self, position: LogPosition, at: Revision) -> rusqlite::Result<bool> {
-        let Some(place) = self.position_before(position, at)? else { return Ok(false) };
+        let Some(position) = self.position_before(position, at)? else { return Ok(false) };
         let mut select = self.connection.prepare_cached("SELECT value IS NOT NULL FROM log WHERE place = ?1")?;
-        Ok(select.query_row([place], |row| row.get(0)).optional()?.unwrap_or(false))
+        Ok(select.query_row([position], |row| row.get(0)).optional()?.unwrap_or(false))
     }
 
     /// Follows the chain to the newest change of the same key that is not after `at`.
@@ -141,8 +142,8 @@ impl Drop for ReadSnapshot<'_> {
 
 pub(super) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revision> {
     let mut select = connection.prepare_cached("SELECT max(place) FROM log")?;
-    let place: Option<LogPosition> = select.query_row([], |row| row.get(0))?;
-    Ok(place.map_or(FIRST_REVISION, LogPosition::revision))
+    let position: Option<LogPosition> = select.query_row([], |row| row.get(0))?;
+    Ok(position.map_or(FIRST_REVISION, LogPosition::revision))
 }
 
 /// The newest revision and the oldest readable one.

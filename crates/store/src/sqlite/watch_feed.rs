@@ -45,8 +45,8 @@ impl WatchFeed {
 
     /// Waits while the hub feeds the watch; returns the first unseen revision when it fell behind.
     async fn wait_in_hub(&mut self, mut hub_slot: HubSlot) -> Result<Revision, FeedEnded> {
-        if let Some(asked) = self.requested_progress {
-            self.watch_hub.request_progress(hub_slot.id, asked);
+        if let Some(requested) = self.requested_progress {
+            self.watch_hub.request_progress(hub_slot.id, requested);
         }
         loop {
             tokio::select! {
@@ -75,7 +75,7 @@ impl WatchFeed {
         }
         let (is_news, unseen) = match &piece {
             Ok(batch) => {
-                let is_answer = self.requested_progress.is_some_and(|asked| asked <= batch.complete_through);
+                let is_answer = self.requested_progress.is_some_and(|requested| requested <= batch.complete_through);
                 let is_answer = is_answer && batch.complete_through >= self.subscription.from;
                 self.requested_progress = self.requested_progress.filter(|_| !is_answer);
                 (is_answer || !batch.events.is_empty(), Ok(next.max(batch.complete_through.next())))
@@ -91,9 +91,9 @@ impl WatchFeed {
     /// Asks the hub for progress up to the current revision. Ignores an unreadable revision file, which fails every
     /// read of the store anyway.
     fn request_progress(&mut self, id: u64) {
-        if let Ok(asked) = self.revision_file.read() {
-            self.requested_progress = Some(asked);
-            self.watch_hub.request_progress(id, asked);
+        if let Ok(requested) = self.revision_file.read() {
+            self.requested_progress = Some(requested);
+            self.watch_hub.request_progress(id, requested);
             self.tail_waker.wake();
         }
     }

@@ -124,16 +124,16 @@ impl WatchHub {
     /// Ends every watch that has not seen `oldest`, since the changes it lacks are compacted.
     pub(super) fn end_watches_before(&self, oldest: Revision) {
         let mut state = self.state.lock();
-        let seen = std::mem::replace(&mut state.delivered_through, oldest);
-        let error = Error::Compacted { requested: seen.next(), oldest };
-        state.end_watches(|joined| joined.next_revision <= oldest, seen, &error);
+        let delivered_through = std::mem::replace(&mut state.delivered_through, oldest);
+        let error = Error::Compacted { requested: delivered_through.next(), oldest };
+        state.end_watches(|joined| joined.next_revision <= oldest, delivered_through, &error);
     }
 
     /// Ends every watch with `error`. Clients may resume them where they ended.
     pub(super) fn end_all_with(&self, error: &Error) {
         let mut state = self.state.lock();
-        let seen = state.delivered_through;
-        state.end_watches(|_| true, seen, error);
+        let delivered_through = state.delivered_through;
+        state.end_watches(|_| true, delivered_through, error);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -158,14 +158,14 @@ impl State {
 
     /// Ends watches with an error. If the channel is full, the watch is detached and meets the error when it reads the
     /// log.
-    fn end_watches(&mut self, is_over: impl Fn(&ActiveWatch) -> bool, seen: Revision, error: &Error) {
+    fn end_watches(&mut self, is_over: impl Fn(&ActiveWatch) -> bool, delivered_through: Revision, error: &Error) {
         let over: Vec<u64> = self.watches.iter().filter(|(_, joined)| is_over(joined)).map(|(id, _)| *id).collect();
         for id in over {
             let is_told = |joined: &ActiveWatch| joined.subscription.batches.try_send(Err(error.clone())).is_ok();
             if self.watches.get(&id).is_some_and(is_told) {
                 self.watches.remove(&id);
             } else {
-                self.detach(id, seen);
+                self.detach(id, delivered_through);
             }
         }
     }
@@ -178,15 +178,16 @@ impl ActiveWatch {
         let is_news = |event: &&StoreEvent| {
             event.revision() >= self.next_revision && event.key().starts_with(&self.subscription.prefix)
         };
-        let news: Vec<StoreEvent> = events.iter().filter(is_news).cloned().collect();
-        let seen = through.max(Revision(self.next_revision.0.saturating_sub(1)));
-        let is_answer = seen >= self.subscription.from && self.requested_progress.is_some_and(|asked| asked <= seen);
-        if news.is_empty() && !is_answer {
+        let new_events: Vec<StoreEvent> = events.iter().filter(is_news).cloned().collect();
+        let delivered_through = through.max(Revision(self.next_revision.0.saturating_sub(1)));
+        let is_answer = delivered_through >= self.subscription.from
+            && self.requested_progress.is_some_and(|asked| asked <= delivered_through);
+        if new_events.is_empty() && !is_answer {
             return Ok(());
         }
         self.subscription
             .batches
-            .try_send(Ok(WatchBatch { events: news, complete_through: seen }))
+            .try_send(Ok(WatchBatch { events: new_events, complete_through: delivered_through }))
             .map_err(|_| ChannelFull)?;
         if is_answer {
             self.requested_progress = None;

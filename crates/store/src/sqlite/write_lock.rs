@@ -197,10 +197,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (holder, waiter) =
             (open_write_lock(folder.path(), Duration::ZERO), open_write_lock(folder.path(), Duration::from_millis(20)));
-        let turn = holder.acquire().unwrap();
+        let lock = holder.acquire().unwrap();
         let reason = waiter.acquire().unwrap_err().to_string();
         assert!(reason.contains(&format!("process {}", std::process::id())), "{reason}");
-        drop(turn);
+        drop(lock);
     }
 
     /// The abandoned wait in the kernel still gets the lock later; it must release it, but not while a later
@@ -210,9 +210,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (holder, waiter) =
             (open_write_lock(folder.path(), Duration::ZERO), open_write_lock(folder.path(), Duration::from_millis(1)));
-        let turn = holder.acquire().unwrap();
+        let lock = holder.acquire().unwrap();
         waiter.acquire().unwrap_err();
-        drop(turn);
+        drop(lock);
         let patient = WriteLock { timeout: Duration::from_secs(60), shared: waiter.shared.clone(), thread: None };
         for _ in 0..100 {
             let _turn = patient.acquire().unwrap();
@@ -227,9 +227,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let turns = open_write_lock(folder.path(), Duration::from_secs(60));
+                    let write_lock = open_write_lock(folder.path(), Duration::from_secs(60));
                     for _ in 0..200 {
-                        let _turn = turns.acquire().unwrap();
+                        let _turn = write_lock.acquire().unwrap();
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                     }

@@ -44,10 +44,10 @@ impl<'a> WriteTransaction<'a> {
         let revision = self.newest_revision.next();
         let mut changes = 0;
         for op in &transaction.ops {
-            let place = LogPosition::new(revision, changes);
+            let position = LogPosition::new(revision, changes);
             let is_change = match op {
-                Op::Put { key, value, ttl } => self.put(place, key, value, *ttl)?,
-                Op::Delete { key } => self.delete(place, key)?,
+                Op::Put { key, value, ttl } => self.put(position, key, value, *ttl)?,
+                Op::Delete { key } => self.delete(position, key)?,
             };
             changes += usize::from(is_change);
         }
@@ -76,19 +76,19 @@ impl<'a> WriteTransaction<'a> {
 
     fn get(&self, key: &Key) -> rusqlite::Result<Option<StoreEntry>> {
         match latest_position(self.connection, key)? {
-            Some((place, true)) => read_entry(self.connection, key, place).map(Some),
+            Some((position, true)) => read_entry(self.connection, key, position).map(Some),
             Some((_, false)) | None => Ok(None),
         }
     }
 
     fn compare_holds(&self, compare: &Compare) -> rusqlite::Result<bool> {
         let current = latest_position(self.connection, &compare.key)?;
-        let current = current.and_then(|(place, is_live)| is_live.then(|| place.revision()));
+        let current = current.and_then(|(position, is_live)| is_live.then(|| position.revision()));
         Ok(current == compare.revision)
     }
 
     fn put(&self, position: LogPosition, key: &Key, value: &[u8], ttl: Option<Duration>) -> rusqlite::Result<bool> {
-        let previous = latest_position(self.connection, key)?.map(|(place, _)| place);
+        let previous = latest_position(self.connection, key)?.map(|(position, _)| position);
         self.append(position, previous, key, Some(value))?;
         let ttl = ttl.map(round_up_to_seconds);
         let deadline = ttl.map(|ttl| milliseconds(self.now + ttl));
