@@ -10,13 +10,13 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 use crate::tools;
 
 /// One etcd server with its own folder. Killed when dropped.
 #[derive(Debug)]
 pub struct Etcd {
-    process: Process,
+    process: SpawnedProcess,
     folder: tempfile::TempDir,
     ports: Ports,
     url: String,
@@ -114,13 +114,13 @@ impl Ports {
     }
 }
 
-fn launch_etcd(folder: &tempfile::TempDir, ports: Ports) -> Process {
+fn launch_etcd(folder: &tempfile::TempDir, ports: Ports) -> SpawnedProcess {
     let url = ports.url();
     let mut command = Command::new(tools::required_path("UNSKEW_ETCD_NEW"));
     command.arg("--data-dir").arg(folder.path().join("data"));
     command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
     command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{}", ports.peer), "--unsafe-no-fsync"]);
-    let (process, _lines) = Process::start(command, &folder.path().join("log"));
+    let (process, _lines) = SpawnedProcess::start(command, &folder.path().join("log"));
     process
 }
 

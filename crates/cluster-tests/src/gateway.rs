@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use rustix::process::Signal;
 
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 use crate::server::read_listen_address;
 use crate::{ControlPlane, tools};
 
@@ -37,7 +37,7 @@ pub async fn create_gateway_rbac(admin: &Client) {
 /// A running gateway. Killed when dropped.
 #[derive(Debug)]
 pub struct Gateway {
-    process: Process,
+    process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
@@ -89,7 +89,7 @@ impl Gateway {
         let mut command = Command::new(tools::unskew_binary());
         command.current_dir(&folder).arg("gateway").args(flags);
         let log = folder.join(format!("{name}.log"));
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let address = read_listen_address(&lines).unwrap_or_else(|| {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
             panic!("the gateway did not say where it listens; its log: {log}")

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::Etcd;
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 
 /// How long it may take to be ready, or to stop, on a loaded machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -17,7 +17,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// A running kube-apiserver. Killed when dropped.
 #[derive(Debug)]
 pub struct KubeApiserver {
-    process: Process,
+    process: SpawnedProcess,
     pki: PathBuf,
     log: PathBuf,
     address: String,
@@ -83,7 +83,7 @@ impl KubeApiserver {
         let log = folder.join(format!("{name}.log"));
         let mut command = Command::new(&binary);
         command.current_dir(folder).args(&flags);
-        let (process, _lines) = Process::start(command, &log);
+        let (process, _lines) = SpawnedProcess::start(command, &log);
         let server = Self { process, pki, log, address: format!("127.0.0.1:{port}"), binary, flags };
         server.wait_ready();
         server
@@ -94,7 +94,7 @@ impl KubeApiserver {
     pub fn restart(&mut self) {
         let mut command = Command::new(&self.binary);
         command.args(&self.flags);
-        (self.process, _) = Process::start(command, &self.log);
+        (self.process, _) = SpawnedProcess::start(command, &self.log);
         self.wait_ready();
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::{CommandOutput, Process, run_command};
+use crate::process::{CommandOutput, SpawnedProcess, run_command};
 use crate::tools;
 
 /// A lab is ready in about a second; beside a build it takes longer.
@@ -16,15 +16,15 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A lab in the foreground of a process of its own. Killed when dropped, and its servers with it.
 #[derive(Debug)]
-pub struct Lab {
+pub struct RunningLab {
     home: PathBuf,
     folder: PathBuf,
-    process: Process,
+    process: SpawnedProcess,
     /// Drained, or the lab would wait for a reader.
     _lines: mpsc::Receiver<String>,
 }
 
-impl Lab {
+impl RunningLab {
     /// Starts a lab in `home/lab` and waits until it says that it is ready.
     #[track_caller]
     pub fn start(home: &Path, flags: &[&str]) -> Self {
@@ -36,7 +36,7 @@ impl Lab {
             command.env("PATH", etcd.parent().expect("it is in a folder"));
         }
         let log = home.join("up.log");
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -22,6 +22,6 @@ pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use gateway::Gateway;
-pub use lab::Lab;
+pub use lab::RunningLab;
 pub use server::{Server, TestStore};
 pub use watch_reader::WatchReader;

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// A process that is killed when it is dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct SpawnedProcess {
     child: Child,
 }
 
@@ -76,7 +76,7 @@ fn read_pipe(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String>
     receiver
 }
 
-impl Process {
+impl SpawnedProcess {
     /// Starts a process and hands out the lines of its standard output. Its standard error goes to a file.
     #[track_caller]
     pub fn start(mut command: Command, log: &std::path::Path) -> (Self, mpsc::Receiver<String>) {
@@ -131,7 +131,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for SpawnedProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 use crate::{Etcd, tools};
 
 /// How long a server may take to be ready, or to stop, on a loaded machine.
@@ -26,7 +26,7 @@ pub enum TestStore<'a> {
 /// A running server. Killed when dropped.
 #[derive(Debug)]
 pub struct Server {
-    process: Process,
+    process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
@@ -60,7 +60,7 @@ impl Server {
             command.arg(format!("--etcd-servers={}", etcd.url()));
         }
         let log = folder.join(format!("{name}.log"));
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let address = read_listen_address(&lines).unwrap_or_else(|| {
             panic!(
                 "the server did not say where it listens; its log: {}",

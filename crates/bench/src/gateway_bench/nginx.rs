@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cluster_tests::process::Process;
+use cluster_tests::process::SpawnedProcess;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running nginx. Killed when dropped.
 pub(super) struct Nginx {
-    _process: Process,
+    _process: SpawnedProcess,
     address: String,
 }
 
@@ -27,7 +27,7 @@ impl Nginx {
         std::fs::write(&file, configuration(&folder.join("unskew-data/pki"), &address, upstream))?;
         let mut command = Command::new(binary);
         command.arg("-p").arg(&prefix).arg("-c").arg(&file).args(["-e", "stderr"]);
-        let (process, _lines) = Process::start(command, &prefix.join("log"));
+        let (process, _lines) = SpawnedProcess::start(command, &prefix.join("log"));
         let begun = Instant::now();
         while TcpStream::connect(&address).is_err() {
             let log = || std::fs::read_to_string(prefix.join("log")).unwrap_or_default();

@@ -5,7 +5,7 @@ mod rollout;
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::Lab;
+use cluster_tests::RunningLab;
 use cluster_tests::lab::{is_running, run_unskew};
 use cluster_tests::process::run_command;
 use cluster_tests::tools::{is_skipped, kubectl};
@@ -30,7 +30,7 @@ fn kubectl_works_through_load_balancer_and_oldest_server() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     assert!(lab.kubectl(&["get", "namespaces"]).expect_success().contains("kube-system"));
     let printed = lab.run_command(&["kubeconfig"]).expect_success();
     assert_eq!(printed.trim(), lab.kubeconfig().display().to_string());
@@ -53,7 +53,7 @@ fn kubectl_works_through_load_balancer_and_oldest_server() {
 #[test]
 fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.34,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.34,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     let (before, kubeconfig) = (lab.status(), std::fs::read(lab.kubeconfig()).unwrap());
     let pids = lab.server_pids();
@@ -61,7 +61,7 @@ fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
     assert!(!pids.into_iter().any(is_running), "Ctrl-C leaves nothing behind");
     assert!(!home.path().join("lab/lab.sock").exists());
 
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     let after = lab.status();
     for fact in ["address", "page", "kubeconfig"] {
         assert_eq!(after["lab"][fact], before["lab"][fact]);
@@ -82,7 +82,7 @@ fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
 #[test]
 fn lab_starts_and_stops_its_own_etcd() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.36", "--etcd"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.36", "--etcd"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     assert!(lab.status()["lab"]["store"].as_str().unwrap().starts_with("http://127.0.0.1:"));
     let children = lab.child_pids();
@@ -90,7 +90,7 @@ fn lab_starts_and_stops_its_own_etcd() {
     assert_eq!(lab.interrupt(), Some(0));
     assert!(!children.into_iter().any(is_running));
 
-    let lab = Lab::start(home.path(), &["--etcd"]);
+    let lab = RunningLab::start(home.path(), &["--etcd"]);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
     let children = lab.child_pids();
     lab.kill();
@@ -100,10 +100,10 @@ fn lab_starts_and_stops_its_own_etcd() {
 #[test]
 fn two_labs_are_isolated() {
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let labs = homes.each_ref().map(|home| Lab::start(home.path(), &["--servers=1.36"]));
+    let labs = homes.each_ref().map(|home| RunningLab::start(home.path(), &["--servers=1.36"]));
     labs[0].kubectl(&["create", "namespace", "mine"]).expect_success();
     labs[1].kubectl(&["get", "namespace", "mine"]).expect_failure();
-    let status = labs.each_ref().map(Lab::status);
+    let status = labs.each_ref().map(RunningLab::status);
     assert_ne!(status[0]["lab"]["address"], status[1]["lab"]["address"]);
     assert_eq!(status[1]["servers"].as_array().unwrap().len(), 1);
 }
@@ -111,7 +111,7 @@ fn two_labs_are_isolated() {
 #[test]
 fn killed_lab_leaves_no_processes_and_restarts() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.33,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     // One that does nothing hears no signal but the last.
     lab.run_command(&["pause", "b"]).expect_success();
@@ -120,7 +120,7 @@ fn killed_lab_leaves_no_processes_and_restarts() {
     lab.kill();
     wait_until("the servers end with their lab", || !pids.iter().copied().any(is_running));
 
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     assert_eq!(lab.status()["lab"]["address"], address);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
 }
@@ -128,7 +128,7 @@ fn killed_lab_leaves_no_processes_and_restarts() {
 #[test]
 fn lab_commands_start_stop_kill_pause_and_resume_servers() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.33,1.36"]);
     let phase = |name: &str| lab.server_status(name)["phase"].as_str().unwrap().to_owned();
     let old = lab.server_status("a")["address"].as_str().unwrap().to_owned();
     let ask_old = || kubectl(&lab.kubeconfig(), &["--server", &old, "get", "--raw", CLASSES_PATH]);

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cluster_tests::client::ClientCredentials;
-use cluster_tests::process::{Process, run_command};
+use cluster_tests::process::{SpawnedProcess, run_command};
 use cluster_tests::{Browser, Client, tools};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -23,7 +23,7 @@ const LAB_TIMEOUT: Duration = Duration::from_secs(120);
 
 struct LabWithPage {
     folder: tempfile::TempDir,
-    _process: Process,
+    _process: SpawnedProcess,
     /// Drained, or the lab would wait for a reader.
     _lines: mpsc::Receiver<String>,
     page: String,
@@ -35,7 +35,7 @@ impl LabWithPage {
         let mut command = unskew_command(folder.path());
         command.arg("up").arg(format!("--servers={servers}")).arg("--data-dir").arg(folder.path().join("lab"));
         let log = folder.path().join("log");
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let deadline = Instant::now() + LAB_TIMEOUT;
         let page = loop {
             let left = deadline.saturating_duration_since(Instant::now());

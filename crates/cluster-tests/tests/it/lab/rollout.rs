@@ -1,6 +1,6 @@
 //! `unskew rollout`, and that its probe would notice.
 
-use cluster_tests::{Etcd, Lab};
+use cluster_tests::{Etcd, RunningLab};
 
 /// The figure of one line of the report.
 #[track_caller]
@@ -24,7 +24,7 @@ fn check_clean(report: &str) {
 #[track_caller]
 fn check_rollout_and_back(flags: &[&str]) {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), flags);
+    let lab = RunningLab::start(home.path(), flags);
     let releases = || -> Vec<String> {
         let status = lab.status();
         status["servers"]
@@ -64,7 +64,7 @@ fn rollout_and_back_is_clean_on_etcd() {
 #[test]
 fn probe_counts_wrong_404s_without_peering() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--feature-gates=UnknownVersionInteroperabilityProxy=false"]);
+    let lab = RunningLab::start(home.path(), &["--feature-gates=UnknownVersionInteroperabilityProxy=false"]);
     let rollout = lab.run_command(&["rollout", "--to", "1.37"]);
     assert_eq!(rollout.code, Some(1), "{rollout:?}");
     assert!(report_count(&rollout.stdout, "wrong 404") > 0, "{}", rollout.stdout);
