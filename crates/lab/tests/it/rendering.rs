@@ -1,10 +1,10 @@
-//! What the page shows, and that it follows.
+//! Tests that the page shows a snapshot and follows changes.
 
 use cluster_tests::{Browser, tools};
 
 use crate::page_server::{self, PageServer};
 
-/// A browser with the page in it, or none if browsers were left out.
+/// Opens the page in a browser; `None` if browser tests are skipped.
 pub(crate) fn open_page(stage: &PageServer) -> Option<Browser> {
     if tools::is_skipped("browser") {
         return None;
