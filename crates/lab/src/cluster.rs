@@ -263,10 +263,10 @@ mod tests {
         ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap();
         config["users"][0]["user"]["exec"] = json!({"command": "x"});
         let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
-        assert_eq!(refused.to_string(), "its user needs exec, which is not run here");
+        assert_eq!(refused.to_string(), "the user needs exec, which is not supported");
         config["current-context"] = "other".into();
         let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
-        assert_eq!(refused.to_string(), "it has no server in its current context");
+        assert_eq!(refused.to_string(), "the kubeconfig has no server in the current context");
     }
 
     #[test]

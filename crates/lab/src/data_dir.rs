@@ -216,7 +216,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         std::fs::write(base.path().join("thesis.txt"), "draft").unwrap();
         let refused = LockedDataDir::lock(DataDir::new(base.path())).unwrap_err().to_string();
-        assert!(refused.contains("is no lab"), "{refused}");
+        assert!(refused.contains("is not a lab"), "{refused}");
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 1);
     }
 

@@ -306,7 +306,7 @@ mod tests {
               failed otherwise  0
               longest gap       61 ms
               writes            120
-              lost events       0 of 120, 0 watches began anew
+              lost events       0 of 120, 0 watches relisted
               discovery shrunk  0 of 40 documents
         "#]]
         .assert_eq(&report(&finished_rollout(probe)));

@@ -209,7 +209,7 @@ fn up_errors_name_the_cause_and_remedy() {
         run_command(command, LAB_TIMEOUT)
     };
     for (args, code, words) in [
-        (&["--port", &port][..], 69, "is taken by another program: --port chooses another one"),
+        (&["--port", &port][..], 69, "is taken by another program: choose another port with --port"),
         (&["--etcd"], 69, "etcd: it is not on PATH: install it"),
         (&["--servers=1.12"], 64, "give one of 1.31 to 1.37"),
         (&["--servers=1.36", "--frob"], 64, "unexpected argument '--frob'"),

@@ -224,7 +224,7 @@ mod tests {
         check_permits(Phase::Paused, "tkr");
         check_permits(Phase::Stopping, "k");
         let refused = test_process(Phase::Ready).check_permitted(&ServerAction::Start).unwrap_err();
-        assert_eq!(refused.to_string(), "server a is ready: it cannot start now");
+        assert_eq!(refused.to_string(), "server a is ready: cannot start it now");
     }
 
     #[track_caller]
