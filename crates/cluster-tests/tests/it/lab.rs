@@ -1,4 +1,4 @@
-//! `unskew up` and the commands beside it.
+//! `unskew up` and the other lab commands.
 
 mod page;
 mod rollout;
@@ -94,7 +94,7 @@ fn lab_starts_and_stops_its_own_etcd() {
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
     let children = lab.child_pids();
     lab.kill();
-    wait_until("etcd ends with its lab, too", || !children.iter().copied().any(is_running));
+    wait_until("etcd exits with its lab", || !children.iter().copied().any(is_running));
 }
 
 #[test]
@@ -113,12 +113,12 @@ fn killed_lab_leaves_no_processes_and_restarts() {
     let home = tempfile::tempdir().unwrap();
     let lab = RunningLab::start(home.path(), &["--servers=1.33,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
-    // One that does nothing hears no signal but the last.
+    // A suspended process reacts to SIGKILL only.
     lab.run_command(&["pause", "b"]).expect_success();
     let (pids, address) = (lab.server_pids(), lab.status()["lab"]["address"].clone());
     assert_eq!(pids.len(), 2);
     lab.kill();
-    wait_until("the servers end with their lab", || !pids.iter().copied().any(is_running));
+    wait_until("the servers exit with their lab", || !pids.iter().copied().any(is_running));
 
     let lab = RunningLab::start(home.path(), &[]);
     assert_eq!(lab.status()["lab"]["address"], address);
@@ -144,7 +144,7 @@ fn lab_commands_start_stop_kill_pause_and_resume_servers() {
         lab.kubectl(&["get", "namespaces"]).expect_success();
     }
     assert_eq!(said(&["start", "b"]), "server b is ready");
-    wait_until("b is asked again", || ask_old().code == Some(0));
+    wait_until("requests are forwarded to b again", || ask_old().code == Some(0));
 
     let before = lab.server_status("b")["pid"].clone();
     assert_eq!(said(&["kill", "b"]), "server b is stopped");

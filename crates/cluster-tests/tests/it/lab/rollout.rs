@@ -1,8 +1,8 @@
-//! `unskew rollout`, and that its probe would notice.
+//! `unskew rollout`, and the probe that judges it.
 
 use cluster_tests::{Etcd, RunningLab};
 
-/// The figure of one line of the report.
+/// The number in one line of the report.
 #[track_caller]
 fn report_count(report: &str, line: &str) -> u64 {
     let line = report.lines().find(|candidate| candidate.trim_start().starts_with(line));
@@ -41,10 +41,10 @@ fn check_rollout_and_back(flags: &[&str]) {
     check_clean(&back);
     assert_eq!(releases(), ["1.33", "1.34", "1.36"]);
     for server in ["a", "b", "c"] {
-        // The probe's watches are open at each of them, forwarded ones too.
+        // The probe's watches, including forwarded ones, are open on each server.
         let log = lab.folder().join(format!("logs/{server}.previous.log"));
         let log = std::fs::read_to_string(log).unwrap();
-        assert!(!log.contains("not everything ended in time"), "{server} did not stop in order: {log}");
+        assert!(!log.contains("not everything ended in time"), "{server} did not stop cleanly: {log}");
     }
     let uneven = lab.run_command(&["rollout", "--to", "1.37,1.37"]).expect_failure();
     assert!(uneven.contains("2 releases for 3 servers"), "{uneven}");
