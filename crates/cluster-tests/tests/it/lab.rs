@@ -159,7 +159,7 @@ fn lab_commands_start_stop_kill_pause_and_resume_servers() {
 
     let refused = lab.run_command(&["resume", "b"]);
     assert_eq!(refused.code, Some(69));
-    assert_eq!(refused.stderr.trim(), "unskew: server b is ready: it cannot resume now");
+    assert_eq!(refused.stderr.trim(), "unskew: server b is ready: cannot resume it now");
     let refused = lab.run_command(&["stop", "z"]).expect_failure();
     assert_eq!(refused.trim(), "unskew: there is no server z: there are a, b");
 }
@@ -210,7 +210,7 @@ fn up_errors_name_the_cause_and_remedy() {
     };
     for (args, code, words) in [
         (&["--port", &port][..], 69, "is taken by another program: choose another port with --port"),
-        (&["--etcd"], 69, "etcd: it is not on PATH: install it"),
+        (&["--etcd"], 69, "etcd: the etcd binary is not on PATH: install it"),
         (&["--servers=1.12"], 64, "give one of 1.31 to 1.37"),
         (&["--servers=1.36", "--frob"], 64, "unexpected argument '--frob'"),
     ] {
@@ -223,7 +223,7 @@ fn up_errors_name_the_cause_and_remedy() {
     std::fs::write(folder.join("thesis.txt"), "draft").unwrap();
     let refused = in_folder(&[]);
     assert_eq!(refused.code, Some(69));
-    assert!(refused.stderr.contains("is no lab"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is not a lab"), "{}", refused.stderr);
 }
 
 #[test]
