@@ -106,15 +106,15 @@ mod tests {
     fn without_flag_rejects_unknown_tools() {
         check(
             "--without kubctl",
-            &expect!["nothing called `kubctl` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called `kubctl`; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without etcd",
-            &expect!["nothing called `etcd` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called `etcd`; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without kubectl,",
-            &expect!["nothing called `` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called ``; choose from kubectl, python, browser, nginx"],
         );
         check("--without", &expect!["--without needs a list, such as `--without kubectl,browser`"]);
     }

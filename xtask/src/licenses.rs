@@ -178,7 +178,7 @@ mod tests {
             &expect![[r#"
                 api is ours and must say `license.workspace = true`, which is Apache-2.0
                 b v1.0.0: `GPL-3.0-only` is not satisfied by the licences allowed in xtask/src/licenses.rs
-                c v1.0.0: it names no licence
+                c v1.0.0: no licence named
                 d v1.0.0: `MIT AND AGPL-3.0` is not satisfied by the licences allowed in xtask/src/licenses.rs"#]],
         );
     }

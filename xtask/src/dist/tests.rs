@@ -148,5 +148,5 @@ fn program_of_another_version_is_rejected() {
     let scene = DistTestFolder::new("other");
     scene.write_stand_in(&STAND_IN_SCRIPT.replace("unskew 1.2.3", "unskew 1.2.2"));
     let error = scene.pack("out").unwrap_err().to_string();
-    assert!(error.contains("says `unskew 1.2.2`"), "{error}");
+    assert!(error.contains("prints `unskew 1.2.2`"), "{error}");
 }

@@ -122,7 +122,7 @@ mod tests {
         let found: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
         assert_eq!(
             found,
-            ["the crate `newcomer` is not in the diagram", "the diagram shows `old`, which is no crate"]
+            ["the crate `newcomer` is not in the diagram", "the diagram shows `old`, which is not a crate"]
         );
     }
 }

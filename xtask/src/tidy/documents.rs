@@ -97,7 +97,7 @@ mod tests {
         check(
             "docs/operating.md",
             "[a](README.md)\n",
-            &["docs/operating.md:1: the link leads to docs/README.md, which is not there"],
+            &["docs/operating.md:1: the link target docs/README.md does not exist"],
         );
         check(
             "docs/operating.md",
@@ -111,7 +111,7 @@ mod tests {
         check(
             "README.md",
             "[a]: docs/operating.md\n[b]: <docs/gone.md>\n",
-            &["README.md:2: the link leads to docs/gone.md, which is not there"],
+            &["README.md:2: the link target docs/gone.md does not exist"],
         );
     }
 

@@ -223,7 +223,7 @@ mod tests {
     fn missing_etcd_variant_is_substituted_by_the_other() {
         let [old, new] = pair_or_substitute(Err(Error::msg("no mirror")), Ok(test_tool("etcd-new"))).unwrap();
         assert_eq!((old.name, old.variable, &old.path), ("etcd-old", "UNSKEW_ETCD_OLD", &new.path));
-        assert_eq!(old.origin, "etcd-new in its stead, because: no mirror");
+        assert_eq!(old.origin, "etcd-new instead, because: no mirror");
         let [_, new] = pair_or_substitute(Ok(test_tool("etcd-old")), Err(Error::msg("no mirror"))).unwrap();
         assert_eq!((new.name, new.variable), ("etcd-new", "UNSKEW_ETCD_NEW"));
     }

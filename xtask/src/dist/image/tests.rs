@@ -85,14 +85,14 @@ fn image_with_wrong_digest_size_or_blob_is_rejected() {
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(file, bytes).unwrap();
     });
-    assert!(changed.contains(" holds "), "{changed}");
+    assert!(changed.contains(" has digest "), "{changed}");
     let longer = open_error_after_change("image-longer", |layout| {
         let file = blob(layout, is_layer);
         let mut bytes = fs::read(&file).unwrap();
         bytes.push(0);
         fs::write(file, bytes).unwrap();
     });
-    assert!(longer.contains(" are said"), "{longer}");
+    assert!(longer.contains(" bytes, expected "), "{longer}");
     let missing = open_error_after_change("image-missing", |layout| fs::remove_file(blob(layout, is_layer)).unwrap());
     assert!(missing.contains("is not in the archive"), "{missing}");
 }
