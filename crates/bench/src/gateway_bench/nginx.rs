@@ -1,4 +1,4 @@
-//! The peer: nginx, set up to do what a gateway does for one user.
+//! nginx, configured to do what a gateway does for one user.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,14 +9,14 @@ use cluster_tests::process::SpawnedProcess;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running nginx. Killed when dropped.
+/// A running nginx. Killed on drop.
 pub(super) struct Nginx {
     _process: SpawnedProcess,
     address: String,
 }
 
 impl Nginx {
-    /// Starts one before a server whose keys are in `folder`; `None` if there is no nginx.
+    /// Starts nginx in front of a server whose certificates are in `folder`; `None` without `UNSKEW_NGINX`.
     pub(super) fn start(folder: &Path, upstream: &str) -> anyhow::Result<Option<Self>> {
         let Some(binary) = std::env::var_os("UNSKEW_NGINX") else { return Ok(None) };
         let prefix = folder.join("nginx");
@@ -42,7 +42,7 @@ impl Nginx {
     }
 }
 
-/// One user, vouched for by the front-proxy certificate, over connections that are kept.
+/// Configuration that authenticates one user by the front-proxy certificate, over keep-alive connections.
 fn configuration(pki: &Path, address: &str, upstream: &str) -> String {
     let pki = pki.display();
     format!(
