@@ -1,16 +1,17 @@
 //! `cargo xtask test`: all tests, with the tools they need.
 //!
-//! What tests may rely on, all as environment variables:
+//! Environment variables that tests may rely on:
 //! - `UNSKEW_ETCD_OLD`, `UNSKEW_ETCD_NEW`: etcd servers without and with progress requests; always set.
-//! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the tool
-//!   (`tools::TOOLS_NEEDED_BY_TESTS`) and it was not left out.
-//! - `UNSKEW_WITHOUT`: comma list of the tools left out by `--without`. A test that needs one of them passes with a line
-//!   saying so; if its tool is neither named here nor given, it fails with one clear line.
+//! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the
+//!   tool (`tools::TOOLS_NEEDED_BY_TESTS`) and it is not skipped.
+//! - `UNSKEW_WITHOUT`: comma-separated tools that `--without` skips. A test that needs one of them passes and prints a
+//!   note; if a tool is neither skipped nor set, its tests fail with one clear line.
 //! - `UNSKEW_BIN`: the `unskew` binary of the same build.
 //! - `UNSKEW_SOAK=1`: run in full size (`cargo xtask soak`).
 //! - `UNSKEW_DISCOVERY_DATA`: passed through if the user set it.
 //!
-//! Invariant: nothing is skipped silently; the summary names what was left out, also tests ignored or filtered out.
+//! Invariant: nothing is skipped silently; the summary lists skipped tools and the numbers of ignored and filtered
+//! tests.
 
 mod results;
 
@@ -40,16 +41,16 @@ Environment: UNSKEW_DISCOVERY_DATA names a folder of recorded discovery document
 UNSKEW_ETCD_OLD, UNSKEW_ETCD_NEW, UNSKEW_KUBECTL, UNSKEW_PYTHON, UNSKEW_CHROMIUM name tools of your own.
 ";
 
-/// A guard against a test that hangs; the budget of the step is in `ci`.
+/// Bounds a hanging test; the budget of the step is in `ci`.
 const TEST_TIMEOUT: Duration = Duration::from_secs(25 * 60);
 
 /// Thousands of kills and tens of thousands of watches take hours.
 const SOAK_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Recorded discovery documents, which are not in the checkout.
+/// Folder of recorded discovery documents, which are not in the checkout.
 const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
 
-/// How large the tests are.
+/// Size of the test runs.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum TestSize {
     Small,
@@ -64,7 +65,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     prepare_and_run(&parsed, TestSize::Small)
 }
 
-/// Tools come before the build: what cannot be had is said at once.
+/// Provides the tools before the build, so that a missing tool is reported at once; then builds and runs the tests.
 pub(crate) fn prepare_and_run(args: &TestArgs, size: TestSize) -> Result<()> {
     let workspace = Workspace::open()?;
     let provided = tools::provide_for_tests(&workspace.tools_dir(), &args.skipped_tools)?;
@@ -72,13 +73,13 @@ pub(crate) fn prepare_and_run(args: &TestArgs, size: TestSize) -> Result<()> {
     run(&workspace, &TestInputs { build: &built, tools: &provided }, args, size)
 }
 
-/// What a run of the tests needs to be there.
+/// Inputs of a test run.
 pub(crate) struct TestInputs<'a> {
     pub(crate) build: &'a BuildOutput,
     pub(crate) tools: &'a [ProvidedTool],
 }
 
-/// Builds what the arguments select: with everything in one build, or a few packages alone.
+/// Builds the whole workspace, or only the packages that the arguments select.
 fn build(workspace: &Workspace, args: &TestArgs) -> Result<BuildOutput> {
     match args.selected_packages().as_slice() {
         [] => build::build_everything(workspace),
@@ -86,7 +87,7 @@ fn build(workspace: &Workspace, args: &TestArgs) -> Result<BuildOutput> {
     }
 }
 
-/// Runs the tests and prints the summary; an error if any test failed.
+/// Runs the tests and prints the summary; fails if any test failed.
 pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestArgs, size: TestSize) -> Result<()> {
     let TestInputs { build: built, tools: provided } = *prepared;
     let started = Instant::now();

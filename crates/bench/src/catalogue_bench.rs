@@ -1,7 +1,7 @@
-//! What the catalogue costs a server: when it starts, and when the types behind the kinds are read.
+//! Cost of the catalogue: at the start of a server, and when the types of the kinds are read.
 //!
-//! Memory is that of a process of its own which does nothing else, since pages that another benchmark has touched are not
-//! paid for again.
+//! Memory is measured in a separate process that does nothing else, because pages that another benchmark has touched
+//! would not count again.
 
 use std::fs;
 use std::process::Command;
@@ -19,19 +19,19 @@ use crate::timing::{median, monotonic_time};
 /// Makes this program the child that pays for a catalogue and tells what it paid.
 pub(crate) const CHILD_FLAG: &str = "--catalogue";
 
-/// What a server may pay for the catalogue.
+/// Goals for a server.
 const START_MAX: Duration = Duration::from_millis(10);
 const MEMORY_BYTES_MAX: u64 = 3 << 20;
-/// Processes; an odd number, so that the median is one of them.
+/// Number of child processes; odd, so that the median is one of them.
 const CHILDREN: usize = 9;
 
-/// What one process paid.
+/// Cost measured in one process.
 #[derive(Clone, Copy)]
 struct CatalogueCost {
     start: Duration,
     start_bytes: u64,
     types: Duration,
-    /// Of both together.
+    /// Memory after the start and after reading the types.
     bytes: u64,
 }
 
@@ -62,14 +62,14 @@ fn run_child_process() -> anyhow::Result<CatalogueCost> {
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let [start, start_bytes, types, bytes] = numbers[..] else {
-        anyhow::bail!("the child said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr));
+        anyhow::bail!("the child printed {text:?} and {:?}", String::from_utf8_lossy(&output.stderr));
     };
     Ok(CatalogueCost { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
 }
 
-/// Pays, and prints nanoseconds and bytes.
+/// Measures and prints nanoseconds and bytes.
 pub(crate) fn run_child() -> anyhow::Result<()> {
-    // The first read pays for the reading itself.
+    // The first read allocates its own buffers.
     resident_bytes()?;
     let (empty, begin) = (resident_bytes()?, monotonic_time());
     let gates = FeatureGates::parse(Release::NEWEST, "AllAlpha=true,AllBeta=true")?;
@@ -87,7 +87,6 @@ pub(crate) fn run_child() -> anyhow::Result<()> {
 
 fn resident_bytes() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the kernel tells what is resident")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("/proc/self/status has VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }

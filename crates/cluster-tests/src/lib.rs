@@ -1,6 +1,7 @@
-//! What whole-server tests share: servers and etcd as real processes, and clients to ask them with.
+//! Harness of the whole-server tests: servers and etcd as real processes, and clients for them.
 //!
-//! Binaries and tools come from the environment that `cargo xtask test` sets; without it a test fails with one clear line.
+//! Paths of binaries and tools come from environment variables that `cargo xtask test` sets; without them a test fails
+//! with one clear line.
 #![expect(clippy::missing_panics_doc, reason = "a test harness panics: that is how a test fails")]
 
 pub mod browser;
@@ -22,6 +23,6 @@ pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use gateway::Gateway;
-pub use lab::Lab;
+pub use lab::RunningLab;
 pub use server::{Server, TestStore};
 pub use watch_reader::WatchReader;

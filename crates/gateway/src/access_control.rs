@@ -1,7 +1,8 @@
-//! Who comes in: those whose certificate we verified, by their names; everybody else as whoever the upstream takes them for.
+//! Authentication at the gateway: verified client certificates name the user; every other request passes with its own
+//! credentials.
 //!
-//! The gateway judges certificates and nothing else. A token is passed on untouched, and what anybody may do is for the
-//! upstream that answers to decide.
+//! The gateway verifies certificates only. Tokens are passed on unchanged, and the upstream that serves a request
+//! authorizes it.
 
 use std::net::IpAddr;
 
@@ -25,26 +26,26 @@ use smallvec::SmallVec;
 
 use crate::page_access::PageAccessReviews;
 
-/// The gate of a gateway.
+/// Access control of a gateway.
 #[derive(Debug)]
 pub struct GatewayAccessControl {
-    /// By which authorities certificates are judged.
+    /// CA bundles that verify client certificates.
     pub ca_bundles: CaBundles,
-    /// Which proxies before us may name users, if any.
+    /// Front proxies in front of the gateway that may name users, if configured.
     pub front_proxy: Option<FrontProxy>,
-    /// Headers, beside those that are always removed, in which somebody may be named. An upstream that reads them would believe
-    /// them, because it believes us.
+    /// Identity headers to remove besides the standard ones. An upstream that reads them would trust them, because it
+    /// trusts the gateway's front-proxy certificate.
     pub identity_headers: Option<FrontProxyHeaderNames>,
-    /// Who may see our own pages.
+    /// Access reviews for the gateway's own pages.
     pub page_reviews: PageAccessReviews,
 }
 
-/// Somebody who comes in.
+/// An authenticated caller, or one whose credentials the upstream authenticates.
 #[derive(Clone, Debug)]
 pub struct GatewayCaller {
-    /// Who they are to an upstream.
+    /// How the request names its user to an upstream.
     pub user: ForwardedUser,
-    /// Where they connect from.
+    /// IP address of the client.
     pub client_ip: IpAddr,
 }
 
@@ -55,7 +56,7 @@ impl AccessControl for GatewayAccessControl {
         let identity = match self.vouched_user(connection, request) {
             Ok(Some(identity)) => identity?,
             Ok(None) => ForwardedUser::with_client_credentials(),
-            // A certificate that is not believed is no reason to refuse somebody who shows something better.
+            // A bearer token counts even if the certificate is not trusted.
             Err(_) if has_bearer_token(request.headers()) => ForwardedUser::with_client_credentials(),
             Err(error) => return Err(Error::Unauthorized { reason: error.to_string() }),
         };
@@ -65,7 +66,7 @@ impl AccessControl for GatewayAccessControl {
         Ok(GatewayCaller { user: identity, client_ip: connection.client_address.ip() })
     }
 
-    /// The wish travels on, for the upstream to judge.
+    /// Impersonation headers are passed on; the upstream authorizes them.
     fn impersonate(&self, caller: GatewayCaller, _request: &mut Request) -> Result<GatewayCaller, Error> {
         Ok(caller)
     }
@@ -80,7 +81,7 @@ impl AccessControl for GatewayAccessControl {
     }
 
     async fn may_read_page(&self, caller: &GatewayCaller, request: &Request, path: &str) -> bool {
-        // What a browser asks before it asks: which pages may read answers is for the upstreams to say.
+        // A CORS preflight is answered by an upstream, which knows the allowed origins.
         if request.method() == Method::OPTIONS {
             return false;
         }
@@ -91,13 +92,13 @@ impl AccessControl for GatewayAccessControl {
         AuditedUsers::default()
     }
 
-    /// Whose a token is, only the upstream can tell.
+    /// Name for the access log: `None` for a token, which only the upstream can resolve.
     fn user_name(&self, caller: &GatewayCaller, request: &Request) -> Option<String> {
         let name = caller.user.name().map(str::to_owned);
         name.or_else(|| (!has_bearer_token(request.headers())).then(|| ANONYMOUS_USER.to_owned()))
     }
 
-    /// Nobody forwards to a gateway: a mark is a client's own invention.
+    /// No server forwards to a gateway, so a peer header from a client is ignored.
     fn request_sender(&self, _caller: &GatewayCaller) -> RequestSender {
         RequestSender::Other
     }
@@ -154,7 +155,7 @@ fn vouched_certificate_user(verification: &CertificateVerification) -> VouchedUs
     }
 }
 
-/// Impersonation is for the upstream to judge, as everything is that people may do.
+/// Converts a user for forwarding. Impersonation headers stay in the request, for the upstream to authorize.
 fn to_forwarded_user(user: &User) -> Result<ForwardedUser, Status> {
     let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
     Ok(identity_headers::to_forwarded_user(user).map_err(unsendable)?.with_impersonation_by_peer())

@@ -1,7 +1,7 @@
-//! What *here* means in a gateway: any upstream.
+//! The gateway's [`LocalHandler`]: forwards to any ready upstream.
 //!
-//! What is about no resource, and what nobody has, is answered by an upstream in its own words, so that a 404 or a 403 is
-//! theirs.
+//! Requests for non-resource paths and for unknown resources get the response of an upstream, so that 404s and 403s are
+//! genuine.
 
 use api::Target;
 use edge::audit::AUDIT_ID;
@@ -13,7 +13,7 @@ use peering::forward::{Effect, Lifetime, ResponseOrigin};
 use crate::access_control::GatewayCaller;
 use crate::upstream_client::{UpstreamClient, UpstreamRequest};
 
-/// Any upstream.
+/// Serves requests by forwarding them to any upstream.
 #[derive(Debug)]
 pub struct AnyUpstream(pub UpstreamClient);
 
@@ -43,8 +43,8 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
     }
 }
 
-/// Whether the request may be resent, and which process writes its response. A request that an upstream relays to a pod, service
-/// or node is safe to resend only if the API says so, whatever its HTTP method.
+/// Whether the request may be resent, and which process writes its response. A request that an upstream proxies to a
+/// pod, service or node may be resent only if the API defines it as a read, regardless of its HTTP method.
 fn effect_and_origin(target: &Target<'_>, method: &Method) -> (Effect, ResponseOrigin) {
     match target {
         Target::Resource(resource) if resource.reaches_backend() => {

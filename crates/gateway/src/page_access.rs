@@ -1,7 +1,7 @@
-//! Who may see the gateway's own pages: whom an upstream would let see them.
+//! Access to the gateway's own pages, decided by an upstream.
 //!
-//! The upstream is asked in the caller's own name, by a SelfSubjectAccessReview. Whoever it does not allow is sent on to it, and
-//! hears from it why.
+//! The gateway sends a SelfSubjectAccessReview with the caller's identity. A caller that is not allowed is forwarded to
+//! the upstream, which explains why.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,32 +22,32 @@ use crate::upstream_client::{UpstreamClient, UpstreamRequest};
 
 const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// How long an answer holds.
+/// How long a review result is cached.
 const CACHE_AGE_MAX: Duration = Duration::from_secs(10);
-/// How many answers are remembered.
+/// Limit for cached results; further results are not cached.
 const CACHE_ENTRIES_MAX: usize = 4096;
-/// How long an upstream may take.
+/// Limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
-/// A review is short.
+/// Larger than any review.
 const REVIEW_BYTES_MAX: usize = 64 << 10;
 
-/// Asks, and remembers the answers for a while.
+/// Sends access reviews and caches the results.
 #[derive(Debug)]
 pub struct PageAccessReviews {
     upstream_client: UpstreamClient,
     cache: Mutex<HashMap<ReviewKey, (Instant, bool)>>,
 }
 
-/// Who asked for what: no credentials can be read from it.
+/// SHA-256 of user, credentials and path; reveals no credentials.
 type ReviewKey = [u8; 32];
 
 impl PageAccessReviews {
-    /// Asks over this way.
+    /// Creates the cache; reviews are sent with `upstream_client`.
     pub fn new(upstream_client: UpstreamClient) -> Self {
         Self { upstream_client, cache: Mutex::default() }
     }
 
-    /// Whether the caller, with the credentials of these headers, may get a page. Without an answer: no.
+    /// True if the caller, with the credentials of these headers, may get a page. False if no upstream responds.
     pub(crate) async fn is_allowed(&self, caller: &GatewayCaller, path: &str, headers: &HeaderMap) -> bool {
         let credentials = credential_headers(headers);
         let key = review_key(&caller.user, &credentials, path);
@@ -67,7 +67,7 @@ impl PageAccessReviews {
         is_allowed
     }
 
-    /// `None`: nobody answered, or not with a review.
+    /// Sends the review; `None` if no upstream responds with one.
     async fn send_review(&self, caller: &GatewayCaller, path: &str, credentials: HeaderMap) -> Option<bool> {
         let review = json!({
             "kind": "SelfSubjectAccessReview",
@@ -89,7 +89,7 @@ impl PageAccessReviews {
         };
         let response = self.upstream_client.forward_to_any(upstream_request, request).await.ok()?;
         if response.status() != StatusCode::CREATED {
-            // Who may not even ask may not see.
+            // A caller that may not create reviews may not see the page either.
             return (response.status() == StatusCode::FORBIDDEN).then_some(false);
         }
         let body = Limited::new(response.into_body(), REVIEW_BYTES_MAX).collect().await.ok()?.to_bytes();
@@ -98,7 +98,7 @@ impl PageAccessReviews {
     }
 }
 
-/// What of a request says who is asking, and as whom.
+/// Headers that carry credentials or impersonation.
 fn credential_headers(headers: &HeaderMap) -> HeaderMap {
     let is_credential = |name: &HeaderName| *name == AUTHORIZATION || name.as_str().starts_with(IMPERSONATE_PREFIX);
     let lines = headers.iter().filter(|(name, _)| is_credential(name));
@@ -152,7 +152,7 @@ mod tests {
         ] {
             assert_ne!(first, other);
         }
-        // A certificate beats a token, so that the token makes no difference.
+        // A certificate takes precedence over a token, so the token makes no difference.
         assert_eq!(key_for(Some("jane"), &[token], "/metrics"), key_for(Some("jane"), &[], "/metrics"));
         assert_ne!(key_for(Some("jane"), &[], "/metrics"), key_for(Some("joe"), &[], "/metrics"));
     }

@@ -1,4 +1,4 @@
-//! Headers that name somebody count from a front proxy and from nobody else.
+//! Identity headers are accepted from a front proxy only.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const REMOTE_HEADERS: [(&str, &str); 6] = [
     ("X-Kubernetes-Peer-Proxied", "true"),
 ];
 
-/// The flags of a server that believes a front proxy of this authority.
+/// Flags of a server that trusts front proxies of this CA.
 fn front_proxy_flags(authority: &CertificateAuthority, more: &[&str]) -> Vec<String> {
     let ca = authority.certificate().display();
     let standard = [
@@ -59,9 +59,20 @@ fn remote_headers_are_trusted_from_front_proxies_only() {
         assert!(whoami(&front, &anonymous).await.starts_with("403 "), "anonymous stays anonymous");
 
         assert_eq!(whoami(&jane, &REMOTE_HEADERS).await, "jane [system:authenticated]");
-        assert!(whoami(&nobody, &REMOTE_HEADERS).await.contains("system:anonymous"), "and may not ask");
-        assert_eq!(whoami(&other, &REMOTE_HEADERS).await, "401 Unauthorized", "its name is not in the list");
-        assert_eq!(whoami(&front, &[]).await, "401 Unauthorized", "it speaks for nobody and is no user itself");
+        assert!(
+            whoami(&nobody, &REMOTE_HEADERS).await.contains("system:anonymous"),
+            "anonymous may not create the review"
+        );
+        assert_eq!(
+            whoami(&other, &REMOTE_HEADERS).await,
+            "401 Unauthorized",
+            "the name is not in --requestheader-allowed-names"
+        );
+        assert_eq!(
+            whoami(&front, &[]).await,
+            "401 Unauthorized",
+            "a front proxy without identity headers is not a user"
+        );
     });
 }
 

@@ -1,4 +1,4 @@
-//! Acting as somebody else needs a permission for every part of that identity.
+//! Impersonation needs a permission for each attribute of the impersonated identity.
 
 use super::*;
 

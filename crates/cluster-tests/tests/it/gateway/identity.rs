@@ -1,4 +1,4 @@
-//! Everybody arrives as who they are, and nobody as somebody else.
+//! User identities through a gateway: passed on unchanged, and never forged.
 
 use cluster_tests::client::ClientCredentials;
 use transport::pki::{CertificateAuthority, CertificateUsage};
@@ -6,7 +6,7 @@ use transport::pki::{CertificateAuthority, CertificateUsage};
 use super::*;
 use crate::access::{CLUSTER_ROLES, certificate_credentials, issue_expiring_in, post_with_headers, whoami};
 
-/// Asks often enough that every server is asked.
+/// Sends enough requests to reach every upstream and joins the distinct results.
 async fn whoami_on_all_upstreams(client: &Client, headers: &[(&str, &str)]) -> String {
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..4 {
@@ -49,7 +49,7 @@ fn upstreams_see_the_authenticated_user() {
         let builder = whoami_on_all_upstreams(&gateway.client_with(ClientCredentials::Token(token)), &[]).await;
         assert!(builder.starts_with("system:serviceaccount:default:builder ["), "{builder}");
 
-        // A certificate beats a token.
+        // A certificate takes precedence over a token.
         assert_eq!(whoami(&jane, &[("authorization", "Bearer secret")]).await, "jane [devs system:authenticated]");
     });
 }
@@ -82,7 +82,7 @@ fn forged_identities_are_rejected() {
         for client in [&mallory, &expired, &front] {
             assert_eq!(whoami(client, &[]).await, "401 Unauthorized");
             assert_eq!(whoami(client, &claims).await, "401 Unauthorized");
-            // Who shows something better is taken at that.
+            // A valid token counts, and the claimed headers are ignored.
             assert_eq!(whoami(client, &claimed).await, "alice [system:authenticated]");
         }
         let wrong = whoami(&nobody, &[("authorization", "Bearer wrong")]).await;
@@ -110,7 +110,7 @@ fn gateway_works_with_one_ca_for_users_and_front_proxies() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     plane.start("first", &flags);
     let ours = [file("proxy-client-cert-file", "proxy.crt"), file("proxy-client-key-file", "proxy.key")];
-    // The server reads another header too, and the gateway is told of it.
+    // The upstream reads one more header, which is configured at the gateway.
     let named = "--requestheader-username-headers=X-Person";
     let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
     let jane = certificate_credentials(&own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap());
@@ -146,7 +146,7 @@ fn gateway_pages_require_permission_of_the_upstream() {
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
         let name = format!("unskew_upstream_ready{{upstream=\"apiserver-{}\"}} 1", plane.address("old"));
         assert!(metrics.contains(&name), "{metrics}");
-        // Discovery is for everybody who is somebody.
+        // Every authenticated user may read discovery.
         assert_eq!(
             get_accepting(&jane, "/apis", MERGED_DISCOVERY_ACCEPT).await.body,
             get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await.body
@@ -155,7 +155,7 @@ fn gateway_pages_require_permission_of_the_upstream() {
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
             assert_eq!(nobody.get(page).await.status, StatusCode::OK, "{page}");
         }
-        // A right that is granted is asked for anew.
+        // The gateway asks the upstream again, so a new right takes effect.
         let role = serde_json::json!({
             "metadata": {"name": "joe"},
             "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
@@ -167,7 +167,7 @@ fn gateway_pages_require_permission_of_the_upstream() {
         });
         let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
         assert_eq!(post_with_headers(&admin, bindings, &binding, &[]).await.status, StatusCode::CREATED);
-        cluster_tests::wait::eventually("joe may see figures", async || match joe.get("/metrics").await.status {
+        cluster_tests::wait::eventually("joe may read metrics", async || match joe.get("/metrics").await.status {
             StatusCode::OK => Ok(()),
             other => Err(other.to_string()),
         })
@@ -193,7 +193,7 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
     plane.kill("new");
     let suspect = format!("apiserver-{} is suspect", plane.address("new"));
     block_on(async {
-        cluster_tests::wait::eventually("the page names the upstream that is away", async || {
+        cluster_tests::wait::eventually("the page names the upstream that is down", async || {
             let shown = page(&admin, "/readyz?verbose").await;
             if shown.contains("1 of 2 upstreams are ready") && shown.contains(&suspect) { Ok(()) } else { Err(shown) }
         })
