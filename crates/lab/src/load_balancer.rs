@@ -201,10 +201,10 @@ mod tests {
         board.servers[1].phase = Phase::Ready;
         let (sender, reader) = watch::channel(Arc::new(board));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let door = listener.local_addr().unwrap();
+        let balancer = listener.local_addr().unwrap();
         tasks.spawn_once("load balancer", run(listener, reader, tasks.clone(), tasks.stop_token()));
 
-        let mut client = TcpStream::connect(door).await.unwrap();
+        let mut client = TcpStream::connect(balancer).await.unwrap();
         client.write_all(b"x").await.unwrap();
         let mut answer = [0; 2];
         client.read_exact(&mut answer).await.unwrap();
@@ -212,8 +212,8 @@ mod tests {
         sender.send_modify(|board| Arc::make_mut(board).servers[1].phase = Phase::Paused);
         assert_eq!(client.read(&mut answer).await.unwrap(), 0, "connections to a paused server are closed");
 
-        let mut nobody = TcpStream::connect(door).await.unwrap();
-        assert_eq!(nobody.read(&mut answer).await.unwrap(), 0, "no server is ready");
+        let mut unserved = TcpStream::connect(balancer).await.unwrap();
+        assert_eq!(unserved.read(&mut answer).await.unwrap(), 0, "no server is ready");
         tasks.stop_token().cancel();
     }
 

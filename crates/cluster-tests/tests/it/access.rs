@@ -31,18 +31,18 @@ pub(crate) fn certificate_credentials(pair: &CertificateFiles) -> ClientCredenti
 fn anonymous_reads_only_health_and_version() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &[]);
-    let nobody = server.client_with(ClientCredentials::Anonymous);
+    let anonymous = server.client_with(ClientCredentials::Anonymous);
     block_on(async {
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
-            assert_eq!(nobody.get(page).await.status, 200, "{page}");
+            assert_eq!(anonymous.get(page).await.status, 200, "{page}");
         }
-        let refused = nobody.get("/api/v1/namespaces").await;
+        let refused = anonymous.get("/api/v1/namespaces").await;
         assert_eq!(
             refused.summary(),
             "403 namespaces is forbidden: User \"system:anonymous\" cannot list resource \"namespaces\" in API group \
              \"\" at the cluster scope"
         );
-        assert_eq!(nobody.get("/metrics").await.status, 403);
+        assert_eq!(anonymous.get("/metrics").await.status, 403);
     });
 }
 

@@ -99,7 +99,7 @@ async fn object_exists(client: &Client, path: &str) -> bool {
 /// Waits until the garbage collector has handled all earlier writes: it works in order, and deletes an object without
 /// owner last.
 async fn wait_for_collector(client: &Client, name: &str) {
-    create_owned(client, name, &[owner_reference("nobody", name)]).await;
+    create_owned(client, name, &[owner_reference("absent", name)]).await;
     wait_until_deleted(client, &config_map_path(name)).await;
 }
 

@@ -42,8 +42,8 @@ fn remote_headers_are_trusted_from_front_proxies_only() {
             &authority.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
         ))
     };
-    let (front, other) = (proxy("front-proxy-client"), proxy("somebody-else"));
-    let (jane, nobody) = (
+    let (front, other) = (proxy("front-proxy-client"), proxy("another-name"));
+    let (jane, anonymous) = (
         server.client_with(issue_client_certificate(&server, "jane", None)),
         server.client_with(ClientCredentials::Anonymous),
     );
@@ -55,12 +55,12 @@ fn remote_headers_are_trusted_from_front_proxies_only() {
                 .json();
         let user = &full["status"]["userInfo"];
         assert_eq!((&user["uid"], &user["extra"]), (&json!("u-1"), &json!({"example.com/team": ["red"]})));
-        let anonymous = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
-        assert!(whoami(&front, &anonymous).await.starts_with("403 "), "anonymous stays anonymous");
+        let anonymous_user = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
+        assert!(whoami(&front, &anonymous_user).await.starts_with("403 "), "anonymous stays anonymous");
 
         assert_eq!(whoami(&jane, &REMOTE_HEADERS).await, "jane [system:authenticated]");
         assert!(
-            whoami(&nobody, &REMOTE_HEADERS).await.contains("system:anonymous"),
+            whoami(&anonymous, &REMOTE_HEADERS).await.contains("system:anonymous"),
             "anonymous may not create the review"
         );
         assert_eq!(
@@ -90,8 +90,8 @@ fn valid_token_authenticates_despite_invalid_certificate() {
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer secret")]).await, "alice [system:authenticated]");
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
         assert_eq!(whoami(&mallory, &[]).await, "401 Unauthorized");
-        let nobody = server.client_with(ClientCredentials::Anonymous);
-        assert_eq!(whoami(&nobody, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
+        let anonymous = server.client_with(ClientCredentials::Anonymous);
+        assert_eq!(whoami(&anonymous, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
     });
 }
 

@@ -90,7 +90,7 @@ fn dependent_is_kept_while_one_of_its_owners_exists() {
 #[test]
 fn dependent_of_missing_or_recreated_owner_is_deleted() {
     with_controllers_on_sqlite(async |client| {
-        create_owned(&client, "dangling", &[owner_reference("nobody", "00000000-0000-0000-0000-000000000000")]).await;
+        create_owned(&client, "dangling", &[owner_reference("absent", "00000000-0000-0000-0000-000000000000")]).await;
         wait_until_deleted(&client, &config_map_path("dangling")).await;
         let first = create_object(&client, CONFIG_MAPS_PATH, &config_map("reborn")).await;
         client.delete(&config_map_path("reborn")).await;
@@ -130,12 +130,12 @@ fn ownership_cycle_is_kept_until_a_member_is_deleted() {
 fn dependents_of_an_unserved_owner_kind_are_kept() {
     with_controllers_on_sqlite(async |client| {
         let unknown = json!({"apiVersion": "example.com/v1", "kind": "Planet", "name": "p", "uid": "u"});
-        create_owned(&client, "child", &[unknown.clone(), owner_reference("nobody", "n")]).await;
+        create_owned(&client, "child", &[unknown.clone(), owner_reference("absent", "n")]).await;
         wait_for_collector(&client, "mark").await;
         let child = client.get(&config_map_path("child")).await.json();
         assert_eq!(
             child["metadata"]["ownerReferences"],
-            json!([unknown, owner_reference("nobody", "n")]),
+            json!([unknown, owner_reference("absent", "n")]),
             "the dependent is kept"
         );
     });

@@ -50,7 +50,7 @@ fn disabled_controllers_do_not_run() {
     let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-garbagecollector"]);
     let client = server.admin();
     block_on(async {
-        create_owned(&client, "child", &[owner_reference("nobody", "n")]).await;
+        create_owned(&client, "child", &[owner_reference("absent", "n")]).await;
         create_namespace(&client, "shop").await;
         client.delete("/api/v1/namespaces/shop").await;
         wait_until_deleted(&client, "/api/v1/namespaces/shop").await;

@@ -66,7 +66,7 @@ fn access_log_records_user_upstream_and_result_of_each_request() {
         let token = || Some(ClientCredentials::Token("hush-hush".to_owned()));
         let (length, line) = ask(token(), Method::GET, CLASSES_PATH, "token").await;
         assert_eq!(shown(&line), format!("127.0.0.1 null list GET {CLASSES_PATH} 401 apiserver-NEW 5 0 {length}"));
-        let (length, line) = ask(Some(ClientCredentials::Anonymous), Method::GET, "/version", "nobody").await;
+        let (length, line) = ask(Some(ClientCredentials::Anonymous), Method::GET, "/version", "no-user").await;
         assert_eq!(shown(&line), format!("127.0.0.1 system:anonymous get GET /version 200 apiserver-NEW 1 0 {length}"));
         let (_, line) = ask(None, Method::HEAD, "/version", "head").await;
         assert_eq!(shown(&line), "127.0.0.1 kubernetes-admin head HEAD /version 200 apiserver-NEW 1 0 0");

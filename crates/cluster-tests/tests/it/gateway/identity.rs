@@ -29,14 +29,14 @@ fn upstreams_see_the_authenticated_user() {
     let jane = gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", Some("devs"), &CertificateUsage::Client).unwrap(),
     ));
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     let alice = gateway.client_with(ClientCredentials::Token("secret".to_owned()));
     block_on(async {
         assert_eq!(whoami_on_all_upstreams(&jane, &[]).await, "jane [devs system:authenticated]");
         assert_eq!(whoami_on_all_upstreams(&alice, &[]).await, "alice [devs system:authenticated]");
-        let anonymous = whoami_on_all_upstreams(&nobody, &[]).await;
-        assert!(anonymous.starts_with("403 ") && anonymous.contains("system:anonymous"), "{anonymous}");
-        assert!(!anonymous.contains(" and 4"), "{anonymous}");
+        let users = whoami_on_all_upstreams(&anonymous, &[]).await;
+        assert!(users.starts_with("403 ") && users.contains("system:anonymous"), "{users}");
+        assert!(!users.contains(" and 4"), "{users}");
         let as_joe = [("impersonate-user", "joe"), ("impersonate-group", "cooks")];
         assert_eq!(whoami_on_all_upstreams(&admin, &as_joe).await, "joe [cooks system:authenticated]");
         let refused = whoami_on_all_upstreams(&jane, &as_joe).await;
@@ -67,7 +67,7 @@ fn forged_identities_are_rejected() {
         foreign.open_or_issue("m", "kubernetes-admin", Some("system:masters"), &CertificateUsage::Client).unwrap();
     let mallory = gateway.client_with(certificate_credentials(&mallory));
     let expired = gateway.client_with(issue_expiring_in(&pki, "jane", 2025));
-    let nobody = gateway.client_with(ClientCredentials::Anonymous);
+    let anonymous = gateway.client_with(ClientCredentials::Anonymous);
     let front = CertificateAuthority::open_or_create(&pki, "front-proxy-ca").unwrap();
     let front =
         front.open_or_issue("front-proxy-client", "front-proxy-client", None, &CertificateUsage::Client).unwrap();
@@ -75,17 +75,17 @@ fn forged_identities_are_rejected() {
     block_on(async {
         let claims =
             [("x-remote-user", "root"), ("x-remote-group", "system:masters"), ("x-kubernetes-peer-proxied", "true")];
-        let refused = whoami(&nobody, &claims).await;
+        let refused = whoami(&anonymous, &claims).await;
         assert!(refused.contains("system:anonymous"), "{refused}");
         let claimed = [("authorization", "Bearer secret"), claims[0], claims[1]];
-        assert_eq!(whoami(&nobody, &claimed).await, "alice [system:authenticated]");
+        assert_eq!(whoami(&anonymous, &claimed).await, "alice [system:authenticated]");
         for client in [&mallory, &expired, &front] {
             assert_eq!(whoami(client, &[]).await, "401 Unauthorized");
             assert_eq!(whoami(client, &claims).await, "401 Unauthorized");
             // A valid token counts, and the claimed headers are ignored.
             assert_eq!(whoami(client, &claimed).await, "alice [system:authenticated]");
         }
-        let wrong = whoami(&nobody, &[("authorization", "Bearer wrong")]).await;
+        let wrong = whoami(&anonymous, &[("authorization", "Bearer wrong")]).await;
         assert_eq!(wrong, "401 Unauthorized");
     });
 }
@@ -135,13 +135,13 @@ fn gateway_pages_require_permission_of_the_upstream() {
             &own.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
         ))
     });
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     block_on(async {
         for page in ["/metrics", "/debug/peers"] {
             assert_eq!(admin.get(page).await.status, StatusCode::OK, "{page}");
             let refused = jane.get(page).await;
             assert_eq!(refused.summary(), format!("403 forbidden: User \"jane\" cannot get path \"{page}\""));
-            assert_eq!(nobody.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
+            assert_eq!(anonymous.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
         }
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
         let name = format!("unskew_upstream_ready{{upstream=\"apiserver-{}\"}} 1", plane.address("old"));
@@ -151,9 +151,9 @@ fn gateway_pages_require_permission_of_the_upstream() {
             get_accepting(&jane, "/apis", MERGED_DISCOVERY_ACCEPT).await.body,
             get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await.body
         );
-        assert_eq!(get_accepting(&nobody, "/apis", MERGED_DISCOVERY_ACCEPT).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(get_accepting(&anonymous, "/apis", MERGED_DISCOVERY_ACCEPT).await.status, StatusCode::FORBIDDEN);
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
-            assert_eq!(nobody.get(page).await.status, StatusCode::OK, "{page}");
+            assert_eq!(anonymous.get(page).await.status, StatusCode::OK, "{page}");
         }
         // The gateway asks the upstream again, so a new right takes effect.
         let role = serde_json::json!({
@@ -183,7 +183,7 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
     let jane = gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),
     ));
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     let unknown_token = gateway.client_with(ClientCredentials::Token("unknown".to_owned()));
     let page = async |client: &Client, path: &str| {
         let answer = client.get(path).await;
@@ -198,7 +198,7 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
             if shown.contains("1 of 2 upstreams are ready") && shown.contains(&suspect) { Ok(()) } else { Err(shown) }
         })
         .await;
-        for client in [&nobody, &jane, &unknown_token] {
+        for client in [&anonymous, &jane, &unknown_token] {
             assert_eq!(page(client, "/readyz?verbose").await, public);
             assert_eq!(page(client, "/readyz").await, "200 ok");
             assert_eq!(page(client, "/readyz/upstreams").await, "200 ok");
@@ -209,11 +209,11 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
         let failing = "500 [+]ping ok\n[+]upstreams-heard ok\n[-]upstreams failed: reason withheld\n[+]shutdown ok\n\
                        readyz check failed\n";
         cluster_tests::wait::eventually("no upstream is ready", async || {
-            let shown = page(&nobody, "/readyz").await;
+            let shown = page(&anonymous, "/readyz").await;
             if shown == failing { Ok(()) } else { Err(shown) }
         })
         .await;
-        for client in [&nobody, &jane, &unknown_token] {
+        for client in [&anonymous, &jane, &unknown_token] {
             assert_eq!(page(client, "/readyz?verbose").await, failing);
             let single = page(client, "/readyz/upstreams").await;
             assert_eq!(single, "500 internal server error: reason withheld\n");

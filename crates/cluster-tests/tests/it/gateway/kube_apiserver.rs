@@ -57,8 +57,8 @@ fn gateway_merges_kube_apiserver_and_older_server() {
             assert_eq!(whoami(&admin, &as_joe).await, "joe [system:authenticated]");
         }
         let claims = [("x-remote-user", "root"), ("x-remote-group", "system:masters")];
-        let nobody = gateway.client_with(ClientCredentials::Anonymous);
-        assert!(whoami(&nobody, &claims).await.contains("system:anonymous"));
+        let anonymous = gateway.client_with(ClientCredentials::Anonymous);
+        assert!(whoami(&anonymous, &claims).await.contains("system:anonymous"));
 
         // A custom resource is found as soon as a server serves it, and gone with its definition.
         assert_eq!(admin.get(CARTS_PATH).await.status, StatusCode::NOT_FOUND);

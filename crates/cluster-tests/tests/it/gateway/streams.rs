@@ -242,14 +242,14 @@ fn cors_preflight_requests_are_answered_by_upstreams() {
         Some(visit)
     });
     scene.runtime.block_on(async {
-        let nobody = scene.gateway.client_with(ClientCredentials::Anonymous);
+        let anonymous = scene.gateway.client_with(ClientCredentials::Anonymous);
         let asked = |method: Method, path: &str| {
-            let request = nobody.request_builder(method, path).header("origin", "https://shop.example");
+            let request = anonymous.request_builder(method, path).header("origin", "https://shop.example");
             request.header("access-control-request-method", "PATCH")
         };
         // A resource, a pod proxy, a page of the upstream, and pages of the gateway itself.
         for path in [POD_PATH, &format!("{POD_PATH}/proxy/x"), "/version/pods/x", "/apis", "/metrics", "/debug/peers"] {
-            let said = nobody.send(asked(Method::OPTIONS, path), "".into()).await;
+            let said = anonymous.send(asked(Method::OPTIONS, path), "".into()).await;
             assert_eq!(said.status, StatusCode::NO_CONTENT, "{path}: {}", said.summary());
             assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example", "{path}");
             assert_eq!(said.headers["access-control-allow-methods"], "GET, PATCH", "{path}");
@@ -260,7 +260,7 @@ fn cors_preflight_requests_are_answered_by_upstreams() {
         assert_eq!(heard.request_line, format!("OPTIONS {POD_PATH} HTTP/1.1"));
         assert_eq!(heard.header("origin"), ["https://shop.example"]);
         assert_eq!(heard.header("access-control-request-method"), ["PATCH"]);
-        let said = nobody.send(asked(Method::GET, POD_PATH), "".into()).await;
+        let said = anonymous.send(asked(Method::GET, POD_PATH), "".into()).await;
         assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example");
     });
 }

@@ -227,8 +227,8 @@ fn refused_upgrade_returns_the_response_of_the_peer() {
         assert!(answered.starts_with("HTTP/1.1 400 "), "{answered}");
         assert!(read_text(&mut stream, 40).await.contains("Status"));
         // The server rejects an unauthorized upgrade itself; the peer does not see it.
-        let nobody = plane.server("one").client_with(ClientCredentials::Anonymous);
-        let (answered, _stream) = request_upgrade(&nobody, "GET", path, "websocket").await;
+        let anonymous = plane.server("one").client_with(ClientCredentials::Anonymous);
+        let (answered, _stream) = request_upgrade(&anonymous, "GET", path, "websocket").await;
         assert!(answered.starts_with("HTTP/1.1 403 "), "{answered}");
     });
 }

@@ -112,7 +112,7 @@ fn check_forged_leases(store: TestStore<'_>) {
             lease("apiserver-elsewhere", &|lease| lease["metadata"]["namespace"] = "default".into()),
             lease("apiserver-scheduler", &|lease| lease["metadata"]["labels"][label] = "kube-scheduler".into()),
             lease("apiserver-unlabelled", &|lease| lease["metadata"]["labels"] = json!({})),
-            lease("apiserver-unheld", &|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
+            lease("apiserver-unheld", &|lease| lease["spec"]["holderIdentity"] = "another".into()),
             lease("apiserver-borrowed", &|lease| lease["spec"]["holderIdentity"] = "apiserver-other_1".into()),
             lease("kube-apiserver-a", &|_| {}),
         ];
@@ -191,8 +191,8 @@ fn debug_peers_page_requires_permission() {
         let refused = jane.get("/debug/peers").await;
         assert_eq!(refused.summary(), "403 forbidden: User \"jane\" cannot get path \"/debug/peers\"");
         assert_eq!(jane.get("/metrics").await.status, 403);
-        let nobody = plane.server("one").client_with(ClientCredentials::Anonymous);
-        assert_eq!(nobody.get("/debug/peers").await.status, 403);
+        let anonymous = plane.server("one").client_with(ClientCredentials::Anonymous);
+        assert_eq!(anonymous.get("/debug/peers").await.status, 403);
         bind_cluster_role(&admin, "unskew:viewer", "jane").await;
         eventually("jane may read /debug/peers", async || expect_ok(&jane, "/debug/peers").await).await;
         assert_eq!(jane.get("/metrics").await.status, 200);

@@ -102,7 +102,7 @@ async fn check_other_requests_succeed(client: &Client) {
     });
     assert_eq!(client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.status, 201);
     let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}});
-    assert_eq!(client.create(IDENTITY_LEASES, &lease("somebody")).await.status, 201);
+    assert_eq!(client.create(IDENTITY_LEASES, &lease("another")).await.status, 201);
     let widgets = json!({
         "apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
         "metadata": {"name": "example.com.widgets"},
