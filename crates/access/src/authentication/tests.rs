@@ -22,7 +22,7 @@ fn certificate_subject(name: &str, groups: &[&str]) -> CertificateSubject {
     CertificateSubject { common_name: name.to_owned(), organizations, ..CertificateSubject::default() }
 }
 
-/// A server with everything: a front proxy named `proxy`, a token for alice, and anonymous requests.
+/// A server with all authenticators: front proxy `proxy`, a token for alice, and anonymous access.
 fn authenticator() -> Authenticator {
     let front_proxy =
         FrontProxy { allowed_names: vec!["proxy".to_owned()], headers: FrontProxyHeaderNames::standard() };

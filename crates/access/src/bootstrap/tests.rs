@@ -148,7 +148,11 @@ fn desired_role(rules: &Value) -> DefaultRbacObject {
 fn check(existing: &Value, desired: &DefaultRbacObject, expected: &Expect) {
     let text = match reconcile(Some(existing.to_string().as_bytes()), desired).unwrap() {
         ReconcileAction::Update(json) => {
-            assert_eq!(reconcile(Some(&json), desired).unwrap(), ReconcileAction::UpToDate, "once is enough");
+            assert_eq!(
+                reconcile(Some(&json), desired).unwrap(),
+                ReconcileAction::UpToDate,
+                "a second reconcile changes nothing"
+            );
             String::from_utf8(json).unwrap()
         }
         other @ (ReconcileAction::UpToDate | ReconcileAction::Create(_) | ReconcileAction::Skip(_)) => {

@@ -1,24 +1,24 @@
-//! Comma-separated values as Go's `encoding/csv` reads them: fields may stand in quotes, a quote in them is doubled, and a
-//! quoted field may hold line breaks. Empty lines are skipped.
+//! A CSV parser compatible with Go's `encoding/csv`: fields may be quoted, quotes inside are doubled, and quoted
+//! fields may contain line breaks. Empty lines are skipped.
 
-/// A record that breaks the rules.
+/// A malformed record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct CsvError {
-    /// The line, counted from 1.
+    /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// A description of the mistake.
     pub message: &'static str,
 }
 
-/// A record and the line it begins on.
+/// A record and the line it starts on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CsvRecord {
     pub(super) line: usize,
     pub(super) fields: Vec<String>,
 }
 
-/// Reads all records.
+/// Parses all records.
 pub(super) fn parse_records(text: &str) -> Result<Vec<CsvRecord>, CsvError> {
     let mut reader = CsvReader { remaining: text, line: 1 };
     let mut records = Vec::new();
@@ -60,7 +60,7 @@ impl<'a> CsvReader<'a> {
 
     fn read_bare_field(&mut self) -> Result<String, CsvError> {
         let end = self.remaining.find([',', '\n']).unwrap_or(self.remaining.len());
-        // A carriage return belongs to the line's end only directly before it.
+        // A carriage return is part of the line end only if it directly precedes the newline.
         let end = if self.remaining[end..].starts_with('\n') {
             self.remaining[..end].strip_suffix('\r').map_or(end, str::len)
         } else {

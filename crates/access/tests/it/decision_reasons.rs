@@ -1,4 +1,4 @@
-//! What is said about a decision, and what follows from a change.
+//! Decision reasons, and the effect of policy changes on decisions.
 
 use access::rbac::{PolicyChange, RbacKind};
 use access::{Authorizer, Decision};
@@ -151,7 +151,7 @@ fn outdated_aggregates_are_ordered_by_selector_and_name() {
         view: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
     "#]]
     .assert_eq(&lines(&policy));
-    // A selector comes before a name, and no rule twice.
+    // Rules are ordered by selector, then by name, without duplicates.
     for (kind, namespace, name, json) in rbac_notation::parse_objects(
         "clusterrole all < x=2 to-view=yes x=1: delete core everything
          clusterrole z-first {x=2}: get core b
