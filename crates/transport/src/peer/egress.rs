@@ -1,4 +1,4 @@
-//! The egress selector's configuration: the file that a real kube-apiserver reads, of which peers use `controlplane`.
+//! Parses kube-apiserver's EgressSelectorConfiguration, of which peer connections use the selection `controlplane`.
 
 use std::path::PathBuf;
 
@@ -13,36 +13,37 @@ use crate::pki::CertificateFiles;
 
 const API_VERSIONS: [&str; 2] = ["apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "EgressSelectorConfiguration";
-/// The names that kube-apiserver accepts; ours is the first.
+/// The selection names that kube-apiserver accepts; peers use the first.
 const SELECTION_NAMES: [&str; 3] = ["controlplane", "etcd", "cluster"];
 
-/// Why a configuration cannot be used.
+/// Why a configuration is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// It is not of the form.
+    /// The file does not match the schema.
     #[error("it is no {KIND}: {0}")]
     Malformed(String),
-    /// It is of another kind or version.
+    /// The file has another kind or API version.
     #[error("it is a {kind} of {version}; wanted is an {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
     UnsupportedKind {
-        /// What it says.
+        /// The `kind` field.
         kind: String,
-        /// What it says.
+        /// The `apiVersion` field.
         version: String,
     },
-    /// An entry cannot be followed.
+    /// A selection is invalid.
     #[error("egressSelections[{index}].{field}: {reason}")]
     InvalidSelection {
-        /// Which entry.
+        /// The position in the list.
         index: usize,
-        /// Which field of it.
+        /// The path of the field within the selection.
         field: &'static str,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }
 
-/// The way that a configuration gives for connections to peers; direct if it does not speak of them.
+/// Returns the route that a configuration sets for connections to peers; direct if it has no `controlplane`
+/// selection.
 pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressError> {
     let configuration: EgressSelectorConfiguration =
         serde_json::from_value(configuration).map_err(|error| EgressError::Malformed(error.to_string()))?;
@@ -62,7 +63,7 @@ pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressE
             return Err(fault(("name", format!("{name:?} is there twice"))));
         }
         let egress = selection.connection.into_egress().map_err(fault);
-        // What is meant for others is checked by others.
+        // Selections that this server does not use are not validated further.
         if name == SELECTION_NAMES[0] {
             found = Some(egress?);
         }
@@ -132,7 +133,7 @@ struct EgressTlsConfig {
     tls_server_name: String,
 }
 
-/// A field and what is wrong with it.
+/// A field path and what is wrong with it.
 type EgressFieldError = (&'static str, String);
 
 impl EgressConnectionConfig {
