@@ -180,8 +180,7 @@ fn lock_dir(folder: &Path) -> Result<File, PkiError> {
             Ok(()) => return Ok(lock),
             Err(TryLockError::WouldBlock) if Instant::now() < ends => std::thread::sleep(LOCK_RETRY_INTERVAL),
             Err(TryLockError::WouldBlock) => {
-                let reason =
-                    format!("another process has held this lock for {LOCK_TIMEOUT:?}");
+                let reason = format!("another process has held this lock for {LOCK_TIMEOUT:?}");
                 return Err(fault(std::io::Error::new(std::io::ErrorKind::WouldBlock, reason)));
             }
             Err(TryLockError::Error(source)) => return Err(fault(source)),
