@@ -19,9 +19,9 @@ pub const VERSION_PRIORITY_DEFAULT: i32 = 15;
 pub struct LocalGroupVersion {
     /// Decides which entry is listed if several sources have the group-version.
     pub source: DiscoverySource,
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: SharedStr,
-    /// The version.
+    /// Such as `v1beta1`.
     pub version: SharedStr,
     /// A group's priority is the highest among its versions.
     pub group_priority: i32,
