@@ -206,7 +206,7 @@ fn join_distinct_messages(errors: &[AuthenticationError]) -> String {
         }
     }
     match messages.len() {
-        0 => "no credentials were shown".to_owned(),
+        0 => "no credentials were presented".to_owned(),
         1 => messages.remove(0),
         _ => format!("[{}]", messages.join(", ")),
     }

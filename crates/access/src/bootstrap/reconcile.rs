@@ -146,6 +146,6 @@ impl SkipReason {
             Self::UnexpectedAggregation => "it aggregates other roles".to_owned(),
             Self::BindsOtherRole => "it binds another role".to_owned(),
         };
-        format!("{kind} {name} lacks something that this release gives it, and is left alone: {reason}")
+        format!("{kind} {name} lacks defaults of this release and is left unchanged: {reason}")
     }
 }

@@ -267,9 +267,9 @@ fn skip_reason_describes_object_and_cause() {
             .map(|skipped| skipped.describe(RbacKind::ClusterRole, "r"))
             .into();
     expect![[r#"
-        ClusterRole r lacks something that this release gives it, and is left alone: it is annotated rbac.authorization.kubernetes.io/autoupdate=false
-        ClusterRole r lacks something that this release gives it, and is left alone: it aggregates other roles
-        ClusterRole r lacks something that this release gives it, and is left alone: it binds another role"#]].assert_eq(&text.join("\n"));
+        ClusterRole r lacks defaults of this release and is left unchanged: it is annotated rbac.authorization.kubernetes.io/autoupdate=false
+        ClusterRole r lacks defaults of this release and is left unchanged: it aggregates other roles
+        ClusterRole r lacks defaults of this release and is left unchanged: it binds another role"#]].assert_eq(&text.join("\n"));
 }
 
 #[test]

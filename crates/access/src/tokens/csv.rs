@@ -68,7 +68,7 @@ impl<'a> CsvReader<'a> {
         };
         let (field, rest) = self.remaining.split_at(end);
         if field.contains('"') {
-            return Err(self.error_at_line("a quote stands in a field that does not begin with one"));
+            return Err(self.error_at_line("quote in an unquoted field"));
         }
         self.remaining = rest;
         Ok(field.to_owned())
@@ -80,7 +80,7 @@ impl<'a> CsvReader<'a> {
         let mut rest = &self.remaining[1..];
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(CsvError { line: start_line, message: "a quoted field does not end" });
+                return Err(CsvError { line: start_line, message: "quoted field without a closing quote" });
             };
             field.push_str(part);
             self.line += part.matches('\n').count();
@@ -97,7 +97,7 @@ impl<'a> CsvReader<'a> {
         }
         let ends_well =
             self.remaining.is_empty() || self.remaining.starts_with(',') || strip_line_end(self.remaining).is_some();
-        if ends_well { Ok(field) } else { Err(self.error_at_line("text follows the closing quote of a field")) }
+        if ends_well { Ok(field) } else { Err(self.error_at_line("text after the closing quote of a field")) }
     }
 
     fn advance_line(&mut self, rest: &'a str) {
@@ -146,10 +146,10 @@ mod tests {
     #[test]
     fn parse_records_error_names_line() {
         for (text, expected) in [
-            ("a\nb\"c", "line 2: a quote stands in a field that does not begin with one"),
-            ("a\n\n\"b\nc", "line 3: a quoted field does not end"),
-            ("\"a\nb\"c", "line 2: text follows the closing quote of a field"),
-            ("\"", "line 1: a quoted field does not end"),
+            ("a\nb\"c", "line 2: quote in an unquoted field"),
+            ("a\n\n\"b\nc", "line 3: quoted field without a closing quote"),
+            ("\"a\nb\"c", "line 2: text after the closing quote of a field"),
+            ("\"", "line 1: quoted field without a closing quote"),
         ] {
             assert_eq!(parse_records(text).unwrap_err().to_string(), expected);
         }

@@ -40,13 +40,13 @@ impl TokenFile {
                 return Err(TokenFileError::TooFewColumns { line, columns: record.fields.len() });
             };
             if token.is_empty() {
-                file.warnings.push(format!("line {line}: the token is empty, so the line is ignored"));
+                file.warnings.push(format!("line {line}: empty token; the line is ignored"));
                 continue;
             }
             let groups = rest.first().map(|groups| groups.split(',').map(str::to_owned).collect()).unwrap_or_default();
             let user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
             if file.users.insert(token_digest(token), Arc::new(user.with_authenticated_group())).is_some() {
-                file.warnings.push(format!("line {line}: the token was there before; this line counts"));
+                file.warnings.push(format!("line {line}: duplicate token; this line takes precedence"));
             }
         }
         Ok(file)
@@ -114,10 +114,7 @@ mod tests {
         assert_eq!(file.find_user(""), None);
         assert_eq!(
             file.warnings(),
-            [
-                "line 1: the token is empty, so the line is ignored",
-                "line 3: the token was there before; this line counts"
-            ]
+            ["line 1: empty token; the line is ignored", "line 3: duplicate token; this line takes precedence"]
         );
     }
 
@@ -125,7 +122,7 @@ mod tests {
     fn token_file_rejects_short_lines_and_unclosed_quotes() {
         for (text, expected) in [
             ("t1,alice,1\nt2,bob", "line 2: at least 3 columns are needed (token, user name, user uid), found 2"),
-            ("t1,\"alice,1", "line 1: a quoted field does not end"),
+            ("t1,\"alice,1", "line 1: quoted field without a closing quote"),
         ] {
             assert_eq!(TokenFile::parse(text).unwrap_err().to_string(), expected);
         }

@@ -130,7 +130,7 @@ fn aggregated_role_follows_its_sources() {
         PolicyChange::AffectsDecisions
     );
     assert!(!is_allowed(&policy.build_index(), "eddy", "list widgets.example.com"));
-    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "a snapshot does not change");
+    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "an index is immutable");
 
     assert_eq!(policy.remove(RbacKind::ClusterRole, "", "part-a"), PolicyChange::AffectsDecisions);
     assert!(!is_allowed(&policy.build_index(), "eddy", "get configmaps c -n dev"));
