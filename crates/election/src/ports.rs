@@ -15,6 +15,6 @@ pub trait LeaseClient: Send + Sync {
     /// Creates a lease and returns it with uid and resourceVersion; [`PortError::Conflict`] if it exists.
     fn create(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 
-    /// Replaces the lease if its uid and resourceVersion are unchanged, else [`PortError::Conflict`].
+    /// Replaces the lease if its uid and resourceVersion are unchanged, else fails with [`PortError::Conflict`].
     fn update(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 }

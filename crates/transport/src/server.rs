@@ -32,7 +32,7 @@ pub enum ServingCertificateError {
         reason: String,
     },
     /// The key does not belong to the certificate.
-    #[error("the certificate {certificate} and the key {key} do not fit: {reason}")]
+    #[error("the certificate {certificate} and the key {key} do not match: {reason}")]
     Mismatch {
         /// The certificate's path.
         certificate: String,

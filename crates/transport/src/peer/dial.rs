@@ -59,10 +59,10 @@ enum EgressRoute {
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The peer refuses connections or has no route.
-    #[error("no connection: {0}")]
+    #[error("cannot connect: {0}")]
     Unreachable(#[source] io::Error),
     /// The egress proxy is unreachable or refuses the CONNECT.
-    #[error("the egress proxy gives no connection: {0}")]
+    #[error("cannot connect through the egress proxy: {0}")]
     Proxy(#[source] io::Error),
     /// Either side rejects the other's certificate.
     #[error("the TLS handshake failed: {0}")]
@@ -188,7 +188,7 @@ async fn send_connect(stream: &mut (impl ByteStream + ?Sized), target: &str) -> 
         // Read single bytes: what follows the head belongs to the peer. Dialing is rare, so the cost does not matter.
         match stream.read_u8().await {
             Ok(byte) if head.len() < PROXY_RESPONSE_HEAD_MAX => head.push(byte),
-            Ok(_) => return Err(io::Error::other("its answer is too long")),
+            Ok(_) => return Err(io::Error::other("the proxy's response is too long")),
             Err(error) => return Err(error),
         }
     }
@@ -198,7 +198,7 @@ async fn send_connect(stream: &mut (impl ByteStream + ?Sized), target: &str) -> 
     if is_http && words.next() == Some(b"200") {
         return Ok(());
     }
-    Err(io::Error::other(format!("it answered {:?} to CONNECT {target}", String::from_utf8_lossy(line))))
+    Err(io::Error::other(format!("the proxy responded {:?} to CONNECT {target}", String::from_utf8_lossy(line))))
 }
 
 #[cfg(test)]
@@ -222,10 +222,10 @@ mod tests {
             "CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         );
         let refused = connect_with_response("HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap_err();
-        assert_eq!(refused, r#"it answered "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
+        assert_eq!(refused, r#"the proxy responded "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
         let garbage = connect_with_response("SSH-2.0-x\r\n\r\n").await.unwrap_err();
-        assert_eq!(garbage, r#"it answered "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
+        assert_eq!(garbage, r#"the proxy responded "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
         let endless = connect_with_response(&"x".repeat(PROXY_RESPONSE_HEAD_MAX + 1)).await.unwrap_err();
-        assert_eq!(endless, "its answer is too long");
+        assert_eq!(endless, "the proxy's response is too long");
     }
 }

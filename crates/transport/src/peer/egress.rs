@@ -20,10 +20,10 @@ const SELECTION_NAMES: [&str; 3] = ["controlplane", "etcd", "cluster"];
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     /// The file does not match the schema.
-    #[error("it is no {KIND}: {0}")]
+    #[error("not an {KIND}: {0}")]
     Malformed(String),
     /// The file has another kind or API version.
-    #[error("it is a {kind} of {version}; wanted is an {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
+    #[error("unsupported kind {kind} of {version}; expected {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
     UnsupportedKind {
         /// The `kind` field.
         kind: String,
@@ -57,10 +57,10 @@ pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressE
         let fault = |(field, reason)| EgressError::InvalidSelection { index, field, reason };
         let name = selection.name.to_ascii_lowercase();
         if !SELECTION_NAMES.contains(&&*name) {
-            return Err(fault(("name", format!("{name:?} is none of {}", SELECTION_NAMES.join(", ")))));
+            return Err(fault(("name", format!("{name:?} is not one of {}", SELECTION_NAMES.join(", ")))));
         }
         if seen.contains(&name) {
-            return Err(fault(("name", format!("{name:?} is there twice"))));
+            return Err(fault(("name", format!("{name:?} is listed twice"))));
         }
         let egress = selection.connection.into_egress().map_err(fault);
         // Selections that this server does not use are not validated further.
@@ -140,14 +140,14 @@ impl EgressConnectionConfig {
     fn into_egress(self) -> Result<Egress, EgressFieldError> {
         match &*self.proxy_protocol.to_ascii_lowercase() {
             "direct" if self.transport.is_none() => Ok(Egress::Direct),
-            "direct" => Err(("connection.transport", "a direct connection has none".to_owned())),
+            "direct" => Err(("connection.transport", "must be absent if proxyProtocol is Direct".to_owned())),
             "httpconnect" => self.into_proxy_egress(),
             "grpc" => Err((
                 "connection.proxyProtocol",
                 "GRPC is not supported; use HTTPConnect, which konnectivity offers too (--mode=http-connect)"
                     .to_owned(),
             )),
-            other => Err(("connection.proxyProtocol", format!("{other:?} is none of Direct and HTTPConnect"))),
+            other => Err(("connection.proxyProtocol", format!("{other:?} is neither Direct nor HTTPConnect"))),
         }
     }
 
@@ -156,13 +156,13 @@ impl EgressConnectionConfig {
             Some(EgressTransport { tcp: None, uds: Some(UdsTransport { uds_name }) }) => {
                 let path = PathBuf::from(uds_name);
                 if !path.is_absolute() {
-                    return Err(("connection.transport.uds.udsName", "an absolute path is needed".to_owned()));
+                    return Err(("connection.transport.uds.udsName", "must be an absolute path".to_owned()));
                 }
                 Ok(Egress::Unix(path))
             }
             Some(EgressTransport { tcp: Some(tcp), uds: None }) => tcp.into_egress(),
             Some(EgressTransport { tcp: None, uds: None } | EgressTransport { tcp: Some(_), uds: Some(_) }) | None => {
-                Err(("connection.transport", "HTTPConnect needs one of tcp and uds".to_owned()))
+                Err(("connection.transport", "HTTPConnect requires exactly one of tcp and uds".to_owned()))
             }
         }
     }
@@ -188,14 +188,14 @@ impl EgressTlsConfig {
     fn into_proxy_tls(self, host: &str) -> Result<ProxyTls, EgressFieldError> {
         let Self { ca_bundle, client_key, client_cert, tls_server_name } = self;
         if ca_bundle.is_empty() {
-            let reason = "is needed: the system's certificate authorities are not used".to_owned();
+            let reason = "is required; the system's certificate authorities are not used".to_owned();
             return Err(("connection.transport.tcp.tlsConfig.caBundle", reason));
         }
         let own = match (client_cert.is_empty(), client_key.is_empty()) {
             (true, true) => None,
             (false, false) => Some(CertificateFiles { certificate: client_cert.into(), key: client_key.into() }),
             (true, false) | (false, true) => {
-                let reason = "clientCert and clientKey go together".to_owned();
+                let reason = "clientCert and clientKey must be set together".to_owned();
                 return Err(("connection.transport.tcp.tlsConfig", reason));
             }
         };

@@ -66,7 +66,7 @@ pub enum ClientTlsError {
         reason: String,
     },
     /// The key does not belong to the certificate.
-    #[error("the client certificate {certificate} and the key {key} do not fit: {reason}")]
+    #[error("the client certificate {certificate} and the key {key} do not match: {reason}")]
     Mismatch {
         /// The certificate's path.
         certificate: String,

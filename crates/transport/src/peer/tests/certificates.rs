@@ -127,7 +127,7 @@ fn unusable_client_files_are_named_in_the_error() {
     check(with(CertificateFiles { key: empty, ..own.clone() }), "cannot read the private key /empty.crt");
     check(
         with(CertificateFiles { key: stranger.key, ..own }),
-        "the client certificate /proxy-client.crt and the key /other/stranger.key do not fit",
+        "the client certificate /proxy-client.crt and the key /other/stranger.key do not match",
     );
 }
 
