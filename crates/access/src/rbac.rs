@@ -1,8 +1,7 @@
 //! Role-based access control: the four kinds of `rbac.authorization.k8s.io` and what they grant.
 //!
 //! One writer applies object changes to an [`RbacPolicy`] and publishes an immutable [`RbacIndex`] built from it.
-//! Readers hold the index in an `Arc`: a decision takes no lock, reads no storage, and allocates nothing if it
-//! allows.
+//! Readers hold the index in an `Arc`: a decision takes no lock, reads no storage, and allocates nothing if it allows.
 //!
 //! Rules only grant. An object that cannot be decoded, or a binding to a missing role, grants nothing.
 

@@ -138,8 +138,7 @@ impl Formatter for GoFormatter {
     }
 }
 
-/// Reports whether a byte may start a character that Go escapes: `<`, `>`, `&`, or the lead byte of U+2028 and
-/// U+2029.
+/// Reports whether a byte may start a character that Go escapes: `<`, `>`, `&`, or the lead byte of U+2028 and U+2029.
 fn may_start_go_escape(byte: u8) -> bool {
     matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }

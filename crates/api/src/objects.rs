@@ -1,8 +1,7 @@
 //! The object kinds by which API servers coordinate: Lease, Endpoints and StorageVersion.
 //!
 //! They are read and written in kube-apiserver's JSON: Go's field order, empty fields omitted, unknown fields
-//! preserved. `kind` and `apiVersion` are fixed by the type: they may be absent, as in list items, but must not
-//! differ.
+//! preserved. `kind` and `apiVersion` are fixed by the type: they may be absent, as in list items, but must not differ.
 
 mod endpoints;
 mod lease;

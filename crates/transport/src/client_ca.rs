@@ -118,8 +118,7 @@ impl ClientCaBundle {
         self.generation
     }
 
-    /// Reports whether both bundles contain the same certificate, so that clients of one are also trusted by the
-    /// other.
+    /// Reports whether both bundles contain the same certificate, so that clients of one are also trusted by the other.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.certificates.iter().any(|certificate| other.certificates.contains(certificate))
     }

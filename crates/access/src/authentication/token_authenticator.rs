@@ -40,8 +40,7 @@ pub enum WebsocketTokenError {
 }
 
 impl TokenAuthenticator {
-    /// Returns the owner of a token that is valid for one of the audiences; `None` if no authenticator knows the
-    /// token.
+    /// Returns the owner of a token that is valid for one of the audiences; `None` if no authenticator knows the token.
     pub fn authenticate_token(
         &self,
         token: &str,

@@ -96,8 +96,7 @@ impl RbacIndex {
         Some(RbacGrant { binding, user: attributes.user })
     }
 
-    /// Returns every rule granted to the user in the namespace, each role's once; the empty namespace is cluster
-    /// scope.
+    /// Returns every rule granted to the user in the namespace, each role's once; the empty namespace is cluster scope.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Vec<&PolicyRule> {
         let mut seen_sets: Vec<*const RuleSet> = Vec::new();
         let mut rules = Vec::new();

@@ -99,8 +99,7 @@ fn split_into_permissions(rule: &PolicyRule) -> Vec<PolicyRule> {
     permissions
 }
 
-/// Reports whether the rule includes the permission. A rule limited to names never covers a permission on all
-/// objects.
+/// Reports whether the rule includes the permission. A rule limited to names never covers a permission on all objects.
 fn rule_covers(rule: &PolicyRule, permission: &PolicyRule) -> bool {
     let all_in = |rule_items: &[String], permission_items: &[String]| {
         permission_items.iter().all(|item| rule_items.contains(item)) || rule_items.iter().any(|item| item == "*")

@@ -70,8 +70,7 @@ pub struct KubernetesClaims {
     /// The node the token is bound to, or the node of its pod.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
     pub node: Option<ClaimedObject>,
-    /// Use after this time, in Unix seconds, is annotated in the audit log: the client should have fetched a new
-    /// token.
+    /// Use after this time, in Unix seconds, is annotated in the audit log: the client should have fetched a new token.
     #[serde(
         default,
         rename = "warnafter",

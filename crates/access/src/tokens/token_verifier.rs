@@ -169,8 +169,7 @@ impl TokenVerifier {
         &self.audiences
     }
 
-    /// Returns the user of a token that is valid for one of the audiences; `None` if it is not a service account
-    /// token.
+    /// Returns the user of a token that is valid for one of the audiences; `None` if it is not a service account token.
     pub fn authenticate(
         &self,
         token: &str,

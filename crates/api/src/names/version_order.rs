@@ -38,8 +38,7 @@ fn parse_version(version: &str) -> Option<(VersionStability, u64, u64)> {
     rest.is_empty().then_some((stability, major, minor))
 }
 
-/// Splits off a leading decimal number. A number beyond Go's `int` makes the version non-conforming, as in
-/// Kubernetes.
+/// Splits off a leading decimal number. A number beyond Go's `int` makes the version non-conforming, as in Kubernetes.
 fn leading_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);

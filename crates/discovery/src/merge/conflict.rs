@@ -56,8 +56,7 @@ impl ConflictField {
     }
 }
 
-/// Formats one line for the log, such as `scope of widgets in example.com/v1: Cluster (a), Namespaced (b and 2
-/// more)`.
+/// Formats one line for the log, such as `scope of widgets in example.com/v1: Cluster (a), Namespaced (b and 2 more)`.
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.field.as_str(), self.resource)?;

@@ -33,8 +33,7 @@ impl<T: ?Sized> SourcedItem<'_, T> {
     }
 }
 
-/// Groups the items of all lists by name. Names are in the order that the lists agree on, else in that of
-/// `tie_break`.
+/// Groups the items of all lists by name. Names are in the order that the lists agree on, else in that of `tie_break`.
 pub(super) fn group_by_name<'a, T>(
     lists: &[SourcedItem<'a, [T]>],
     name_of: impl Fn(&T) -> &str,

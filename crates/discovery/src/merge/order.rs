@@ -7,8 +7,7 @@ use std::collections::BinaryHeap;
 
 use strongly_connected::strongly_connected;
 
-/// Orders the numbers below `count` so that the order within every chain is kept, unless chains contradict each
-/// other.
+/// Orders the numbers below `count` so that the order within every chain is kept, unless chains contradict each other.
 ///
 /// Numbers are names, ranked by the tie-break; each occurs in some chain, at most once per chain. Among the numbers
 /// without remaining predecessors the smallest comes next. Numbers in a cycle form a strongly connected component; it

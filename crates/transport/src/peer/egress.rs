@@ -42,8 +42,7 @@ pub enum EgressError {
     },
 }
 
-/// Returns the route that a configuration sets for connections to peers; direct if it has no `controlplane`
-/// selection.
+/// Returns the route that a configuration sets for connections to peers; direct if it has no `controlplane` selection.
 pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressError> {
     let configuration: EgressSelectorConfiguration =
         serde_json::from_value(configuration).map_err(|error| EgressError::Malformed(error.to_string()))?;

@@ -52,8 +52,7 @@ impl LegacyClaims {
         User::service_account(&self.namespace, &self.account_name, &self.account_uid)
     }
 
-    /// Checks that the secret and the account still match the token, and returns the annotation for the kind of
-    /// secret.
+    /// Checks that the secret and the account still match the token, and returns the annotation for the kind of secret.
     pub(super) fn check_secret_and_account(
         &self,
         token: &str,
