@@ -190,6 +190,7 @@ impl Unauthenticated {
     }
 }
 
+/// Returns the user, or records the error and returns `None` so that the next authenticator runs.
 fn ok_or_record<T>(result: Result<Option<T>, AuthenticationError>, errors: &mut Vec<AuthenticationError>) -> Option<T> {
     result.unwrap_or_else(|error| {
         errors.push(error);

@@ -121,6 +121,7 @@ impl Authorizer {
         self.modes.contains(&mode)
     }
 
+    /// Joins the reasons of all modes that have one.
     fn denial_reason(&self, index: &RbacIndex, attributes: &Attributes<'_>) -> String {
         let reasons = self.modes.iter().filter_map(|mode| match mode {
             AuthorizationMode::AlwaysAllow | AuthorizationMode::Node => None,

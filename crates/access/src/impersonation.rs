@@ -134,6 +134,7 @@ impl ImpersonatedUser {
         std::iter::once(name).chain(groups).chain(extra).chain(uid)
     }
 
+    /// Builds the user, adding the groups that Kubernetes implies for service accounts and authenticated users.
     fn to_user(&self) -> User {
         let Self { user, uid, groups, extra } = self.clone();
         let mut user = User { name: user, uid, groups, extra };

@@ -213,6 +213,7 @@ impl Elector {
         }
     }
 
+    /// Returns the lease with this candidate as holder, renewed now.
     fn claim(&self, lease: Lease) -> Lease {
         claim_lease(lease, &self.config.holder, self.config.timings.lease_duration, (self.config.clock)().into())
     }

@@ -118,6 +118,7 @@ impl Tasks {
         }
     }
 
+    /// Spawns a task that reports its own failure and holds its worker slot until it ends.
     fn spawn_tracked(
         &self,
         runtime: &Handle,

@@ -63,6 +63,7 @@ impl TokenAuthenticator {
         }
     }
 
+    /// Authenticates the bearer token of the `Authorization` header; `None` if there is none.
     pub(super) fn authenticate_header<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])>,
@@ -87,6 +88,7 @@ impl TokenAuthenticator {
         self.identify_token(token, objects, now).map(Some)
     }
 
+    /// Authenticates the bearer token in a WebSocket subprotocol; `None` if there is none.
     pub(super) fn authenticate_websocket<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -118,6 +120,7 @@ impl TokenAuthenticator {
         Ok(Some(RequestIdentity { websocket_protocols: Some(other_protocols.join(",")), ..identity }))
     }
 
+    /// Authenticates a token for this server's audiences; an unknown token is an error.
     fn identify_token(
         &self,
         token: &str,

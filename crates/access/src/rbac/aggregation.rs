@@ -59,6 +59,7 @@ struct AggregatedRole<'a> {
 }
 
 impl<'a> AggregatedRole<'a> {
+    /// Collects the roles that the selectors match; `None` if the role does not aggregate.
     fn from_role(name: &'a Arc<str>, role: &StoredRole, roles: &'a BTreeMap<Arc<str>, StoredRole>) -> Option<Self> {
         let selectors = &role.object.aggregation_rule.as_ref()?.cluster_role_selectors;
         let sources = selectors.iter().flat_map(|selector| {
@@ -67,6 +68,7 @@ impl<'a> AggregatedRole<'a> {
         Some(Self { name, sources: sources.collect() })
     }
 
+    /// Unites the rules of the sources without duplicates; aggregated sources contribute their current result.
     fn union(&self, position_of: &BTreeMap<&str, usize>, results: &[SharedRules]) -> SharedRules {
         let mut seen = HashSet::new();
         let of_source = |(name, role): &(&'a Arc<str>, &'a StoredRole)| match position_of.get(&***name) {

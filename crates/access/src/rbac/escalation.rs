@@ -103,6 +103,8 @@ struct EscalationCheck<'a> {
 }
 
 impl EscalationCheck<'_> {
+    /// Allows a role if the user may `escalate` it or holds its permissions; setting an aggregation rule needs all
+    /// permissions.
     fn check_role(&self) -> Result<(), EscalationError> {
         let RbacWrite { namespace, name, kind, .. } = *self.write;
         if self.is_authorized(
@@ -125,6 +127,7 @@ impl EscalationCheck<'_> {
         Ok(())
     }
 
+    /// Allows a binding if the user may `bind` the role or holds its permissions.
     fn check_binding(&self) -> Result<(), EscalationError> {
         let new: RoleBinding = self.decode(self.write.new)?;
         if self.is_garbage_collector_update()? {
@@ -150,6 +153,7 @@ impl EscalationCheck<'_> {
         self.require_held(rules.into_iter())
     }
 
+    /// Fails unless the user holds every permission of the rules in the write's namespace.
     fn require_held<'b>(&self, rules: impl Iterator<Item = &'b PolicyRule> + Clone) -> Result<(), EscalationError> {
         let RbacWrite { user, namespace, .. } = *self.write;
         let held_rules = self.index.rules_for(user, namespace);

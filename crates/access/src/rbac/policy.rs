@@ -196,6 +196,7 @@ impl RbacPolicy {
         PolicyChange::AffectsDecisions
     }
 
+    /// Removes a binding from its subjects' lists and marks the subjects as changed.
     fn unlink_binding(&mut self, key: &NamespacedName, binding: &RoleBinding) {
         for subject in SubjectKey::subjects_of(binding) {
             if let Some(bindings) = self.bindings_by_subject.get_mut(&subject) {
@@ -258,6 +259,7 @@ impl StoredRole {
         Self { object, rules }
     }
 
+    /// Reports whether decisions may differ from those with the previous role.
     fn compare_with(&self, before: Option<&Self>) -> PolicyChange {
         let is_same = before.is_some_and(|before| {
             Arc::ptr_eq(&before.rules, &self.rules)

@@ -130,6 +130,7 @@ impl RuleLookup {
         }
     }
 
+    /// Returns the items that may match the query; the caller still checks their rules.
     pub(super) fn candidates(&self, query: &RuleQuery<'_>) -> impl Iterator<Item = usize> {
         let (first, second): (&[u32], &[u32]) = match query {
             RuleQuery::Resource { combined_resource: combined, .. } => {

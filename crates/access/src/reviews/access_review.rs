@@ -256,6 +256,7 @@ impl RequestedAccess {
     }
 }
 
+/// Decides the requested access for the user and encodes the response.
 fn respond<Spec: HasRequestedAccess + Default + Serialize>(
     kind: &str,
     review: &AccessReview<Spec>,

@@ -68,6 +68,7 @@ impl SelectorAttributes {
         })
     }
 
+    /// Returns how much of the field selector cannot be parsed; `None` if all of it can.
     pub(super) fn ignored_field_terms(&self) -> Option<IgnoredExtent> {
         if !self.requirements.is_empty() {
             let is_understood = |requirement: &&LabelSelectorRequirement| {
@@ -81,6 +82,7 @@ impl SelectorAttributes {
         FieldSelector::parse(&self.raw_selector).is_err().then_some(IgnoredExtent::Entirely)
     }
 
+    /// Returns how much of the label selector cannot be parsed; `None` if all of it can.
     pub(super) fn ignored_label_terms(&self) -> Option<IgnoredExtent> {
         if !self.requirements.is_empty() {
             let is_understood = |requirement: &&LabelSelectorRequirement| {

@@ -191,6 +191,7 @@ impl TokenVerifier {
         self.validate(token, &verified, audiences, objects, now).map(Some)
     }
 
+    /// Verifies issuer and signature and caches the result; `None` if the token is not of a known issuer.
     fn verify(&self, token: &str, key: TokenDigest) -> Result<Option<Arc<VerifiedToken>>, TokenError> {
         let Some(parts) = jwt::parse(token) else { return Ok(None) };
         let Some(issuer) = self.issuer_of(&parts) else { return Ok(None) };
@@ -238,6 +239,7 @@ impl TokenVerifier {
         if keys.any(is_signer) { Ok(()) } else { Err(TokenError::InvalidSignature) }
     }
 
+    /// Checks audiences, validity period and bound objects of a verified token, at every use.
     fn validate(
         &self,
         token: &str,

@@ -94,6 +94,7 @@ pub fn negotiate_stream(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMe
         .ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: true })
 }
 
+/// Returns the first clause, in preference order, for which the endpoint offers encoding and transform.
 fn choose_media_type(accept: &str, offer: ObjectOffer) -> Option<NegotiatedMediaType> {
     if accept.is_empty() {
         let encoding = offer.all_encodings().iter().next()?;

@@ -69,6 +69,7 @@ impl<'a> ListQuery<'a> {
     }
 }
 
+/// Returns the value that the selector requires of `metadata.name`.
 fn name_required_by(selector: &str) -> Option<String> {
     if !selector.contains("metadata.name") {
         return None;

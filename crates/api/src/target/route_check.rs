@@ -89,6 +89,7 @@ impl ResourceTarget<'_> {
         Ok(())
     }
 
+    /// Returns the methods and verbs that kube-apiserver registers for a path of this form.
     fn routes(&self, scope: KindScope) -> &'static [MethodRoute] {
         let path_form = self.path_form;
         match (scope, path_form.in_namespace) {

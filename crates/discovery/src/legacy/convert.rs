@@ -129,6 +129,7 @@ fn api_group_version(group: &str, version: &SharedStr) -> ApiGroupVersion {
     ApiGroupVersion { group_version, version: version.clone() }
 }
 
+/// Reports whether the resource is listed only because of its subresources.
 fn is_implied_parent(resource: &ResourceDiscovery) -> bool {
     resource.verbs.is_none() && resource.response_kind.as_ref().is_none_or(|kind| kind.kind.is_empty())
 }
@@ -195,6 +196,7 @@ fn resource_from_entry(interner: &mut Interner, entry: &ApiResource) -> Resource
     }
 }
 
+/// Creates the missing parent of a subresource.
 fn implied_parent(interner: &mut Interner, name: &str, entry: &ApiResource) -> ResourceDiscovery {
     let empty = interner.intern("");
     ResourceDiscovery {

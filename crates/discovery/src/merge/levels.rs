@@ -45,6 +45,7 @@ pub(super) fn merge_documents(
     MergedDiscovery { groups: Arc::new(groups), conflicts: resolver.conflicts, merged_groups: unions }
 }
 
+/// Reuses the group of the last merge if its inputs are unchanged and it has no conflicts.
 fn merge_or_reuse_group(
     resolver: &mut ConflictResolver<'_>,
     items: &[SourcedItem<'_, HashedGroup>],
@@ -183,6 +184,7 @@ fn merge_response_kind(
     spellings.min().cloned()
 }
 
+/// Fills in the group and version of the document if the kind has neither.
 fn resolve_kind<'a>(location: FieldLocation<'a>, kind: &'a GroupVersionKind) -> GroupVersionKind<&'a str> {
     match kind.borrowed() {
         GroupVersionKind { group: "", version: "", kind } => {

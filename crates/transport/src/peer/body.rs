@@ -125,6 +125,7 @@ impl PeerBody {
         body
     }
 
+    /// Takes the HTTP/1.1 connection out of the body, for an upgrade.
     pub(super) fn into_connection(mut self) -> Option<Http1Connection> {
         match self.connection.take()? {
             BodyConnection::Http1(connection, _) => Some(connection),
@@ -138,6 +139,7 @@ impl PeerBody {
         }
     }
 
+    /// Returns an HTTP/1.1 connection to the pool, or releases the HTTP/2 stream.
     fn release_connection(&mut self) {
         match self.connection.take() {
             Some(BodyConnection::Http1(connection, pool)) => pool.return_idle(connection),

@@ -248,6 +248,7 @@ impl ConnectionPool {
         std::iter::once(&self.long_running).chain(&self.short_by_runtime)
     }
 
+    /// Reserves a stream, dialing a connection or waiting for a dial in progress if none has room.
     async fn acquire_or_dial_stream(self: &Arc<Self>, streams: &H2ConnectionSet) -> Result<ConnectionLease, DialError> {
         loop {
             let opener = match streams.acquire(self.connector.tls.get().generation) {

@@ -69,6 +69,7 @@ pub async fn copy_bidirectional_throttled<W: Future<Output = ()>>(
     .await
 }
 
+/// Runs both directions; once one has ended, the other gets `HALF_CLOSE_TIMEOUT`.
 async fn join_directions(
     there: impl Future<Output = io::Result<()>>,
     back: impl Future<Output = io::Result<()>>,
