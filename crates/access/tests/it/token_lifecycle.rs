@@ -1,4 +1,4 @@
-//! A service account's token from its making to its end, through everything a server does with it.
+//! A service account token from issue to invalidation, through every part of a server that handles it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -103,7 +103,7 @@ fn invalid_ca_bundle_is_not_reloaded() {
         let refused = "certificate 1 (subject \"O=system:masters, CN=other\") is not a certificate authority";
         wait::eventually("the log names the rejected certificate", async || {
             let log = server.log().replace('\\', "");
-            if log.contains(refused) && log.contains("keeping what was there") { Ok(()) } else { Err(log) }
+            if log.contains(refused) && log.contains("keeping the former ones") { Ok(()) } else { Err(log) }
         })
         .await;
         assert_eq!(ours.get(NAMESPACES_PATH).await.status, 200);
