@@ -1,4 +1,4 @@
-//! Headers and websocket protocols that tell a server who the user is.
+//! Headers and websocket protocols that tell a server who the user is, and whether a peer forwarded the request.
 //!
 //! Flags and messages spell header names as Go does; [`lowercase`] has them as HTTP libraries keep them.
 
@@ -28,6 +28,12 @@ pub mod lowercase {
     pub const REMOTE_PREFIX: &str = "x-remote-";
     /// The prefix of the headers by which a user acts as another one.
     pub const IMPERSONATE_PREFIX: &str = "impersonate-";
+    /// The hop mark that kube-apiserver sets on a request it forwards to a peer, and reads.
+    pub const PEER_PROXIED: &str = "x-kubernetes-peer-proxied";
+    /// The hop mark that KEP-4020 names ("Risks and Mitigations" 4).
+    pub const REROUTED: &str = "x-kubernetes-apiserver-rerouted";
+    /// The value of both hop marks.
+    pub const HOP_MARK_VALUE: &str = "true";
 }
 
 #[cfg(test)]

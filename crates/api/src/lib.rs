@@ -9,9 +9,11 @@
 //! - [`media`]: which encoding and which kind the client wants; [`headers`]: which headers name the user.
 //! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
 //! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
+//! - [`Address`]: the host and port of a server.
 //! - [`PortError`]: how a call to storage fails, for the crates that declare ports over it.
 //! - [`wire`]: reading JSON as Go does; [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
 
+mod address;
 pub mod duration;
 pub mod field_error;
 pub mod headers;
@@ -30,6 +32,7 @@ pub mod time;
 pub mod validation;
 pub mod wire;
 
+pub use address::Address;
 pub use field_error::FieldError;
 pub use names::{
     GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, compare_kube_aware_versions,

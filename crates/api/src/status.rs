@@ -4,12 +4,14 @@
 //! `constructors.rs`. Fields are written in Go's order and left out when empty.
 
 mod constructors;
+mod execution;
 mod reason;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use execution::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 pub use reason::StatusReason;
 
 use crate::json::to_go_json;

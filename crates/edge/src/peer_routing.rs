@@ -8,10 +8,11 @@ use api::{GroupVersionResource, RouteMismatch, Status, Target, Verb};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use peering::forward::{
-    Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, RespondingPeer, ResponseOrigin,
+    Candidate, Effect, ForwardError, ForwardRequest, ForwardedUser, Forwarder, Lifetime, RespondingPeer, ResponseOrigin,
 };
-use peering::metrics::Metrics;
-use peering::{Cluster, Hop, LocalReason, Route, ServerId, UnavailableReason, status};
+use peering::metrics::{Metrics, ProxyError};
+use peering::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View, status};
+use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -110,8 +111,7 @@ impl PeerRouting {
         match (route, target) {
             (Route::Local(why), _) => Ok(Destination::Local(why)),
             (Route::Peers(members), Target::Resource(resource)) => {
-                let (candidates, origin) =
-                    (Candidate::from_members(&view, &members), ResponseOrigin::for_resource(resource));
+                let (candidates, origin) = (candidates(&view, &members), ResponseOrigin::for_resource(resource));
                 Ok(Destination::Peer(PeerDestination { peers: self, resource, candidates, origin }))
             }
             (Route::RouteMismatch(mismatch), Target::Resource(resource)) => {
@@ -126,7 +126,7 @@ impl PeerRouting {
                             | RouteMismatch::NameRequired
                             | RouteMismatch::NamespaceRequired => ResponseOrigin::for_resource(resource),
                         };
-                        let candidates = Candidate::from_members(&view, &members);
+                        let candidates = candidates(&view, &members);
                         Ok(Destination::Peer(PeerDestination { peers: self, resource, candidates, origin }))
                     }
                     None => Err(status::unavailable_status(UnavailableReason::OnlyUnreachableMembers)),
@@ -163,7 +163,7 @@ impl PeerDestination<'_> {
         // Without a way there is no live member either, so that nothing is routed here.
         let Self { peers, resource, candidates, origin } = self;
         let Some(forwarder) = &peers.forwarder else {
-            return Err(status::proxy_failed_status(status::Execution::None));
+            return Err(ForwardError::NoEndpoint.status());
         };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
         let log_fields = AccessLogFields::from_request(&request);
@@ -177,22 +177,22 @@ impl PeerDestination<'_> {
             audit_id: audit_id.as_ref(),
             effect: Effect::for_resource(resource),
             lifetime: context.lifetime,
-            preferred_peer: preferred_peer.as_ref().or(peers.nearest_peer.as_ref()),
+            preferred_peer: preferred_peer.as_deref().or(peers.nearest_peer.as_ref().map(ServerId::as_str)),
             has_short_response: resource.verb == Verb::Get,
             origin: *origin,
             add_hop_mark: *origin != ResponseOrigin::AnyServer,
-            mark_stale: &|server| peers.cluster.mark_stale(server),
+            mark_stale: &|id| mark_stale(&peers.cluster, id),
         };
         match forwarder.forward(forward_request, request).await {
             Ok(response) => {
-                if let (Some(sticky_peer), Some(RespondingPeer(server))) = (sticky_peer, response.extensions().get()) {
-                    *sticky_peer.lock() = Some(server.clone());
+                if let (Some(sticky_peer), Some(RespondingPeer(id))) = (sticky_peer, response.extensions().get()) {
+                    *sticky_peer.lock() = Some(id.clone());
                 }
                 Ok(peers.add_served_by_peer(response.map(|body| Body::Peer(Box::new(body)))))
             }
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
-                peers.metrics.count_proxy_error(error.proxy_error(), name);
+                peers.metrics.count_proxy_error(proxy_error(&error), name);
                 if let Some(log_fields) = log_fields {
                     log_fields.set_retries(error.retries());
                 }
@@ -255,14 +255,14 @@ impl PeerRouting {
 
     /// Says that this server answered, if that is wanted; or who did for it.
     pub(crate) fn add_served_by(&self, mut response: Response, reason: LocalReason) -> Response {
-        let responding_peer = response.extensions().get().map(|RespondingPeer(server)| server.clone());
+        let responding_peer = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if responding_peer.is_some() {
             strip_served_by(&mut response);
         }
         if self.peer_response_headers {
             insert_served_by(
                 &mut response,
-                responding_peer.as_ref().unwrap_or(self.cluster.view().this_server()),
+                responding_peer.as_ref().unwrap_or(self.cluster.view().this_server().name()),
                 reason.rule(),
             );
         }
@@ -272,11 +272,50 @@ impl PeerRouting {
     fn add_served_by_peer(&self, mut response: Response) -> Response {
         strip_served_by(&mut response);
         if self.peer_response_headers
-            && let Some(RespondingPeer(server)) = response.extensions().get().cloned()
+            && let Some(RespondingPeer(id)) = response.extensions().get().cloned()
         {
-            insert_served_by(&mut response, &server, FORWARDING_RULE);
+            insert_served_by(&mut response, &id, FORWARDING_RULE);
         }
         response
+    }
+}
+
+/// The candidates of a route: the members that have an address, which every live one has.
+pub fn candidates(view: &View, members: &[MemberIndex]) -> Vec<Candidate> {
+    let candidates = members.iter().filter_map(|&index| {
+        let address = view.address(index)?.clone();
+        Some(Candidate { id: view.member(index).server.name().clone(), address })
+    });
+    candidates.collect()
+}
+
+/// Has the document of a member fetched again, given its id as a candidate.
+pub fn mark_stale(cluster: &Cluster, id: &str) {
+    if let Some(server) = ServerId::from_name(id) {
+        cluster.mark_stale(&server);
+    }
+}
+
+/// Makes the forwarder forget peers as soon as they are no members any more.
+pub fn start_forgetting_departed(forwarder: Forwarder, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
+    tasks.spawn("peer-forgetter", |stop| async move {
+        while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
+            let view = views.borrow_and_update().clone();
+            forwarder.retain_candidates(|id| view.members().iter().any(|member| member.server.as_str() == id));
+        }
+        // The view has no writer any more: the server stops.
+        stop.cancelled().await;
+    });
+}
+
+/// The label of kube-apiserver's metric for a request that could not be forwarded.
+fn proxy_error(error: &ForwardError) -> ProxyError {
+    match error {
+        ForwardError::NoEndpoint | ForwardError::NotVouched => ProxyError::EndpointResolution,
+        ForwardError::Failed { .. }
+        | ForwardError::TimedOut { .. }
+        | ForwardError::Overloaded(_)
+        | ForwardError::ClientAborted => ProxyError::ProxyTransport,
     }
 }
 
@@ -293,8 +332,8 @@ fn has_resource_version(request: &Request) -> bool {
     api::query::first_value(query, "resourceVersion").is_some_and(|revision| !revision.is_empty())
 }
 
-fn insert_served_by(response: &mut Response, server: &ServerId, rule: u8) {
-    if let Ok(name) = HeaderValue::from_str(server.as_str()) {
+fn insert_served_by(response: &mut Response, server: &str, rule: u8) {
+    if let Ok(name) = HeaderValue::from_str(server) {
         response.headers_mut().insert(SERVED_BY, name);
     }
     response.headers_mut().insert(ROUTING_RULE, HeaderValue::from(u16::from(rule)));

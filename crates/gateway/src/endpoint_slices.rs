@@ -9,11 +9,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use bytes::Bytes;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use http_body_util::{BodyExt as _, Empty, Limited};
-use peering::Address;
 use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde::Deserialize;
 use tokio::time::Instant;

@@ -29,6 +29,6 @@ pub use endpoint_slices::{Cidr, EndpointSlicePoller};
 pub use page_access::PageAccessReviews;
 pub use state_dir::StateDir;
 pub use upstream::{Upstream, UpstreamError};
-pub use upstream_client::{GatewayFetch, UpstreamClient};
+pub use upstream_client::UpstreamClient;
 pub use upstreams::{Upstreams, UpstreamsConfig};
 pub use vouching::VouchingDecider;

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use peering::{Address, ServerId};
+use api::Address;
+use peering::ServerId;
 
 /// The port of a URL that names none.
 const HTTPS_PORT: u16 = 443;

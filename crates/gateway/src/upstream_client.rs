@@ -6,12 +6,12 @@ use std::sync::Arc;
 use api::Status;
 use bytes::Bytes;
 use edge::access_log::AccessLogFields;
+use edge::peer_routing::{candidates, mark_stale};
 use edge::{Body, Response};
 use http::{HeaderValue, Request};
 use peering::forward::{Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, ResponseOrigin};
 use peering::members::MemberState;
-use peering::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
-use peering::{Cluster, MemberIndex, View};
+use peering::{Cluster, MemberIndex, ServerId, View};
 use transport::peer::BoxError;
 
 use crate::Upstreams;
@@ -60,11 +60,11 @@ impl UpstreamClient {
             audit_id: upstream_request.audit_id,
             effect: upstream_request.effect,
             lifetime: upstream_request.lifetime,
-            preferred_peer: newest.as_ref(),
+            preferred_peer: newest.as_ref().map(ServerId::as_str),
             has_short_response: false,
             origin: upstream_request.origin,
             add_hop_mark: false,
-            mark_stale: &|server| self.cluster.mark_stale(server),
+            mark_stale: &|id| mark_stale(&self.cluster, id),
         };
         let log_fields = AccessLogFields::from_request(&request);
         match self.forwarder.forward(forward_request, request).await {
@@ -84,21 +84,5 @@ fn live_candidates(view: &View) -> Vec<Candidate> {
     let members = (0..).map(MemberIndex).zip(view.members());
     let live: Vec<MemberIndex> =
         members.filter(|(_, member)| member.state == MemberState::Live).map(|(index, _)| index).collect();
-    Candidate::from_members(view, &live)
-}
-
-/// Asks upstreams for the gateway itself, as a user of its own.
-#[derive(Debug)]
-pub struct GatewayFetch {
-    /// The way to them.
-    pub forwarder: Forwarder,
-    /// Who the gateway is to them.
-    pub user: ForwardedUser,
-}
-
-impl Fetch for GatewayFetch {
-    fn fetch(&self, mut request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError> {
-        self.user.write_headers(&mut request.headers);
-        self.forwarder.fetch(request)
-    }
+    candidates(view, &live)
 }

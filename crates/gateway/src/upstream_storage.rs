@@ -7,15 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::PortError;
 use api::objects::{Endpoints, Lease};
+use api::{Address, PortError};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use peering::endpoint_record::new_record;
 use peering::identity::{IdentityLease, IdentityLeaseTemplate};
 use peering::ports::{DocumentStorage, EntryVersion, Feed, LeaseStorage, PortFuture, RecordStorage};
-use peering::{Address, HolderIdentity, ServerId};
+use peering::{HolderIdentity, ServerId};
 use tokio::time::Instant;
 
 use crate::versioned_table::{TableFeed, VersionedTable};
@@ -86,7 +87,7 @@ impl UpstreamStorage {
     /// Requests may go to it.
     pub(crate) fn put_record(&self, server: &ServerId, address: &Address) {
         if self.records.get(server).is_none() {
-            self.records.put(server, Arc::new(address.to_record(server, 1)));
+            self.records.put(server, Arc::new(new_record(address, server, 1)));
         }
     }
 

@@ -54,8 +54,9 @@ pub trait VouchingEnforcer: Send + Sync {
 
 impl VouchingEnforcer for Forwarder {
     fn set_vouching(&self, upstream: &Upstream, is_allowed: bool) {
-        let Upstream { server, address, .. } = upstream.clone();
-        Self::set_vouching(self, &Candidate { server, address }, is_allowed);
+        let Upstream { server, address, .. } = upstream;
+        let candidate = Candidate { id: server.name().clone(), address: address.clone() };
+        Self::set_vouching(self, &candidate, is_allowed);
     }
 
     fn set_removed_headers(&self, headers: IdentityHeaders) {

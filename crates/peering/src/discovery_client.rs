@@ -8,15 +8,14 @@ mod legacy;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
+use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
 use discovery::parse::{ParseError, parse_aggregated};
 use discovery::{GroupDiscoveryList, parse};
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::documents::{Etags, ServerDocument};
-use crate::endpoint_record::Address;
-use crate::forward::identity::{GROUP, UID, USER};
-use crate::hop;
 use crate::identity::ServerId;
 use crate::ports::{Fetch, FetchError, FetchRequest, FetchResponse};
 
@@ -26,11 +25,10 @@ const DISCOVERY_ACCEPT: HeaderValue = HeaderValue::from_static(
      application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
 );
 
-/// The user that servers are to each other; the default roles let it read discovery.
-const APISERVER_IDENTITY_HEADERS: [(HeaderName, HeaderValue); 3] = [
-    (USER, HeaderValue::from_static("system:apiserver")),
-    (UID, HeaderValue::from_static("system:apiserver")),
-    (GROUP, HeaderValue::from_static("system:authenticated")),
+/// Hop marks, so that a peer that knows no profile answers with its own document. [`Fetch`] adds the user.
+const HOP_MARKS: [(HeaderName, HeaderValue); 2] = [
+    (HeaderName::from_static(PEER_PROXIED), HeaderValue::from_static(HOP_MARK_VALUE)),
+    (HeaderName::from_static(REROUTED), HeaderValue::from_static(HOP_MARK_VALUE)),
 ];
 
 /// How long and how much.
@@ -245,8 +243,7 @@ impl PeerDiscoveryClient<'_> {
     async fn get(&self, path: &str, etag: &str, bytes_max: usize) -> Result<FetchResponse, DocumentFetchError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, DISCOVERY_ACCEPT);
-        headers.extend(APISERVER_IDENTITY_HEADERS);
-        hop::mark_forwarded(&mut headers);
+        headers.extend(HOP_MARKS);
         if let Ok(etag) = HeaderValue::from_str(etag)
             && !etag.is_empty()
         {

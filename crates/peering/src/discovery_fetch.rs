@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::fetcher::DiscoveryFetcher;
 use crate::discovery_client::DiscoveryFetchLimits;
-use crate::endpoint_record::Address;
 use crate::identity::{HolderIdentity, ServerId};
 use crate::members::{Member, MemberTimeouts, TrackedDocument};
 use crate::metrics::Metrics;

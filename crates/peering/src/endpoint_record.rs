@@ -1,72 +1,40 @@
 //! Where a server listens: the endpoint record in storage, which no REST client can write.
 
-use std::fmt;
-use std::net::IpAddr;
-use std::sync::Arc;
-
+use api::Address;
 use api::objects::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
-use api::validation;
 
 use crate::identity::ServerId;
 
 /// The label by which real kube-apiservers find a record.
 pub const ENDPOINT_IDENTITY_LABEL: &str = "apiserverIdentity";
 
-/// Where a server listens for its peers. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Address {
-    host: Arc<str>,
-    port: u16,
+/// Builds the endpoint record of a server. `generation` must differ from the last write: kube-apiserver ignores a record that did
+/// not change.
+pub fn new_record(address: &Address, server: &ServerId, generation: i64) -> Endpoints {
+    let mut record = Endpoints::default();
+    record.metadata.generation = generation;
+    record.metadata.labels.insert(ENDPOINT_IDENTITY_LABEL.to_owned(), server.as_str().to_owned());
+    let endpoint = EndpointAddress { ip: address.host().to_owned(), ..EndpointAddress::default() };
+    let port = EndpointPort {
+        name: "https".to_owned(),
+        port: address.port().into(),
+        protocol: "TCP".to_owned(),
+        ..EndpointPort::default()
+    };
+    record.subsets.push(EndpointSubset { addresses: vec![endpoint], ports: vec![port], ..EndpointSubset::default() });
+    record
 }
 
-impl Address {
-    /// An IP address, or a DNS name, and a port; `None` if either is none.
-    pub fn new(host: &str, port: u16) -> Option<Self> {
-        let is_host = host.parse::<IpAddr>().is_ok() || validation::validate_dns1123_subdomain(host).is_empty();
-        (is_host && port != 0).then(|| Self { host: host.into(), port })
+/// Reads the address from the endpoint record of a server.
+pub fn record_address(server: &ServerId, record: &Endpoints) -> Result<Address, EndpointRecordError> {
+    if record.metadata.labels.get(ENDPOINT_IDENTITY_LABEL).is_none_or(|label| label != server.as_str()) {
+        return Err(EndpointRecordError::WrongLabel);
     }
-
-    /// The IP address as text, IPv6 without brackets, or a DNS name.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// The port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// The record that says so. Every write has another generation, which makes it a write for real kube-apiservers too.
-    pub fn to_record(&self, server: &ServerId, generation: i64) -> Endpoints {
-        let mut record = Endpoints::default();
-        record.metadata.generation = generation;
-        record.metadata.labels.insert(ENDPOINT_IDENTITY_LABEL.to_owned(), server.as_str().to_owned());
-        let address = EndpointAddress { ip: self.host.to_string(), ..EndpointAddress::default() };
-        let port = EndpointPort {
-            name: "https".to_owned(),
-            port: self.port.into(),
-            protocol: "TCP".to_owned(),
-            ..EndpointPort::default()
-        };
-        record.subsets.push(EndpointSubset {
-            addresses: vec![address],
-            ports: vec![port],
-            ..EndpointSubset::default()
-        });
-        record
-    }
-
-    /// Reads the record of a server.
-    pub fn from_record(server: &ServerId, record: &Endpoints) -> Result<Self, EndpointRecordError> {
-        if record.metadata.labels.get(ENDPOINT_IDENTITY_LABEL).is_none_or(|label| label != server.as_str()) {
-            return Err(EndpointRecordError::WrongLabel);
-        }
-        let subset = record.subsets.first().ok_or(EndpointRecordError::NoAddress)?;
-        let host = subset.addresses.first().ok_or(EndpointRecordError::NoAddress)?;
-        let port = subset.ports.first().ok_or(EndpointRecordError::NoAddress)?;
-        let port = u16::try_from(port.port).ok();
-        port.and_then(|port| Self::new(&host.ip, port)).ok_or(EndpointRecordError::NoAddress)
-    }
+    let subset = record.subsets.first().ok_or(EndpointRecordError::NoAddress)?;
+    let host = subset.addresses.first().ok_or(EndpointRecordError::NoAddress)?;
+    let port = subset.ports.first().ok_or(EndpointRecordError::NoAddress)?;
+    let port = u16::try_from(port.port).ok();
+    port.and_then(|port| Address::new(&host.ip, port)).ok_or(EndpointRecordError::NoAddress)
 }
 
 /// Why a record says nothing about where a server listens.
@@ -78,20 +46,6 @@ pub enum EndpointRecordError {
     /// No host and port that could be connected to.
     #[error("the record holds no usable address and port")]
     NoAddress,
-}
-
-/// With brackets around IPv6, as in a URL.
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 #[cfg(test)]
@@ -107,7 +61,7 @@ mod tests {
 
     #[test]
     fn endpoint_record_matches_kube_apiserver() {
-        let record = Address::new("10.0.0.1", 6443).unwrap().to_record(&server(), 3);
+        let record = new_record(&Address::new("10.0.0.1", 6443).unwrap(), &server(), 3);
         expect![[r#"
             {"kind":"Endpoints","apiVersion":"v1","metadata":{"generation":3,"labels":{"apiserverIdentity":"apiserver-x"}},"subsets":[{"addresses":[{"ip":"10.0.0.1"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}]}
         "#]]
@@ -118,7 +72,7 @@ mod tests {
     fn check(labels: &str, subsets: &str, expected: Result<&str, EndpointRecordError>) {
         let json = format!(r#"{{"metadata":{{"labels":{labels}}},"subsets":{subsets}}}"#);
         let record: Endpoints = from_json(json.as_bytes()).unwrap();
-        let address = Address::from_record(&server(), &record);
+        let address = record_address(&server(), &record);
         assert_eq!(address.map(|address| address.to_string()), expected.map(str::to_owned));
     }
 

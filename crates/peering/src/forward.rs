@@ -16,6 +16,7 @@ mod fetch;
 mod forwarded_head;
 pub mod forwarded_response;
 pub mod identity;
+mod metrics;
 mod peer_order;
 pub mod peer_set;
 mod queue;
@@ -34,29 +35,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use api::Verb;
 use api::target::ResourceTarget;
+use api::{Address, Verb};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tasks::{Commitment, Tasks};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
-pub use error::{ForwardError, PeerError, PeerFailure};
+pub use error::{Execution, ForwardError, PeerError, PeerFailure};
+pub use fetch::GetError;
 pub use forwarded_response::{FailedAttempts, ForwardedBody, RespondingPeer};
 pub use identity::{ForwardedUser, IdentityHeaders, UnsendableUser};
+pub use metrics::Metrics;
 pub use queue::{QueueLimits, QueueRejection};
 
-use crate::endpoint_record::Address;
-use crate::identity::ServerId;
-use crate::metrics::Metrics;
-use crate::routing_table::MemberIndex;
-use crate::view::View;
 use forwarded_head::ForwardedHead;
 use peer_order::order_peers;
 use peer_set::{Peer, PeerSet};
@@ -129,24 +126,14 @@ impl Default for ForwardLimits {
     }
 }
 
-/// A peer that can serve a request.
+/// A server that can serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name.
-    pub server: ServerId,
-    /// Where it listens.
+    /// Identifies the server in metrics, logs and [`RespondingPeer`]; what it means is the caller's concern.
+    pub id: Arc<str>,
+    /// Where the server listens. A candidate with another address under the same id is a new one: nothing that was observed of the
+    /// old one counts.
     pub address: Address,
-}
-
-impl Candidate {
-    /// Those of [`crate::Route::Peers`] that have an address, which all live ones have.
-    pub fn from_members(view: &View, members: &[MemberIndex]) -> Vec<Self> {
-        let candidates = members.iter().filter_map(|&index| {
-            let address = view.address(index)?.clone();
-            Some(Self { server: view.member(index).server.clone(), address })
-        });
-        candidates.collect()
-    }
 }
 
 /// What is to be forwarded, apart from the request itself.
@@ -166,13 +153,13 @@ pub struct ForwardRequest<'a> {
     /// Whether the answer will be short, as that of one object is.
     pub has_short_response: bool,
     /// Who answers, if it is well: because it answered before, or is the nearest.
-    pub preferred_peer: Option<&'a ServerId>,
+    pub preferred_peer: Option<&'a str>,
     /// The process that writes the response: decides what the response says about the peer.
     pub origin: ResponseOrigin,
     /// Whether the request carries the hop mark, so that the peer serves it itself or refuses it.
     pub add_hop_mark: bool,
     /// Called for a peer whose response shows that it does not serve what it lists, or does not trust us.
-    pub mark_stale: &'a (dyn Fn(&ServerId) + Send + Sync),
+    pub mark_stale: &'a (dyn Fn(&str) + Send + Sync),
 }
 
 /// The process that writes the response to a forwarded request.
@@ -349,17 +336,14 @@ impl Forwarder {
         Self(shared)
     }
 
-    /// Forgets peers, and closes idle connections to them, as soon as they are no members any more.
-    pub fn start_forgetting_departed(&self, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
-        let shared = self.0.clone();
-        tasks.spawn("peer-forgetter", |stop| async move {
-            while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
-                let view = views.borrow_and_update().clone();
-                shared.peer_set.retain(|server| view.members().iter().any(|member| member.server == *server));
-            }
-            // Without a view there is nothing to follow, and nothing to forget before the end.
-            stop.cancelled().await;
-        });
+    /// Forgets all candidates but these: closes their idle connections and removes their metrics.
+    pub fn retain_candidates(&self, is_candidate: impl Fn(&str) -> bool) {
+        self.0.peer_set.retain(is_candidate);
+    }
+
+    /// The user in whose name this server sends requests of its own.
+    pub fn own_user(&self) -> &ForwardedUser {
+        self.0.peer_set.own_user()
     }
 
     /// Allows or forbids requests to a peer in a user's name: over connections that show our certificate. Health and
@@ -471,8 +455,7 @@ impl ForwarderInner {
         let now = Instant::now();
         let statuses: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.status(now)).collect();
         let round_robin = self.round_robin.fetch_add(1, Ordering::Relaxed);
-        let preferred =
-            forward_request.preferred_peer.and_then(|server| peers.iter().position(|peer| peer.server() == server));
+        let preferred = forward_request.preferred_peer.and_then(|id| peers.iter().position(|peer| **peer.id() == *id));
         let order = order_peers(&statuses, forward_request.effect, preferred, round_robin);
         if let Some(&first) = order.first() {
             peers[first].delay_next_retry(now);

@@ -2,14 +2,10 @@
 //!
 //! The mark changes routing, so it is believed only from a front proxy, and nobody behind us sees it.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
+use http::header::{HeaderMap, HeaderName};
 
-/// The mark that real kube-apiservers send and read.
-pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
-/// The mark that KEP-4020 names ("Risks and Mitigations" 4).
-pub const REROUTED: HeaderName = HeaderName::from_static("x-kubernetes-apiserver-rerouted");
-
-const MARK_VALUE: HeaderValue = HeaderValue::from_static("true");
+const HOP_MARKS: [HeaderName; 2] = [HeaderName::from_static(PEER_PROXIED), HeaderName::from_static(REROUTED)];
 
 /// Who sent a request to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +28,16 @@ pub enum RequestSender {
 impl Hop {
     /// Reads the mark, if the sender is one to be believed, and removes it in any case.
     pub fn take_from_headers(headers: &mut HeaderMap, sender: RequestSender) -> Self {
-        let marks = [PEER_PROXIED, REROUTED].map(|name| headers.remove(name));
-        let is_marked = marks.into_iter().flatten().any(|mark| mark == MARK_VALUE);
+        let marks = HOP_MARKS.map(|name| headers.remove(name));
+        let is_marked = marks.into_iter().flatten().any(|mark| mark == HOP_MARK_VALUE);
         if is_marked && sender == RequestSender::FrontProxy { Self::FromPeer } else { Self::FromClient }
     }
 }
 
-/// Marks a request that is forwarded, under both names, once each.
-pub fn mark_forwarded(headers: &mut HeaderMap) {
-    headers.insert(PEER_PROXIED, MARK_VALUE);
-    headers.insert(REROUTED, MARK_VALUE);
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[track_caller]
@@ -71,14 +63,5 @@ mod tests {
         let twice = [("x-kubernetes-peer-proxied", "true"), ("x-kubernetes-peer-proxied", "true")];
         check(&twice, RequestSender::Other, Hop::FromClient);
         check(&[("x-kubernetes-apiserver-rerouted", "true")], RequestSender::Other, Hop::FromClient);
-    }
-
-    #[test]
-    fn mark_forwarded_replaces_existing_marks() {
-        let mut headers = HeaderMap::new();
-        headers.append(PEER_PROXIED, HeaderValue::from_static("false"));
-        mark_forwarded(&mut headers);
-        assert_eq!(headers.len(), 2);
-        assert_eq!(Hop::take_from_headers(&mut headers, RequestSender::FrontProxy), Hop::FromPeer);
     }
 }

@@ -53,7 +53,7 @@ impl ServerId {
     }
 
     /// The name, shared.
-    pub(crate) fn name(&self) -> &Arc<str> {
+    pub fn name(&self) -> &Arc<str> {
         &self.0
     }
 }

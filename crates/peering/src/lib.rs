@@ -39,7 +39,6 @@ mod wait;
 pub use absence_proof::{AbsenceNotProven, AbsenceProver};
 pub use cluster::{Cluster, ClusterConfig, ClusterPorts};
 pub use documents::ServerDocument;
-pub use endpoint_record::Address;
 pub use hop::Hop;
 pub use identity::{HolderIdentity, ServerId};
 pub use route::{AbsenceProof, LocalReason, PeerRouteMismatch, Route, UnavailableReason, route};

@@ -9,12 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use tokio::time::Instant;
 
 pub use tracker::{CleanupAction, DocumentContent, MemberTracker, ObservedDocument};
 
 use crate::documents::{DocumentSource, ServerDocument, StoredDocument};
-use crate::endpoint_record::Address;
 use crate::identity::{HolderIdentity, ServerId};
 use crate::ports::EntryVersion;
 

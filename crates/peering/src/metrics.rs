@@ -2,25 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::GroupVersionResource;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{
-    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-};
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::forward::QueueRejection;
-use crate::identity::ServerId;
 use crate::members::MemberState;
 use crate::view::View;
-
-/// From what a hop adds on one machine to what a slow list takes.
-const FORWARD_BUCKETS: [f64; 14] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
 /// Why syncing what a peer serves failed; the label `type` of `apiserver_peer_discovery_sync_errors_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +44,16 @@ pub struct Metrics {
     pub merged_hits: IntCounter,
     /// Merged documents made.
     pub merged_misses: IntCounter,
-    /// How long peers took, by peer.
-    pub forward_duration: HistogramVec,
-    /// Connections to peers that failed, by peer and reason.
+    /// Failed discovery fetches, by peer and reason; the forwarder counts failed requests in the same counter.
     pub transport_failures: IntCounterVec,
-    /// For how long bodies to and from peers waited because of the limit on bandwidth, by peer.
-    pub bandwidth_waits: CounterVec,
-    queue_length: IntGaugeVec,
-    queue_wait: HistogramVec,
-    queue_rejections: IntCounterVec,
     /// 1 for the reason why peering is disabled.
     pub disabled: IntGaugeVec,
 }
 
 impl Metrics {
-    /// Registers the figures. Called once, when the gates are known.
-    pub fn new(registry: &Registry) -> Self {
+    /// Registers the metrics; panics if called twice for one registry. `transport_failures`, with the labels `peer` and `reason`, is
+    /// registered by the forwarder.
+    pub fn new(registry: &Registry, transport_failures: IntCounterVec) -> Self {
         let request_help = "[ALPHA] Total number of requests that were proxied to a peer kube-apiserver because the local \
                             apiserver was not capable of serving it, broken down by 'group', 'version', and 'resource' \
                             indicating the GVR of the request. If all three are empty (\"\"), the request is a discovery \
@@ -97,30 +82,7 @@ impl Metrics {
                 "aggregator_discovery_peer_aggregated_cache_misses_total",
                 "[ALPHA] Counter of number of times discovery was aggregated across all API servers",
             ),
-            forward_duration: histogram_vec(
-                "unskew_peer_forward_duration_seconds",
-                "How long peers took to begin their answers, by peer",
-            ),
-            transport_failures: counter_vec(
-                "unskew_peer_transport_failures_total",
-                "Connections and requests to peers that failed, by peer and reason",
-                &["peer", "reason"],
-            ),
-            queue_length: gauge_vec(
-                "unskew_peer_queue_length",
-                "Requests that wait because a peer has as many as it may, by peer",
-                &["peer"],
-            ),
-            queue_wait: histogram_vec(
-                "unskew_peer_queue_wait_seconds",
-                "How long requests waited that had to wait for a peer, by the peer that took them",
-            ),
-            queue_rejections: counter_vec(
-                "unskew_peer_queue_refused_total",
-                "Requests that were not let wait for a peer, or not any longer, by reason",
-                &["reason"],
-            ),
-            bandwidth_waits: bandwidth_wait_counter(),
+            transport_failures,
             disabled: gauge_vec("unskew_peering_disabled", "1 for each reason why peering is disabled", &["reason"]),
         };
         metrics.register(registry);
@@ -132,22 +94,14 @@ impl Metrics {
         for counter in counters {
             registry.register(Box::new(counter.clone())).expect("each name is registered once");
         }
-        let vectors =
-            [&self.rerouted, &self.proxy_errors, &self.sync_errors, &self.transport_failures, &self.queue_rejections];
-        for counters in vectors {
+        for counters in [&self.rerouted, &self.proxy_errors, &self.sync_errors] {
             registry.register(Box::new(counters.clone())).expect("each name is registered once");
         }
         let rerouted = MetricAlias::new("kubernetes_apiserver_rerouted_request_total", self.rerouted.clone());
         registry.register(Box::new(rerouted)).expect("each name is registered once");
         let nopeer = MetricAlias::new("aggregator_discovery_local_requests_total", self.nopeer_requests.clone());
         registry.register(Box::new(nopeer)).expect("each name is registered once");
-        for durations in [&self.forward_duration, &self.queue_wait] {
-            registry.register(Box::new(durations.clone())).expect("each name is registered once");
-        }
-        registry.register(Box::new(self.bandwidth_waits.clone())).expect("each name is registered once");
-        for gauges in [&self.disabled, &self.queue_length] {
-            registry.register(Box::new(gauges.clone())).expect("each name is registered once");
-        }
+        registry.register(Box::new(self.disabled.clone())).expect("each name is registered once");
     }
 
     /// Counts a request that went to a peer, with the code that the client got; empty names for a discovery request.
@@ -173,29 +127,6 @@ impl Metrics {
             SyncError::FetchDiscovery => "fetch_discovery",
         };
         self.sync_errors.with_label_values(&[error]).inc();
-    }
-
-    /// How many wait for a peer.
-    pub(crate) fn queue_length(&self, peer: &ServerId) -> IntGauge {
-        self.queue_length.with_label_values(&[peer.as_str()])
-    }
-
-    /// Counts a request that waited for a peer and was taken.
-    pub(crate) fn observe_queue_wait(&self, peer: &ServerId, waited: Duration) {
-        self.queue_wait.with_label_values(&[peer.as_str()]).observe(waited.as_secs_f64());
-    }
-
-    /// Counts a request that was not let wait, or not any longer.
-    pub(crate) fn count_queue_rejection(&self, rejection: QueueRejection) {
-        self.queue_rejections.with_label_values(&[rejection.reason()]).inc();
-    }
-
-    /// Forgets the figures of a peer, or they would remember every server that ever was.
-    pub(crate) fn remove_peer(&self, peer: &ServerId) {
-        let _ = self.forward_duration.remove_label_values(&[peer.as_str()]);
-        let _ = self.queue_wait.remove_label_values(&[peer.as_str()]);
-        let _ = self.queue_length.remove_label_values(&[peer.as_str()]);
-        let _ = self.bandwidth_waits.remove_label_values(&[peer.as_str()]);
     }
 
     /// Counts a request for the local document.
@@ -244,17 +175,6 @@ fn counter_vec(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 
 fn gauge_vec(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
-}
-
-fn histogram_vec(name: &str, help: &str) -> HistogramVec {
-    let options = HistogramOpts::new(name, help).buckets(FORWARD_BUCKETS.to_vec());
-    HistogramVec::new(options, &["peer"]).expect("the name and labels are valid")
-}
-
-fn bandwidth_wait_counter() -> CounterVec {
-    let name = "unskew_peer_bandwidth_wait_seconds_total";
-    let options = Opts::new(name, "How long pieces of bodies waited because of the limit on bandwidth, by peer");
-    CounterVec::new(options, &["peer"]).expect("the name and labels are valid")
 }
 
 /// What follows from the view at the moment somebody looks: members by state, ages of documents, conflicts.
@@ -325,7 +245,7 @@ mod tests {
     #[test]
     fn metrics_have_names_of_kube_apiserver_and_of_the_kep() {
         let registry = Registry::new();
-        let metrics = Metrics::new(&registry);
+        let metrics = Metrics::new(&registry, crate::testing::transport_failures());
         metrics.count_rerouted("200", JOBS);
         metrics.count_rerouted("503", GroupVersionResource { group: "", version: "", resource: "" });
         for error in [ProxyError::EndpointResolution, ProxyError::ProxyTransport] {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use api::objects::{Endpoints, Lease};
 use api::{GroupVersionResource, PortError};
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use crate::endpoint_record::Address;
 use crate::identity::{IdentityLease, ServerId};
 
 /// The answer of a port that is still under way.
@@ -122,7 +122,7 @@ pub trait ChangeNotifications: Send {
     fn wait_for_change(&mut self) -> BoxFuture<'_, ()>;
 }
 
-/// One GET to a peer, over mutual TLS.
+/// GET requests of this server itself to a peer, over mutual TLS.
 pub trait Fetch: Send + Sync {
     /// Sends it, and reads an answer of at most `request.bytes_max`. Redirects are not followed.
     fn fetch(&self, request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError>;
@@ -137,7 +137,7 @@ pub struct FetchRequest {
     pub address: Address,
     /// The path, such as `/apis`.
     pub path: String,
-    /// Everything that must be sent: what is accepted, who asks, and that a peer asks.
+    /// What to send beside the user, whom the implementation adds.
     pub headers: HeaderMap,
     /// The longest body to read.
     pub bytes_max: usize,

@@ -11,6 +11,7 @@ mod record_renewer;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use api::time::MicroTime;
 use discovery::GroupDiscoveryList;
 use jiff::Timestamp;
@@ -22,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 pub use identity_claim::{DuplicateIdentityError, claim_identity};
 
 use crate::documents::UnimplementedResource;
-use crate::endpoint_record::Address;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate, ServerId};
 use crate::membership::OwnDocument;
 use crate::ports::{DocumentStorage, LeaseStorage, RecordStorage};

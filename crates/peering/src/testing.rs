@@ -14,20 +14,26 @@ pub(crate) mod memory_storage;
 
 use std::sync::Arc;
 
+use api::Address;
 use api::{GroupVersion, GroupVersionKind};
 use discovery::{
     CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
     SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
+use prometheus::{IntCounterVec, Opts};
 use tokio::time::Instant;
 
 use crate::documents::{DocumentSource, Retention, ServerDocument, StoredDocument, UnimplementedResource};
-use crate::endpoint_record::Address;
 use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResource, DefinedResources, ExclusionManager};
 use crate::identity::{HolderIdentity, ServerId};
 use crate::members::{Member, MemberState, TrackedDocument};
 use crate::ports::EntryVersion as StoredVersion;
 use crate::view::{FirstSync, Peering, View, ViewInputs};
+
+/// The counter that the forwarder of a real server shares with its membership.
+pub(crate) fn transport_failures() -> IntCounterVec {
+    IntCounterVec::new(Opts::new("failures", "failures"), &["peer", "reason"]).unwrap()
+}
 
 /// The document in this notation.
 pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use api::Address;
 use api::GroupVersionResource;
 use discovery::ServerLiveness;
 
 use crate::documents::ServerDocument;
-use crate::endpoint_record::Address;
 use crate::exclusion::Exclusion;
 use crate::identity::ServerId;
 use crate::members::{Member, MemberState};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Address;
 use api::Target;
 use api::media::AggregatedVersion;
 use peering::documents::{DocumentSource, Retention, ServerDocument, StoredDocument};
@@ -11,7 +12,7 @@ use peering::exclusion::Exclusion;
 use peering::members::{Member, MemberState, TrackedDocument};
 use peering::ports::EntryVersion;
 use peering::view::{FirstSync, Peering, ViewInputs};
-use peering::{AbsenceProof, Address, HolderIdentity, Hop, ServerId, View, route};
+use peering::{AbsenceProof, HolderIdentity, Hop, ServerId, View, route};
 use tokio::time::Instant;
 
 use crate::Effort;

@@ -96,8 +96,8 @@ async fn fetch_requests_both_documents_as_system_apiserver() {
     let shown: Vec<_> =
         asked.iter().map(|request| format!("{}{} {:?}", request.address, request.path, request.headers)).collect();
     expect![[r#"
-        10.0.0.2:6443/api {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "x-remote-user": "system:apiserver", "x-remote-uid": "system:apiserver", "x-remote-group": "system:authenticated", "x-kubernetes-peer-proxied": "true", "x-kubernetes-apiserver-rerouted": "true"}
-        10.0.0.2:6443/apis {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "x-remote-user": "system:apiserver", "x-remote-uid": "system:apiserver", "x-remote-group": "system:authenticated", "x-kubernetes-peer-proxied": "true", "x-kubernetes-apiserver-rerouted": "true"}"#]]
+        10.0.0.2:6443/api {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "x-kubernetes-peer-proxied": "true", "x-kubernetes-apiserver-rerouted": "true"}
+        10.0.0.2:6443/apis {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "x-kubernetes-peer-proxied": "true", "x-kubernetes-apiserver-rerouted": "true"}"#]]
     .assert_eq(&shown.join("\n"));
 }
 

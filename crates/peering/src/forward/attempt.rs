@@ -10,8 +10,7 @@ use transport::peer::{ConnectionPool, PeerBody, PooledConnection, RequestBody, S
 
 use super::forwarded_response::{ForwardedBody, RespondingPeer};
 use super::peer_set::{Peer, PeerSeat, PingResult, SeatKind};
-use super::{Effect, Lifetime, PeerError, RetryLoop, classify, forwarded_head, upgrade};
-use crate::status::Execution;
+use super::{Effect, Execution, Lifetime, PeerError, RetryLoop, classify, forwarded_head, upgrade};
 
 /// How a candidate failed, and whether it may have executed the request.
 pub(super) type AttemptFailure = (PeerError, Execution);
@@ -181,7 +180,7 @@ impl ForwardAttempt<'_> {
     }
 
     fn build_response(&self, classified: classify::ClassifiedResponse, seat: PeerSeat) -> Response<ForwardedBody> {
-        let responding_peer = RespondingPeer(self.peer.server().clone());
+        let responding_peer = RespondingPeer(self.peer.id().clone());
         let mut response = match classified {
             classify::ClassifiedResponse::Upgrade(response) => self.start_tunnel(response),
             classify::ClassifiedResponse::Response(response) => {

@@ -15,8 +15,7 @@ use http_body_util::BodyExt as _;
 use transport::peer::{PeerBody, PeerConnectionError};
 
 use super::attempt::AttemptFailure;
-use super::{PeerError, ResponseOrigin};
-use crate::status::{self, Execution};
+use super::{Execution, PeerError, ResponseOrigin};
 use status_details::has_details_name;
 
 /// How much of an answer is looked at. A Status has some hundred bytes.
@@ -87,7 +86,7 @@ async fn classify_body(response: Response<PeerBody>) -> Result<ClassifiedRespons
             return Err((PeerError::NotServed, Execution::None));
         }
         StatusCode::SERVICE_UNAVAILABLE
-            if Status::from_json(&inspected).is_some_and(|status| status::was_not_executed(&status)) =>
+            if Status::from_json(&inspected).is_some_and(|status| status.was_not_executed()) =>
         {
             return Err((PeerError::NotExecuted, Execution::None));
         }

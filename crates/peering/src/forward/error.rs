@@ -1,16 +1,28 @@
 //! Why a request was not answered by any peer.
 
+use std::sync::Arc;
+
 use api::Status;
 use http::StatusCode;
 use transport::peer::{DialError, PeerConnectionError};
 
 use super::queue::QueueRejection;
-use crate::identity::ServerId;
-use crate::metrics::ProxyError;
-use crate::status::{self, Execution};
 
-/// Soon: whoever has no room now answers others meanwhile.
+/// KEP-4020, "Aggregation Layer" 5.
+const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
+/// Servers come back within seconds, and busy ones finish requests within milliseconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Whether a server executed a request that failed on the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// It did not: the request was never sent, or was handed back.
+    None,
+    /// The request was sent, and it only reads.
+    Harmless,
+    /// The request was sent, and its outcome is unknown.
+    Unknown,
+}
 
 /// Why there is no answer. The text is for the log; clients get [`ForwardError::status`].
 #[derive(Debug, thiserror::Error)]
@@ -51,9 +63,13 @@ impl ForwardError {
                 format!("every API server that can serve the request has as many as it may: {rejection}"),
                 RETRY_AFTER_SECONDS,
             ),
-            Self::NotVouched => status::not_vouched_status(),
+            Self::NotVouched => Status::service_unavailable(
+                "the API servers that can serve the request cannot be asked for a user of a client certificate: their \
+                 --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works",
+            )
+            .with_retry_after(RETRY_AFTER_SECONDS),
             Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientAborted => {
-                status::proxy_failed_status(self.execution())
+                proxy_failed_status(self.execution())
             }
         }
     }
@@ -77,24 +93,14 @@ impl ForwardError {
             }
         }
     }
-
-    /// How kube-apiserver's metric names it.
-    pub fn proxy_error(&self) -> ProxyError {
-        match self {
-            Self::NoEndpoint | Self::NotVouched => ProxyError::EndpointResolution,
-            Self::Failed { .. } | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientAborted => {
-                ProxyError::ProxyTransport
-            }
-        }
-    }
 }
 
 /// How one peer failed.
 #[derive(Debug)]
 pub struct PeerFailure {
-    /// Who.
-    pub server: ServerId,
-    /// How.
+    /// The candidate that failed.
+    pub id: Arc<str>,
+    /// How it failed.
     pub error: PeerError,
 }
 
@@ -152,13 +158,26 @@ impl PeerError {
     }
 }
 
+/// The response to a request that no candidate answered. `Retry-After` goes with it only if nothing was executed, because clients
+/// repeat any verb on it.
+fn proxy_failed_status(execution: Execution) -> Status {
+    match execution {
+        Execution::None | Execution::Harmless => {
+            Status::service_unavailable(PROXY_FAILED).with_retry_after(RETRY_AFTER_SECONDS)
+        }
+        Execution::Unknown => Status::service_unavailable(format!(
+            "{PROXY_FAILED}: the request was sent, and it is not known whether it was executed"
+        )),
+    }
+}
+
 /// How many of them were sent something. Who had no room was not tried.
 pub(super) fn attempt_count(failures: &[PeerFailure]) -> usize {
     failures.iter().filter(|failure| !matches!(failure.error, PeerError::Busy)).count()
 }
 
 fn join_failures(failures: &[PeerFailure]) -> String {
-    let each = failures.iter().map(|PeerFailure { server, error }| format!("{}: {error}", server.as_str()));
+    let each = failures.iter().map(|PeerFailure { id, error }| format!("{id}: {error}"));
     each.collect::<Vec<_>>().join("; ")
 }
 
@@ -199,7 +218,23 @@ mod tests {
                 "every API server that can serve the request has as many as it may: it waited for as long as it may"
             ],
         );
-        assert_eq!(ForwardError::NoEndpoint.status(), status::proxy_failed_status(Execution::None));
-        assert_eq!(ForwardError::ClientAborted.status(), status::proxy_failed_status(Execution::Unknown));
+        assert_eq!(ForwardError::NoEndpoint.status(), proxy_failed_status(Execution::None));
+        assert_eq!(ForwardError::ClientAborted.status(), proxy_failed_status(Execution::Unknown));
+    }
+
+    #[test]
+    fn unknown_execution_has_no_retry_after() {
+        let describe = |execution| {
+            let status = ForwardError::TimedOut { execution }.status();
+            assert_eq!((status.http_code(), status.reason.as_str()), (503, "ServiceUnavailable"));
+            format!("{} {:?}", status.message, status.retry_after())
+        };
+        for execution in [Execution::None, Execution::Harmless] {
+            expect!["Error while proxying request to destination apiserver Some(1)"].assert_eq(&describe(execution));
+        }
+        expect![
+            "Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was executed None"
+        ]
+        .assert_eq(&describe(Execution::Unknown));
     }
 }

@@ -1,71 +1,70 @@
-//! Asking peers for their documents, over the connections that requests use.
+//! GET requests of this server itself to a candidate, over the connections that forwarded requests use.
 
-use http::header::HOST;
-use http::{Method, Request};
+use bytes::Bytes;
+use http::header::{HOST, HeaderMap};
+use http::uri::InvalidUri;
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use transport::peer::{DialError, PooledConnection, RequestBody};
+use transport::peer::{BoxError, DialError, PeerBody, PeerConnectionError, PooledConnection, RequestBody};
 
 use super::{Candidate, Forwarder};
-use crate::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
 
-/// Whoever asks gives it a time limit; nothing is counted against the peer, because a document that cannot be had says little
-/// about requests.
-impl Fetch for Forwarder {
-    fn fetch(&self, request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError> {
-        Box::pin(self.fetch_from_peer(request))
-    }
+/// Why a GET to a candidate failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// No connection could be opened.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The path is no URI.
+    #[error(transparent)]
+    InvalidPath(#[from] InvalidUri),
+    /// The connection ended before the head of the response, or carried something other than HTTP.
+    #[error(transparent)]
+    ConnectionBroken(#[from] PeerConnectionError),
+    /// The connection ended within the body of the response.
+    #[error("{0}")]
+    BodyBroken(BoxError),
+    /// The body of the response exceeds the limit.
+    #[error("the response is longer than {bytes_max} bytes")]
+    TooLong {
+        /// The limit.
+        bytes_max: usize,
+    },
 }
 
 impl Forwarder {
-    async fn fetch_from_peer(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-        let FetchRequest { server, address, path, headers, bytes_max } = request;
-        let peer = self.0.peer_set.get(&Candidate { server, address });
+    /// Sends a GET to one candidate and reads the whole response. The caller limits the time. A failure does not count against the
+    /// candidate, because it says little about forwarded requests.
+    pub async fn get(
+        &self,
+        candidate: &Candidate,
+        path: &str,
+        headers: HeaderMap,
+        bytes_max: usize,
+    ) -> Result<Response<Bytes>, GetError> {
+        let peer = self.0.peer_set.get(candidate);
         let mut get = Request::new(());
         *get.method_mut() = Method::GET;
-        *get.uri_mut() = path.parse().map_err(|error| broken_response(&error))?;
+        *get.uri_mut() = path.parse()?;
         *get.headers_mut() = headers;
         get.headers_mut().insert(HOST, peer.host.clone());
         let response = match peer.front_proxy_pool.take_idle() {
-            // An idle connection that ends now may just have been closed; a new one shows what is the matter.
+            // The peer may just have closed an idle connection; a new one shows whether it fails.
             Some(connection) => send_get(connection, &get).await.ok(),
             None => None,
         };
         let response = match response {
             Some(response) => response,
-            None => {
-                send_get(
-                    peer.front_proxy_pool
-                        .open(self.0.limits.connect_timeout)
-                        .await
-                        .map_err(|error| fetch_error_from_dial(&error))?,
-                    &get,
-                )
-                .await?
-            }
+            None => send_get(peer.front_proxy_pool.open(self.0.limits.connect_timeout).await?, &get).await?,
         };
         let (head, body) = response.into_parts();
         let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() { FetchError::TooLong { bytes_max } } else { broken_response(&*error) }
+            if error.is::<LengthLimitError>() { GetError::TooLong { bytes_max } } else { GetError::BodyBroken(error) }
         })?;
-        Ok(FetchResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
+        Ok(Response::from_parts(head, body.to_bytes()))
     }
 }
 
-async fn send_get(
-    connection: PooledConnection,
-    get: &Request<()>,
-) -> Result<http::Response<transport::peer::PeerBody>, FetchError> {
-    connection.send(get.clone().map(|()| RequestBody::empty())).await.map_err(|error| broken_response(&error))
-}
-
-fn fetch_error_from_dial(error: &DialError) -> FetchError {
-    match error {
-        DialError::Unreachable(_) | DialError::Proxy(_) => FetchError::Unreachable { reason: error.to_string() },
-        DialError::Tls(_) => FetchError::Tls { reason: error.to_string() },
-        DialError::TimedOut => FetchError::TimedOut,
-    }
-}
-
-fn broken_response(error: &(dyn std::error::Error + 'static)) -> FetchError {
-    FetchError::Broken { reason: error.to_string() }
+async fn send_get(connection: PooledConnection, get: &Request<()>) -> Result<Response<PeerBody>, PeerConnectionError> {
+    connection.send(get.clone().map(|()| RequestBody::empty())).await.map_err(|failed| failed.error)
 }

@@ -2,6 +2,7 @@
 //!
 //! Both lose what concerns one connection only. The request also loses every claim about who is asking, and gets ours.
 
+use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
@@ -10,7 +11,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, re
 use transport::peer::RequestBody;
 
 use super::{CorsHeaders, ForwardRequest};
-use crate::hop;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -60,7 +60,7 @@ impl ForwardedHead {
         headers.remove(EXPECT);
         forward_request.user.write_headers(&mut headers);
         if forward_request.add_hop_mark {
-            hop::mark_forwarded(&mut headers);
+            mark_forwarded(&mut headers);
         }
         if let Some(audit_id) = forward_request.audit_id {
             headers.insert(AUDIT_ID, audit_id.clone());
@@ -97,6 +97,13 @@ impl ForwardedHead {
         *request.method_mut() = Method::GET;
         request.headers_mut().remove(CONTENT_LENGTH);
         request
+    }
+}
+
+/// Sets both hop marks, once each, so that the peer serves the request itself or refuses it.
+pub(super) fn mark_forwarded(headers: &mut HeaderMap) {
+    for name in [PEER_PROXIED, REROUTED] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(HOP_MARK_VALUE));
     }
 }
 

@@ -13,11 +13,10 @@ use transport::peer::{BoxError, PeerBody};
 use super::Lifetime;
 use super::bandwidth::ThrottledBody;
 use super::peer_set::{Peer, PeerSeat};
-use crate::identity::ServerId;
 
-/// Which peer answered: in the extensions of every forwarded response.
+/// The id of the candidate that answered: in the extensions of every forwarded response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RespondingPeer(pub ServerId);
+pub struct RespondingPeer(pub Arc<str>);
 
 /// How many peers were tried in vain before: in the extensions of a forwarded response, if there were any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

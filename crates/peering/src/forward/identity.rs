@@ -10,9 +10,9 @@ use api::headers::lowercase::{
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub(crate) const USER: HeaderName = HeaderName::from_static(REMOTE_USER);
-pub(crate) const UID: HeaderName = HeaderName::from_static(REMOTE_UID);
-pub(crate) const GROUP: HeaderName = HeaderName::from_static(REMOTE_GROUP);
+const USER: HeaderName = HeaderName::from_static(REMOTE_USER);
+const UID: HeaderName = HeaderName::from_static(REMOTE_UID);
+const GROUP: HeaderName = HeaderName::from_static(REMOTE_GROUP);
 
 /// Who a request is for, as a peer is told. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]

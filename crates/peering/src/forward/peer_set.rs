@@ -18,11 +18,10 @@ pub use super::peer_order::{PeerHealth, PeerStatus};
 pub(super) use super::seats::{PeerSeat, SeatKind};
 
 use super::bandwidth::Bandwidth;
+use super::forwarded_head::mark_forwarded;
+use super::metrics::Metrics;
 use super::seats::PeerSeats;
 use super::{Candidate, ForwardLimits, ForwardedUser, ForwarderConfig, PeerError, VouchingPolicy};
-use crate::hop;
-use crate::identity::ServerId;
-use crate::metrics::Metrics;
 
 /// For how long a peer that failed is tried last: doubled with every failure, up to the maximum. A crashed server restarts
 /// within seconds, and the endpoint record of one that does not is gone after fifteen.
@@ -37,7 +36,7 @@ pub struct PeerSet {
     config: ForwarderConfig,
     limits: ForwardLimits,
     metrics: Metrics,
-    peers: RwLock<HashMap<ServerId, Arc<Peer>>>,
+    peers: RwLock<HashMap<Arc<str>, Arc<Peer>>>,
 }
 
 impl fmt::Debug for PeerSet {
@@ -54,12 +53,12 @@ impl PeerSet {
     /// What is known of a candidate; nothing, if it listens elsewhere than it did.
     pub(super) fn get(&self, candidate: &Candidate) -> Arc<Peer> {
         let peers = self.peers.read();
-        if let Some(peer) = peers.get(&candidate.server).filter(|peer| peer.candidate.address == candidate.address) {
+        if let Some(peer) = peers.get(&candidate.id).filter(|peer| peer.candidate.address == candidate.address) {
             return peer.clone();
         }
         drop(peers);
         let mut peers = self.peers.write();
-        let peer = peers.entry(candidate.server.clone()).or_insert_with(|| self.new_peer(candidate));
+        let peer = peers.entry(candidate.id.clone()).or_insert_with(|| self.new_peer(candidate));
         if peer.candidate.address != candidate.address {
             *peer = self.new_peer(candidate);
         }
@@ -67,7 +66,7 @@ impl PeerSet {
     }
 
     fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
-        let Candidate { server, address } = candidate;
+        let Candidate { id, address } = candidate;
         let ForwardLimits { in_flight_max, queue, .. } = self.limits;
         let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
         let pool = |connector: &Arc<Connector>| {
@@ -80,26 +79,27 @@ impl PeerSet {
             passthrough_pool: self.config.passthrough_connector.as_ref().map(pool),
             may_vouch: AtomicBool::new(self.config.vouching_policy == VouchingPolicy::AllPeers),
             limits: self.limits,
-            bandwidth: self.limits.bandwidth_max.map(|limit| {
-                Arc::new(Bandwidth::new(limit, self.metrics.bandwidth_waits.with_label_values(&[server.as_str()])))
-            }),
+            bandwidth: self
+                .limits
+                .bandwidth_max
+                .map(|limit| Arc::new(Bandwidth::new(limit, self.metrics.bandwidth_waits.with_label_values(&[id])))),
             own_user: self.config.own_user.clone(),
-            response_duration: self.metrics.forward_duration.with_label_values(&[server.as_str()]),
+            response_duration: self.metrics.forward_duration.with_label_values(&[id]),
             is_failing: AtomicBool::new(false),
             failure_state: Mutex::new(FailureState { consecutive_failures: 0, backoff_until: Instant::now() }),
-            seats: PeerSeats::new(in_flight_max, queue, in_flight_max.map(|_| self.metrics.queue_length(server))),
+            seats: PeerSeats::new(in_flight_max, queue, in_flight_max.map(|_| self.metrics.queue_length(id))),
             requests_since_contention: AtomicUsize::new(UNCONTENDED_REQUESTS_MAX),
             ping: SharedPing::new(self.limits.ping_timeout),
             stream_ping: SharedPing::new(self.limits.stream_ping_timeout),
         })
     }
 
-    pub(super) fn retain(&self, is_member: impl Fn(&ServerId) -> bool) {
+    pub(super) fn retain(&self, is_candidate: impl Fn(&str) -> bool) {
         let mut peers = self.peers.write();
-        peers.retain(|server, _| {
-            let stays = is_member(server);
+        peers.retain(|id, _| {
+            let stays = is_candidate(id);
             if !stays {
-                self.metrics.remove_peer(server);
+                self.metrics.remove_peer(id);
             }
             stays
         });
@@ -115,17 +115,21 @@ impl PeerSet {
     }
 
     /// What was observed of a peer; `None` if nothing was ever sent to it.
-    pub fn status(&self, server: &ServerId) -> Option<PeerStatus> {
-        Some(self.find(server)?.status(Instant::now()))
+    pub fn status(&self, id: &str) -> Option<PeerStatus> {
+        Some(self.find(id)?.status(Instant::now()))
     }
 
     /// How requests to a peer found a connection.
-    pub fn pool_stats(&self, server: &ServerId) -> Option<PoolStats> {
-        Some(self.find(server)?.front_proxy_pool.stats())
+    pub fn pool_stats(&self, id: &str) -> Option<PoolStats> {
+        Some(self.find(id)?.front_proxy_pool.stats())
     }
 
-    fn find(&self, server: &ServerId) -> Option<Arc<Peer>> {
-        self.peers.read().get(server).cloned()
+    pub(super) fn own_user(&self) -> &ForwardedUser {
+        &self.config.own_user
+    }
+
+    fn find(&self, id: &str) -> Option<Arc<Peer>> {
+        self.peers.read().get(id).cloned()
     }
 }
 
@@ -222,8 +226,8 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
-    pub(super) fn server(&self) -> &ServerId {
-        &self.candidate.server
+    pub(super) fn id(&self) -> &Arc<str> {
+        &self.candidate.id
     }
 
     /// The connections for a user's requests; `None` if there are none, or we do not vouch for users to this peer. Asked
@@ -281,8 +285,8 @@ impl Peer {
         failing.consecutive_failures = failing.consecutive_failures.saturating_add(1);
         failing.backoff_until = Instant::now() + REST.after(failing.consecutive_failures);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            let Candidate { server, address } = &self.candidate;
-            tracing::warn!(peer = server.as_str(), %address, error = %error, "a peer fails; others are preferred to it");
+            let Candidate { id, address } = &self.candidate;
+            tracing::warn!(peer = %id, %address, error = %error, "a peer fails; others are preferred to it");
         }
     }
 
@@ -293,8 +297,8 @@ impl Peer {
         let mut failing = self.failure_state.lock();
         failing.consecutive_failures = 0;
         if self.is_failing.swap(false, Ordering::Relaxed) {
-            let Candidate { server, address } = &self.candidate;
-            tracing::info!(peer = server.as_str(), %address, "a peer that failed answers again");
+            let Candidate { id, address } = &self.candidate;
+            tracing::info!(peer = %id, %address, "a peer that failed answers again");
         }
     }
 
@@ -327,7 +331,7 @@ impl Peer {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, self.host.clone());
         self.own_user.write_headers(&mut headers);
-        hop::mark_forwarded(&mut headers);
+        mark_forwarded(&mut headers);
         let mut request = Request::new(RequestBody::empty());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = http::Uri::from_static("/livez");

@@ -16,10 +16,9 @@ use super::peer_set::{Peer, PeerSeat, SeatKind};
 use super::replay::ReplayableBody;
 use super::upgrade::ClientUpgrade;
 use super::{
-    Effect, FailedAttempts, ForwardError, ForwardRequest, ForwarderInner, Lifetime, PeerError, PeerFailure, error,
-    seats,
+    Effect, Execution, FailedAttempts, ForwardError, ForwardRequest, ForwarderInner, Lifetime, PeerError, PeerFailure,
+    error, seats,
 };
-use crate::status::Execution;
 
 /// One request and its candidates.
 pub(super) struct RetryLoop<'a> {
@@ -50,7 +49,7 @@ impl RetryLoop<'_> {
                 if !may_wait {
                     self.record_failure(peer, &PeerError::Busy);
                 }
-                history.failures.push(PeerFailure { server: peer.server().clone(), error: PeerError::Busy });
+                history.failures.push(PeerFailure { id: peer.id().clone(), error: PeerError::Busy });
                 busy.push(number);
                 continue;
             };
@@ -89,7 +88,7 @@ impl RetryLoop<'_> {
             metrics.count_queue_rejection(rejection);
             ForwardError::Overloaded(rejection)
         })?;
-        metrics.observe_queue_wait(seat.peer().server(), begun.elapsed());
+        metrics.observe_queue_wait(seat.peer().id(), begun.elapsed());
         Ok(seat)
     }
 
@@ -118,7 +117,7 @@ impl RetryLoop<'_> {
             return Err(ForwardError::ClientAborted);
         }
         self.record_failure(peer, &error);
-        history.failures.push(PeerFailure { server: peer.server().clone(), error });
+        history.failures.push(PeerFailure { id: peer.id().clone(), error });
         history.execution = self.relax_for_reads(execution);
         if history.execution != Execution::Unknown && self.body.can_replay() {
             return Ok(None);
@@ -129,7 +128,7 @@ impl RetryLoop<'_> {
     /// The time is over. Whoever has the request now is slow, which is counted and no reason to pass it over.
     pub(super) fn timeout_error(&self) -> ForwardError {
         if let Some(peer) = self.peers.get(self.current_peer.load(Ordering::Relaxed)) {
-            self.forwarder.metrics.transport_failures.with_label_values(&[peer.server().as_str(), "timeout"]).inc();
+            self.forwarder.metrics.transport_failures.with_label_values(&[peer.id(), "timeout"]).inc();
         }
         let is_sent = self.is_sent.load(Ordering::Relaxed);
         let execution = if is_sent { Execution::Unknown } else { Execution::None };
@@ -138,11 +137,11 @@ impl RetryLoop<'_> {
 
     /// What a failure means for the next ones who want to go there.
     pub(super) fn record_failure(&self, peer: &Peer, error: &PeerError) {
-        self.forwarder.metrics.transport_failures.with_label_values(&[peer.server().as_str(), error.reason()]).inc();
+        self.forwarder.metrics.transport_failures.with_label_values(&[peer.id(), error.reason()]).inc();
         match error {
             PeerError::Busy | PeerError::NoUsableConnection => {}
             PeerError::Unauthorized | PeerError::NotServed => {
-                (self.forward_request.mark_stale)(peer.server());
+                (self.forward_request.mark_stale)(peer.id());
                 peer.record_failure(error);
             }
             PeerError::Dial(_)

@@ -1,12 +1,14 @@
+use api::Status;
+use api::status::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use parking_lot::Mutex;
 use prometheus::Registry;
+use tokio::sync::watch;
 use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer, TestCertificates};
 
 use super::peer_set::PeerHealth;
 use super::*;
-use crate::status::Execution;
 
 mod bandwidth;
 mod bodies;
@@ -40,7 +42,7 @@ struct ForwarderFixture {
     tasks: Tasks,
     registry: Registry,
     forwarder: Forwarder,
-    stale_marks: Mutex<Vec<ServerId>>,
+    stale_marks: Mutex<Vec<Arc<str>>>,
     _dir: tempfile::TempDir,
 }
 
@@ -99,7 +101,7 @@ impl ForwarderFixture {
     {
         let candidates: Vec<_> = peers.iter().enumerate().map(|(number, peer)| candidate(number, peer)).collect();
         let user = ForwardedUser::new("jane", "7", ["developers", "testers"], [("scopes", "all")]).unwrap();
-        let doubt = |server: &ServerId| self.stale_marks.lock().push(server.clone());
+        let doubt = |id: &str| self.stale_marks.lock().push(id.into());
         let forward_request = ForwardRequest { effect, lifetime, mark_stale: &doubt, ..long_read(&candidates, &user) };
         self.forwarder.forward(forward_request, request).await
     }
@@ -139,13 +141,18 @@ pub(super) fn long_read<'a>(candidates: &'a [Candidate], user: &'a ForwardedUser
 }
 
 /// The servers are called a, b, c …
-fn server(number: usize) -> ServerId {
-    ServerId::from_name(&format!("apiserver-{}", ["a", "b", "c", "d"][number])).unwrap()
+fn server(number: usize) -> Arc<str> {
+    format!("apiserver-{}", ["a", "b", "c", "d"][number]).into()
 }
 
 fn candidate(number: usize, peer: &ScriptedPeer) -> Candidate {
     let address = Address::new("127.0.0.1", peer.address.port()).unwrap();
-    Candidate { server: server(number), address }
+    Candidate { id: server(number), address }
+}
+
+/// The status of a server that executed nothing, as a peer sends it.
+fn not_executed_status(cause: &'static str) -> Status {
+    Status::service_unavailable("nothing was executed").with_retry_after(1).with_cause(cause, "")
 }
 
 fn echo_response(heard: &ReceivedRequest) -> String {
@@ -161,7 +168,7 @@ async fn body_text(response: Response<ForwardedBody>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-fn responding_peer(response: &Response<ForwardedBody>) -> &ServerId {
+fn responding_peer(response: &Response<ForwardedBody>) -> &Arc<str> {
     &response.extensions().get::<RespondingPeer>().unwrap().0
 }
 
@@ -271,21 +278,14 @@ async fn forward_skips_busy_peer_without_marking_it_failed() {
 }
 
 #[tokio::test]
-async fn departed_peer_is_forgotten() {
+async fn retain_candidates_forgets_all_others() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture.start_responder(echo_response).await;
     body_text(fixture.get(&[&peer]).await.unwrap()).await;
-    let (views, receiver) =
-        watch::channel(Arc::new(crate::testing::view_from_notation("here: v1 pods:get; a live: v1 pods:get")));
-    fixture.forwarder.start_forgetting_departed(receiver, &fixture.tasks);
+    fixture.forwarder.retain_candidates(|id| *id == *server(0));
     assert!(fixture.forwarder.peers().status(&server(0)).is_some());
-    views.send_replace(Arc::new(crate::testing::view_from_notation("here: v1 pods:get")));
-    let forgotten = async {
-        while fixture.forwarder.peers().status(&server(0)).is_some() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TEST_TIMEOUT, forgotten).await.unwrap();
+    fixture.forwarder.retain_candidates(|_| false);
+    assert!(fixture.forwarder.peers().status(&server(0)).is_none());
 }
 
 #[test]

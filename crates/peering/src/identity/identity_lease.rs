@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use api::Address;
 use api::metadata::ObjectMeta;
 use api::objects::{Lease, LeaseSpec};
 use api::time::MicroTime;
 use api::validation;
 
 use super::{HolderIdentity, ServerId};
-use crate::endpoint_record::Address;
 
 /// Where identity leases are; a lease elsewhere makes no member.
 pub const IDENTITY_LEASE_NAMESPACE: &str = "kube-system";

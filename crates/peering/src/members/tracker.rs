@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use api::objects::{Endpoints, Lease};
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ use super::{
     TrackedDocument, derive_state,
 };
 use crate::documents::{Retention, ServerDocument, StoredDocument};
-use crate::endpoint_record::Address;
+use crate::endpoint_record::record_address;
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{EntryVersion, FeedUpdate};
 
@@ -129,7 +130,7 @@ impl MemberTracker {
     /// Takes in what the feed of endpoint records gave. A record without a usable address is the same as none.
     pub fn observe_records(&mut self, update: FeedUpdate<Arc<Endpoints>>, now: Instant) {
         self.observe(update, now, |server, tracked_member, record| {
-            let address = record.and_then(|record| match Address::from_record(server, &record) {
+            let address = record.and_then(|record| match record_address(server, &record) {
                 Ok(address) => Some(address),
                 Err(reason) => {
                     tracing::warn!(%server, %reason, "an endpoint record cannot be used");

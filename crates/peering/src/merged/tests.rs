@@ -87,7 +87,7 @@ fn merged_documents_are_rebuilt_only_when_inputs_change() {
 
     let mut moved = first.clone();
     let mut members = first.members.to_vec();
-    members[0].address = crate::Address::new("elsewhere.example", 1);
+    members[0].address = api::Address::new("elsewhere.example", 1);
     moved.members = members.clone().into();
     let next = View::new(moved, Some(&view));
     assert!(

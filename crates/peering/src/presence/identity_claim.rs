@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use api::PortError;
+use api::{Address, PortError};
 use tokio::time::Instant;
 
 use super::PresenceConfig;
-use crate::endpoint_record::Address;
+use crate::endpoint_record::record_address;
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{LeaseStorage, RecordStorage};
 
@@ -99,7 +99,7 @@ async fn check_claim_without_timeout(
         return Ok(ClaimState::Free);
     }
     let record = records.get(server).await?;
-    let address = record.and_then(|record| Address::from_record(server, &record).ok());
+    let address = record.and_then(|record| record_address(server, &record).ok());
     // Nobody else can listen at our address, so a record of it was ours.
     if let Some(address) = address.filter(|address| *address != config.address) {
         return Ok(ClaimState::HeldElsewhere { lease, address });

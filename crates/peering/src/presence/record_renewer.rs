@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{LeaveStep, PresenceConfig};
+use crate::endpoint_record::new_record;
 use crate::ports::{EntryVersion, RecordStorage};
 use crate::readiness::Milestone;
 
@@ -52,7 +53,7 @@ impl RecordRenewer {
             ticks.tick().await;
             loop {
                 generation += 1;
-                let record = config.address.to_record(&config.server, generation);
+                let record = new_record(&config.address, &config.server, generation);
                 let writing = self.records.put(&config.server, record, config.timings.record_ttl);
                 let late = || Err(PortError::Unavailable { reason: "it took too long".to_owned() });
                 let written =

@@ -55,7 +55,7 @@ impl PresenceFixture {
         let other = config("a", process, port.unwrap_or(1));
         self.storage.put_lease(other.lease_template().new_lease(other.current_time()));
         if port.is_some() {
-            let record = other.address.to_record(&other.server, 1);
+            let record = crate::endpoint_record::new_record(&other.address, &other.server, 1);
             RecordStorage::put(&self.storage, &other.server, record, other.timings.record_ttl).await.unwrap();
         }
         self.storage.take_log();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Target;
+use api::{Address, Target};
 use discovery::GroupDiscoveryList;
 use jiff::Timestamp;
 use prometheus::Registry;
@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use super::definitions::MemoryDefinitions;
 use super::memory_network::MemoryNetwork;
 use super::memory_storage::{MemoryStorage, StorageMode};
-use super::{defined_resources_from_notation, groups_from_notation, server_id};
+use super::{defined_resources_from_notation, groups_from_notation, server_id, transport_failures};
 use crate::cluster::{Cluster, ClusterConfig, ClusterPorts};
 use crate::discovery_fetch::DiscoveryFetchConfig;
-use crate::endpoint_record::Address;
+use crate::endpoint_record::new_record;
 use crate::exclusion::DefinedResources;
 use crate::hop::Hop;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
@@ -80,7 +80,7 @@ impl ClusterFixture {
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());
         let (local, shared) = (watch::Sender::new(groups_from_notation(serves)), watch::Sender::new(Arc::default()));
-        let metrics = Metrics::new(&registry);
+        let metrics = Metrics::new(&registry, transport_failures());
         let cluster = Cluster::start(config, &ports, local.subscribe(), shared.subscribe(), &metrics, &tasks);
         MemberServer { cluster, tasks, local_groups: local, defined: shared, registry, storage: view }
     }
@@ -100,7 +100,7 @@ impl ClusterFixture {
 
     /// The record of a stock server, which stays.
     pub(crate) async fn put_stock_record(&self, name: &str) {
-        let record = Address::new(&format!("{name}.example"), 6443).unwrap().to_record(&server_id(name), 1);
+        let record = new_record(&Address::new(&format!("{name}.example"), 6443).unwrap(), &server_id(name), 1);
         let year = Duration::from_secs(365 * 86_400);
         RecordStorage::put(&self.storage, &server_id(name), record, year).await.unwrap();
     }

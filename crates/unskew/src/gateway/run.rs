@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use access::authentication::{CaBundleOverlap as Overlap, FrontProxyHeaderNames};
 use anyhow::Context as _;
+use api::Address;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
 use edge::certificate_verification::CaBundles;
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::merged_discovery::MergedPages;
+use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use edge::pipeline::Pipeline;
 use gateway::upstream_storage::UpstreamStorage;
 use gateway::vouching::SETTINGS_READER;
 use gateway::{
-    AnyUpstream, EndpointSlicePoller, GatewayAccessControl, GatewayFetch, PageAccessReviews, StateDir, UpstreamClient,
-    Upstreams, VouchingDecider,
+    AnyUpstream, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, UpstreamClient, Upstreams,
+    VouchingDecider,
 };
 use peering::forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
 use peering::members::MemberState;
@@ -25,7 +27,7 @@ use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
 use peering::view::Peering;
-use peering::{Address, Cluster, HolderIdentity, ServerId, View};
+use peering::{Cluster, HolderIdentity, ServerId, View};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -61,8 +63,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let serving = start_serving_certificate(&config, &tasks)?;
     let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
     let registry = prometheus::Registry::new();
-    let metrics = Metrics::new(&registry);
-    let way = start_upstreams(&config, address, &registry, &metrics, &tasks)?;
+    let forward_metrics = peering::forward::Metrics::new(&registry);
+    let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
+    let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
+    let way = start_upstreams(&config, forwarder, address, &registry, &metrics, &tasks)?;
     let draining = CancellationToken::new();
     let reviews = PageAccessReviews::new(way.clone());
     let gate = GatewayAccessControl {
@@ -162,24 +166,22 @@ fn start_client_authorities(
 /// The upstreams, and the way to them.
 fn start_upstreams(
     config: &Config,
+    forwarder: Forwarder,
     address: SocketAddr,
     registry: &prometheus::Registry,
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<UpstreamClient> {
-    let user =
-        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
-    let forwarder = start_forwarder(config, &user, metrics, tasks)?;
     let kept = match &config.state_dir {
         None => StateDir::none(),
         Some(folder) => StateDir::open(folder).with_context(|| format!("--state-dir: {}", folder.display()))?,
     };
     let board = UpstreamStorage::new(kept);
-    let fetch = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: user.clone() });
+    let fetch = Arc::new(PeerFetch::new(forwarder.clone()));
     let settings = gateway::UpstreamsConfig { forget_after: config.forget_after };
     let removed = config.identity_headers.clone().unwrap_or_else(FrontProxyHeaderNames::standard);
     let reader = ForwardedUser::new(SETTINGS_READER, "", ["system:authenticated"], []).expect("the name is plain");
-    let reader = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: reader });
+    let reader = Arc::new(PeerFetch { forwarder: forwarder.clone(), user: reader });
     let vouching =
         VouchingDecider::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
     let own_metrics = gateway::metrics::Metrics::new(registry);
@@ -204,24 +206,23 @@ fn start_upstreams(
         let upstreams = upstreams.clone();
         tasks.spawn("upstream-doubts", |stop| upstreams.refetch_stale(doubts, stop));
     }
-    forwarder.start_forgetting_departed(cluster.views(), tasks);
+    edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
     let way = UpstreamClient { cluster, forwarder, upstreams };
     if let Some(networks) = config.upstream_networks.clone() {
-        let slices =
-            EndpointSlicePoller { upstream_client: way.clone(), user, configured: config.upstreams.clone(), networks };
+        let slices = EndpointSlicePoller {
+            upstream_client: way.clone(),
+            user: way.forwarder.own_user().clone(),
+            configured: config.upstreams.clone(),
+            networks,
+        };
         let upstreams = way.upstreams.clone();
         tasks.spawn("upstream-discovery", |stop| slices.run(upstreams, stop));
     }
     Ok(way)
 }
 
-fn start_forwarder(
-    config: &Config,
-    user: &ForwardedUser,
-    metrics: &Metrics,
-    tasks: &Tasks,
-) -> anyhow::Result<Forwarder> {
+fn start_forwarder(config: &Config, metrics: peering::forward::Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
     let connector = |files: ClientTlsFiles| {
         let tls = files
             .start_reloading(tasks)
@@ -230,11 +231,13 @@ fn start_forwarder(
             Connector::new(tls, Dialer::direct()).with_server_name(config.upstream_server_name.clone()),
         ))
     };
+    let user =
+        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
     let bare = ClientTlsFiles { client_certificate: None, ..config.front_proxy_files.clone() };
     let ways = ForwarderConfig {
         front_proxy_connector: connector(config.front_proxy_files.clone())?,
         passthrough_connector: Some(connector(bare)?),
-        own_user: user.clone(),
+        own_user: user,
         cors_headers: CorsHeaders::PassThrough,
         vouching_policy: VouchingPolicy::AllowedPeers,
     };
@@ -244,7 +247,7 @@ fn start_forwarder(
         queue: config.queue_limits,
         ..ForwardLimits::default()
     };
-    Ok(Forwarder::new(ways, limits, metrics.clone(), tasks))
+    Ok(Forwarder::new(ways, limits, metrics, tasks))
 }
 
 /// A gateway follows the cluster and is no part of it: its presence is never made known.

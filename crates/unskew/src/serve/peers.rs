@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Address;
 use apiserver::storage_ports::PublishedClusterAuthentication;
 use catalogue::{FeatureGates, ServedResources};
 use discovery::GroupDiscoveryList;
 use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
+use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use object::decode::{self, BodyEncoding};
 use peering::cluster::{Cluster, ClusterPorts};
@@ -21,7 +23,7 @@ use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
 use peering::readiness::Milestone;
 use peering::view::Peering;
-use peering::{Address, HolderIdentity, ServerId};
+use peering::{HolderIdentity, ServerId};
 use tasks::Tasks;
 use tokio::sync::watch;
 use transport::peer::{ClientTlsFiles, Connector, Dialer, Egress, egress};
@@ -200,13 +202,14 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
     if !flags.is_identity_on {
         return Ok(None);
     }
-    let metrics = Metrics::new(registry);
+    let forward_metrics = peering::forward::Metrics::new(registry);
+    let metrics = Metrics::new(registry, forward_metrics.transport_failures.clone());
     let hostname = flags.hostname.clone().unwrap_or_else(hostname);
     let server = flags.server_id_for_hostname(storage, &hostname, advertised.port());
     report_if_disabled(flags, &metrics);
     let forwarder = match (flags.is_proxy_on, client_files(&flags.certificates, cert_dir)) {
         (true, Some(files)) => {
-            Some(build_forwarder(flags, files, ports.cluster_authentication.clone(), &metrics, tasks)?)
+            Some(build_forwarder(flags, files, ports.cluster_authentication.clone(), forward_metrics, tasks)?)
         }
         (true, None) | (false, _) => None,
     };
@@ -244,14 +247,14 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
         documents: Arc::new(ports.documents),
         progress: Arc::new(ports.progress),
         definitions: Some(Arc::new(ports.definitions)),
-        fetch: forwarder.clone().map(|forwarder| Arc::new(forwarder) as _),
+        fetch: forwarder.clone().map(|forwarder| Arc::new(PeerFetch::new(forwarder)) as _),
     };
     // Neither changes as long as definitions in storage bring no resources of their own.
     let local = watch::Sender::new(local_discovery_groups(surface)).subscribe();
     let shared = watch::Sender::default().subscribe();
     let cluster = Arc::new(Cluster::start(config, &ports, local, shared, &metrics, tasks));
     if let Some(forwarder) = &forwarder {
-        forwarder.start_forgetting_departed(cluster.views(), tasks);
+        edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     }
     let joined = watch::Sender::new(false);
     let peers = flags.is_proxy_on.then(|| {
@@ -319,7 +322,7 @@ fn build_forwarder(
     flags: &PeerFlags,
     files: ClientTlsFiles,
     trust: PublishedClusterAuthentication,
-    metrics: &Metrics,
+    metrics: peering::forward::Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<Forwarder> {
     let tls =
@@ -328,7 +331,7 @@ fn build_forwarder(
     let PeerFlags { in_flight_max, bandwidth_max, .. } = *flags;
     let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
     let ways = ForwarderConfig::for_server(Arc::new(Connector::new(tls, dialer)));
-    let forwarder = Forwarder::new(ways, limits, metrics.clone(), tasks);
+    let forwarder = Forwarder::new(ways, limits, metrics, tasks);
     start_removing_peer_identity_headers(forwarder.clone(), trust, tasks);
     Ok(forwarder)
 }

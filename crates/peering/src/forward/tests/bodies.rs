@@ -4,7 +4,6 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::status::peer_not_ready_status;
 
 /// A body whose parts come when the test says so.
 fn channel_body()
@@ -104,7 +103,7 @@ async fn request_body_is_streamed_to_peer() {
 #[tokio::test]
 async fn body_read_by_unready_peer_is_replayed_to_next() {
     let fixture = ForwarderFixture::new(generous_limits());
-    let not_ready = String::from_utf8(peer_not_ready_status().to_json()).unwrap();
+    let not_ready = String::from_utf8(not_executed_status(CAUSE_PEER_NOT_READY).to_json()).unwrap();
     let a = fixture.start_responder(move |_| http_response(503, "", &not_ready)).await;
     let b = fixture.start_responder(echo_response).await;
     let (sender, body) = channel_body();

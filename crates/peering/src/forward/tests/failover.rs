@@ -4,7 +4,6 @@ use expect_test::expect;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::status;
 
 const PLAIN_404: &str = "404 page not found\n";
 
@@ -52,7 +51,7 @@ async fn forward_outcome(action: PeerAction) -> String {
         };
         let result = match result {
             Ok(response) => {
-                let by = responding_peer(&response).as_str().to_owned();
+                let by = responding_peer(&response).clone();
                 format!("{} from {by}: {}", response.status().as_u16(), body_text(response).await)
             }
             Err(ForwardError::Failed { execution, .. }) => format!("failed, execution {execution:?}"),
@@ -106,14 +105,12 @@ async fn unexecuted_request_fails_over_for_reads_and_writes() {
         Reads: 200 from apiserver-b: fine [apiserver-a handed_back 1]
         Writes: 200 from apiserver-b: fine [apiserver-a handed_back 1]
     "#]]
-    .assert_eq(&forward_outcome(says(status::peer_not_ready_status())).await);
+    .assert_eq(&forward_outcome(says(not_executed_status(CAUSE_PEER_NOT_READY))).await);
     expect![[r#"
         Reads: 200 from apiserver-b: fine [apiserver-a handed_back 1]
         Writes: 200 from apiserver-b: fine [apiserver-a handed_back 1]
     "#]]
-    .assert_eq(
-        &forward_outcome(says(status::unavailable_status(crate::UnavailableReason::ForwardedButNotServed))).await,
-    );
+    .assert_eq(&forward_outcome(says(not_executed_status(CAUSE_NOT_SERVED_BY_PEER))).await);
     expect![[r#"
         Reads: 200 from apiserver-b: fine [apiserver-a unauthorized 1, doubted]
         Writes: 200 from apiserver-b: fine [apiserver-a unauthorized 1, doubted]
@@ -188,8 +185,7 @@ async fn write_fails_over_when_peer_is_unreachable() {
     let fixture = ForwarderFixture::new(generous_limits());
     let b = fixture.start_responder(echo_response).await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let candidates =
-        [Candidate { server: server(0), address: Address::new("127.0.0.1", gone).unwrap() }, candidate(1, &b)];
+    let candidates = [Candidate { id: server(0), address: Address::new("127.0.0.1", gone).unwrap() }, candidate(1, &b)];
     let user = ForwardedUser::new("jane", "", [], []).unwrap();
     let request = Request::post("/x").body(Full::new(Bytes::from_static(b"body"))).unwrap();
     let call = ForwardRequest { effect: Effect::Writes, ..long_read(&candidates, &user) };

@@ -2,18 +2,18 @@
 
 use http::HeaderMap;
 
+use transport::peer::DialError;
+
 use super::*;
-use crate::ports::{Fetch, FetchError, FetchRequest};
 
 async fn fetch_apis(
     fixture: &ForwarderFixture,
     peer: &ScriptedPeer,
     bytes_max: usize,
-) -> Result<(StatusCode, Bytes), FetchError> {
-    let Candidate { server, address } = candidate(0, peer);
+) -> Result<(StatusCode, Bytes), GetError> {
     let headers = HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static("application/json"))]);
-    let request = FetchRequest { server, address, path: "/apis".to_owned(), headers, bytes_max };
-    fixture.forwarder.fetch(request).await.map(|answer| (answer.status, answer.body))
+    let response = fixture.forwarder.get(&candidate(0, peer), "/apis", headers, bytes_max).await?;
+    Ok((response.status(), response.into_body()))
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn fetch_uses_pooled_connections() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture.start_responder(|_| http_response(200, "", "{}")).await;
     for _ in 0..2 {
-        assert_eq!(fetch_apis(&fixture, &peer, 2).await, Ok((StatusCode::OK, Bytes::from_static(b"{}"))));
+        assert_eq!(fetch_apis(&fixture, &peer, 2).await.unwrap(), (StatusCode::OK, Bytes::from_static(b"{}")));
     }
     let (get, span) =
         (Request::get("/").body(Empty::<Bytes>::new()).unwrap(), Lifetime::Until(Instant::now() + TEST_TIMEOUT));
@@ -35,7 +35,7 @@ async fn fetch_uses_pooled_connections() {
 async fn fetch_error_names_cause() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture.start_responder(|_| http_response(200, "", "far too long")).await;
-    assert_eq!(fetch_apis(&fixture, &peer, 4).await, Err(FetchError::TooLong { bytes_max: 4 }));
+    assert!(matches!(fetch_apis(&fixture, &peer, 4).await, Err(GetError::TooLong { bytes_max: 4 })));
     let redirecting =
         fixture.start_responder(|_| http_response(302, "Location: https://elsewhere.example/\r\n", "")).await;
     assert_eq!(fetch_apis(&fixture, &redirecting, 4).await.unwrap().0, StatusCode::FOUND);
@@ -45,11 +45,11 @@ async fn fetch_error_names_cause() {
             connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf").await;
         })
         .await;
-    assert!(matches!(fetch_apis(&fixture, &half, 9).await, Err(FetchError::Broken { .. })));
+    assert!(matches!(fetch_apis(&fixture, &half, 9).await, Err(GetError::BodyBroken(_))));
     let dir = tempfile::tempdir().unwrap();
     let foreign = TestCertificates::new(dir.path());
     let stranger = ScriptedPeer::start_responder(foreign.server_config(), &fixture.tasks, echo_response).await;
-    assert!(matches!(fetch_apis(&fixture, &stranger, 9).await, Err(FetchError::Tls { .. })));
+    assert!(matches!(fetch_apis(&fixture, &stranger, 9).await, Err(GetError::Dial(DialError::Tls(_)))));
 }
 
 #[tokio::test]
@@ -63,6 +63,6 @@ async fn fetch_retries_when_idle_connection_was_closed() {
         })
         .await;
     for _ in 0..3 {
-        assert_eq!(fetch_apis(&fixture, &peer, 2).await, Ok((StatusCode::OK, Bytes::from_static(b"{}"))));
+        assert_eq!(fetch_apis(&fixture, &peer, 2).await.unwrap(), (StatusCode::OK, Bytes::from_static(b"{}")));
     }
 }

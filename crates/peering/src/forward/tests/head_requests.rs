@@ -1,7 +1,6 @@
 //! HEAD requests are classified like GET requests, although their responses have no body.
 
 use super::*;
-use crate::status;
 
 const OBJECT: &str = r#"{"kind":"Status","apiVersion":"v1","code":404,"details":{"name":"x","kind":"pods"}}"#;
 const RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","code":404,"details":{}}"#;
@@ -18,7 +17,7 @@ async fn head_outcome(get: String) -> (String, String) {
     let b = fixture.start_responder(|_| "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n".to_owned()).await;
     let request = Request::head("/api/v1/namespaces/n/pods/x?pretty").body(Empty::<Bytes>::new()).unwrap();
     let response = fixture.forward(&[&a, &b], Effect::Reads, Lifetime::LongRunning, request).await.unwrap();
-    let by = responding_peer(&response).as_str().to_owned();
+    let by = responding_peer(&response).clone();
     let length = response.headers()["content-length"].to_str().unwrap().to_owned();
     let shown = format!("{} from {by}, length {length} {:?}", response.status().as_u16(), fixture.failure_counts());
     assert_eq!(body_text(response).await, "");
@@ -33,7 +32,7 @@ async fn head_outcome(get: String) -> (String, String) {
 #[tokio::test]
 async fn head_is_classified_by_the_body_of_a_get() {
     let json = |status: &api::Status| String::from_utf8(status.to_json()).unwrap();
-    let not_served = json(&status::unavailable_status(crate::UnavailableReason::ForwardedButNotServed));
+    let not_served = json(&not_executed_status(CAUSE_NOT_SERVED_BY_PEER));
     for (get, expected, methods) in [
         (http_response(200, JSON, "{}"), "200 from apiserver-a, length 2 []", "HEAD"),
         (http_response(403, JSON, "{}"), "403 from apiserver-a, length 2 []", "HEAD"),

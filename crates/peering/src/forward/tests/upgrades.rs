@@ -148,7 +148,7 @@ async fn send_upgrade(
 
 #[tokio::test]
 async fn backend_response_to_upgrade_passes_unchanged_and_is_not_resent() {
-    let handed_back = String::from_utf8(crate::status::peer_not_ready_status().to_json()).unwrap();
+    let handed_back = String::from_utf8(not_executed_status(CAUSE_PEER_NOT_READY).to_json()).unwrap();
     for (status, body) in [
         (400, "bad"),
         (401, "Unauthorized"),

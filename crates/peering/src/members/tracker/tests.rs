@@ -2,6 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::documents::DocumentSource;
+use crate::endpoint_record::new_record;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
 use crate::testing::{server_document_from_notation, server_id};
 
@@ -34,7 +35,7 @@ impl TrackerFixture {
     }
 
     fn put_record(&mut self, name: &str, port: u16) {
-        let record = Address::new("10.0.0.1", port).unwrap().to_record(&server_id(name), 1);
+        let record = new_record(&Address::new("10.0.0.1", port).unwrap(), &server_id(name), 1);
         self.tracker.observe_records(FeedUpdate::Changes(vec![(server_id(name), Some(Arc::new(record)))]), self.now);
     }
 
