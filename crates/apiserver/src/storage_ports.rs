@@ -12,7 +12,7 @@ mod storage_versions;
 use std::sync::Arc;
 
 use api::PortError;
-use peering::ports::{PortFuture, StorageProgress};
+use membership::ports::{PortFuture, StorageProgress};
 use registry::{Registry, ResourceCache, ValueFormat, WatchCache};
 use store::{Key, Store};
 

@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use forward::{FailedAttempts, RespondingPeer};
 use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use peering::forward::{FailedAttempts, RespondingPeer};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tasks::Tasks;
 use tokio::sync::mpsc;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::Target;
+use forward::{ForwardedUser, UnsendableUser};
 use futures_util::future::BoxFuture;
+use membership::hop::RequestSender;
 use parking_lot::Mutex;
-use peering::forward::{ForwardedUser, UnsendableUser};
-use peering::hop::RequestSender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! GET requests of this server itself to other members, sent by the forwarder.
 
-use peering::forward::{Candidate, ForwardedUser, Forwarder, GetError};
-use peering::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
+use forward::{Candidate, ForwardedUser, Forwarder, GetError};
+use membership::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
 use transport::peer::DialError;
 
 /// Fetches discovery documents and other pages from members over the forwarder's connections.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use api::target::ResourceTarget;
 use api::{GroupVersionResource, RouteMismatch, Status, Target, Verb};
-use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use peering::forward::{
+use forward::{
     Candidate, Effect, ForwardError, ForwardRequest, ForwardedUser, Forwarder, Lifetime, RespondingPeer, ResponseOrigin,
 };
-use peering::metrics::{Metrics, ProxyError};
-use peering::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View, status};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use membership::metrics::{Metrics, ProxyError};
+use membership::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View, status};
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -235,7 +235,7 @@ impl PeerRouting {
         let view = self.cluster.view();
         let json = match api::query::first_value(query, "ifStopped") {
             None => {
-                let mut report = peering::debug::report(&view, Instant::now());
+                let mut report = membership::debug::report(&view, Instant::now());
                 for member in &mut report.members {
                     member.not_vouched = self.not_vouched.as_ref().and_then(|reason| reason(member.server));
                 }
@@ -243,7 +243,7 @@ impl PeerRouting {
             }
             Some(name) => {
                 let server = ServerId::from_name(&name);
-                let items = server.and_then(|server| peering::debug::resources_lost_if_stopped(&view, &server));
+                let items = server.and_then(|server| membership::debug::resources_lost_if_stopped(&view, &server));
                 let missing = || Status::bad_request(format!("ifStopped: there is no server {name:?}"));
                 serde_json::to_vec_pretty(&items.ok_or_else(missing)?)
             }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use access::user::ANONYMOUS_USER;
 use api::{Status, Target, Verb};
+use forward::{Lifetime, UnsendableUser};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
-use peering::forward::{Lifetime, UnsendableUser};
-use peering::{Hop, LocalReason};
+use membership::{Hop, LocalReason};
 use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, AccessLogFields};

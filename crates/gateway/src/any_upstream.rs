@@ -6,9 +6,9 @@
 use api::Target;
 use edge::audit::AUDIT_ID;
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
+use forward::{Effect, Lifetime, ResponseOrigin};
 use futures_util::future::BoxFuture;
 use http::Method;
-use peering::forward::{Effect, Lifetime, ResponseOrigin};
 
 use crate::access_control::GatewayCaller;
 use crate::upstream_client::{UpstreamClient, UpstreamRequest};

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use api::Address;
 use bytes::Bytes;
+use forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use http_body_util::{BodyExt as _, Empty, Limited};
-use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

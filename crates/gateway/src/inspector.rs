@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use api::PortError;
 use http::{HeaderMap, StatusCode};
-use peering::HolderIdentity;
-use peering::discovery_client::{self, DiscoveryFetchError, DiscoveryFetchLimits, FetchedDiscovery, PreviousDiscovery};
-use peering::documents::{DocumentSource, Retention, StoredDocument, keep_previous_as_lingering};
-use peering::members::MemberTimeouts;
-use peering::ports::{DocumentStorage as _, Fetch, FetchError, FetchRequest, FetchResponse};
+use membership::HolderIdentity;
+use membership::discovery_client::{
+    self, DiscoveryFetchError, DiscoveryFetchLimits, FetchedDiscovery, PreviousDiscovery,
+};
+use membership::documents::{DocumentSource, Retention, StoredDocument, keep_previous_as_lingering};
+use membership::members::MemberTimeouts;
+use membership::ports::{DocumentStorage as _, Fetch, FetchError, FetchRequest, FetchResponse};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -1,6 +1,6 @@
 //! What is counted about upstreams, beside what peering counts about members.
 
-use peering::ServerId;
+use membership::ServerId;
 use prometheus::{IntGaugeVec, Opts, Registry};
 
 /// Figures about upstreams. Clones share them.

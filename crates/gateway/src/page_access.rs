@@ -9,11 +9,11 @@ use std::time::Duration;
 use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
+use forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
-use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

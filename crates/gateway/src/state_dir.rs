@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use peering::ServerId;
+use membership::ServerId;
 
 /// Where documents lie below the folder.
 const DOCUMENTS_DIR: &str = "documents";

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use api::Address;
-use peering::ServerId;
+use membership::ServerId;
 
 /// The port of a URL that names none.
 const HTTPS_PORT: u16 = 443;

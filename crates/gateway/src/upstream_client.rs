@@ -8,10 +8,10 @@ use bytes::Bytes;
 use edge::access_log::AccessLogFields;
 use edge::peer_routing::{candidates, mark_stale};
 use edge::{Body, Response};
+use forward::{Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, ResponseOrigin};
 use http::{HeaderValue, Request};
-use peering::forward::{Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, ResponseOrigin};
-use peering::members::MemberState;
-use peering::{Cluster, MemberIndex, ServerId, View};
+use membership::members::MemberState;
+use membership::{Cluster, MemberIndex, ServerId, View};
 use transport::peer::BoxError;
 
 use crate::Upstreams;

@@ -12,11 +12,11 @@ use api::{Address, PortError};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
+use membership::endpoint_record::new_record;
+use membership::identity::{IdentityLease, IdentityLeaseTemplate};
+use membership::ports::{DocumentStorage, EntryVersion, Feed, LeaseStorage, PortFuture, RecordStorage};
+use membership::{HolderIdentity, ServerId};
 use parking_lot::Mutex;
-use peering::endpoint_record::new_record;
-use peering::identity::{IdentityLease, IdentityLeaseTemplate};
-use peering::ports::{DocumentStorage, EntryVersion, Feed, LeaseStorage, PortFuture, RecordStorage};
-use peering::{HolderIdentity, ServerId};
 use tokio::time::Instant;
 
 use crate::versioned_table::{TableFeed, VersionedTable};

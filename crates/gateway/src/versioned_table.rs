@@ -6,9 +6,9 @@ use std::sync::Arc;
 use api::PortError;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use membership::ServerId;
+use membership::ports::{EntryVersion, Feed, FeedUpdate};
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::ports::{EntryVersion, Feed, FeedUpdate};
 use tokio::sync::watch;
 
 /// The table.

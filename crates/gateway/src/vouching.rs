@@ -11,9 +11,9 @@ use std::sync::Arc;
 use access::authentication::FrontProxyHeaderNames;
 use api::headers::lowercase::REMOTE_PREFIX;
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+use forward::{Candidate, Forwarder, IdentityHeaders};
+use membership::ports::Fetch;
 use parking_lot::Mutex;
-use peering::forward::{Candidate, Forwarder, IdentityHeaders};
-use peering::ports::Fetch;
 use serde::Deserialize;
 
 use crate::Upstream;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use peering::ports::PortFuture;
+use membership::ports::PortFuture;
 use prometheus::Registry;
 use tasks::Tasks;
 
@@ -29,7 +29,7 @@ impl vouching::VouchingEnforcer for StubUpstream {
         self.is_vouched.store(is_allowed, Ordering::Relaxed);
     }
 
-    fn set_removed_headers(&self, _headers: peering::forward::IdentityHeaders) {}
+    fn set_removed_headers(&self, _headers: forward::IdentityHeaders) {}
 }
 
 const SETTINGS: &str = r#"{"data":{"requestheader-username-headers":"[\"X-Remote-User\"]",

@@ -15,19 +15,19 @@ use edge::merged_discovery::MergedPages;
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use edge::pipeline::Pipeline;
+use forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
 use gateway::upstream_storage::UpstreamStorage;
 use gateway::vouching::SETTINGS_READER;
 use gateway::{
     AnyUpstream, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, UpstreamClient, Upstreams,
     VouchingDecider,
 };
-use peering::forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
-use peering::members::MemberState;
-use peering::membership::MembershipConfig;
-use peering::metrics::{Metrics, ViewMetrics};
-use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
-use peering::view::Peering;
-use peering::{Cluster, HolderIdentity, ServerId, View};
+use membership::MembershipConfig;
+use membership::members::MemberState;
+use membership::metrics::{Metrics, ViewMetrics};
+use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
+use membership::view::Peering;
+use membership::{Cluster, HolderIdentity, ServerId, View};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -63,7 +63,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let serving = start_serving_certificate(&config, &tasks)?;
     let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
     let registry = prometheus::Registry::new();
-    let forward_metrics = peering::forward::Metrics::new(&registry);
+    let forward_metrics = forward::Metrics::new(&registry);
     let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
     let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
     let way = start_upstreams(&config, forwarder, address, &registry, &metrics, &tasks)?;
@@ -187,7 +187,7 @@ fn start_upstreams(
     let own_metrics = gateway::metrics::Metrics::new(registry);
     let upstreams = Upstreams::new(settings, board.clone(), fetch, vouching, own_metrics, tasks);
     upstreams.set_upstreams(&config.upstreams);
-    let ports = peering::ClusterPorts {
+    let ports = membership::ClusterPorts {
         leases: Arc::new(board.clone()),
         records: Arc::new(board.clone()),
         documents: Arc::new(board),
@@ -222,7 +222,7 @@ fn start_upstreams(
     Ok(way)
 }
 
-fn start_forwarder(config: &Config, metrics: peering::forward::Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
+fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
     let connector = |files: ClientTlsFiles| {
         let tls = files
             .start_reloading(tasks)
@@ -251,16 +251,16 @@ fn start_forwarder(config: &Config, metrics: peering::forward::Metrics, tasks: &
 }
 
 /// A gateway follows the cluster and is no part of it: its presence is never made known.
-fn membership_config(address: SocketAddr) -> anyhow::Result<peering::ClusterConfig> {
+fn membership_config(address: SocketAddr) -> anyhow::Result<membership::ClusterConfig> {
     let server = ServerId::from_name(GATEWAY_IDENTITY).context("the gateway's name is one of a server")?;
     let host = address.ip().to_string();
     let address = Address::new(&host, address.port()).context("the gateway listens somewhere")?;
-    Ok(peering::ClusterConfig {
+    Ok(membership::ClusterConfig {
         membership: MembershipConfig {
             server: server.clone(),
             peering: Peering::Enabled,
             unimplemented: Vec::new(),
-            timeouts: peering::members::MemberTimeouts::default(),
+            timeouts: membership::members::MemberTimeouts::default(),
             first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
             may_be_built_in,
         },
@@ -272,12 +272,12 @@ fn membership_config(address: SocketAddr) -> anyhow::Result<peering::ClusterConf
             scope: PresenceScope::LeaseOnly,
             unimplemented: Vec::new(),
             publishes_document: false,
-            linger: peering::members::MemberTimeouts::LINGER,
+            linger: membership::members::MemberTimeouts::LINGER,
             timings: PresenceTimings::default(),
             clock: jiff::Timestamp::now,
             seed: fastrand::u64(..),
         },
-        discovery_fetch: peering::discovery_fetch::DiscoveryFetchConfig::default(),
+        discovery_fetch: membership::discovery_fetch::DiscoveryFetchConfig::default(),
     })
 }
 
@@ -333,5 +333,5 @@ fn check_upstreams(upstreams: &Upstreams, view: &View) -> Result<Vec<String>, St
         return Err([none].into_iter().chain(refused).collect::<Vec<_>>().join("; "));
     }
     let count = format!("{ready} of {all} upstreams are ready");
-    Ok([count].into_iter().chain(refused).chain(peering::readiness::readiness_details(view)).collect())
+    Ok([count].into_iter().chain(refused).chain(membership::readiness::readiness_details(view)).collect())
 }

@@ -15,15 +15,15 @@ use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
+use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
+use membership::MembershipConfig;
+use membership::cluster::{Cluster, ClusterPorts};
+use membership::metrics::{Metrics, ViewMetrics};
+use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
+use membership::readiness::Milestone;
+use membership::view::Peering;
+use membership::{HolderIdentity, ServerId};
 use object::decode::{self, BodyEncoding};
-use peering::cluster::{Cluster, ClusterPorts};
-use peering::forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
-use peering::membership::MembershipConfig;
-use peering::metrics::{Metrics, ViewMetrics};
-use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
-use peering::readiness::Milestone;
-use peering::view::Peering;
-use peering::{HolderIdentity, ServerId};
 use tasks::Tasks;
 use tokio::sync::watch;
 use transport::peer::{ClientTlsFiles, Connector, Dialer, Egress, egress};
@@ -189,7 +189,7 @@ impl StartedPeers {
             return [&milestones.identity_lease, &milestones.lease_cleanup].map(check).into();
         };
         let cluster = peers.cluster.clone();
-        let others = move || Ok(peering::readiness::readiness_details(&cluster.view()));
+        let others = move || Ok(membership::readiness::readiness_details(&cluster.view()));
         let hooks = milestones.all().into_iter().map(check);
         hooks.chain([HealthCheck::with_details("peers", HealthPages::ReadyOnly, others)]).collect()
     }
@@ -202,7 +202,7 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
     if !flags.is_identity_on {
         return Ok(None);
     }
-    let forward_metrics = peering::forward::Metrics::new(registry);
+    let forward_metrics = forward::Metrics::new(registry);
     let metrics = Metrics::new(registry, forward_metrics.transport_failures.clone());
     let hostname = flags.hostname.clone().unwrap_or_else(hostname);
     let server = flags.server_id_for_hostname(storage, &hostname, advertised.port());
@@ -213,12 +213,12 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
         }
         (true, None) | (false, _) => None,
     };
-    let config = peering::ClusterConfig {
+    let config = membership::ClusterConfig {
         membership: MembershipConfig {
             server: server.clone(),
             peering: if forwarder.is_some() { Peering::Enabled } else { Peering::Disabled },
             unimplemented: apiserver::unimplemented_resources(surface),
-            timeouts: peering::members::MemberTimeouts { linger: flags.linger, ..Default::default() },
+            timeouts: membership::members::MemberTimeouts { linger: flags.linger, ..Default::default() },
             first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
             may_be_built_in,
         },
@@ -235,7 +235,7 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
             clock: jiff::Timestamp::now,
             seed: fastrand::u64(..),
         },
-        discovery_fetch: peering::discovery_fetch::DiscoveryFetchConfig {
+        discovery_fetch: membership::discovery_fetch::DiscoveryFetchConfig {
             linger: flags.linger,
             seed: fastrand::u64(..),
             ..Default::default()
@@ -322,7 +322,7 @@ fn build_forwarder(
     flags: &PeerFlags,
     files: ClientTlsFiles,
     trust: PublishedClusterAuthentication,
-    metrics: peering::forward::Metrics,
+    metrics: forward::Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<Forwarder> {
     let tls =

@@ -12,7 +12,7 @@ use apiserver::{ApiServer, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
-use peering::presence::{DuplicateIdentityError, Presence};
+use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache, WriteBarrier};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;

@@ -20,7 +20,7 @@ use discovery::{
     CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
     SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
-use prometheus::{IntCounterVec, Opts};
+use prometheus::{IntCounterVec, Opts, Registry};
 use tokio::time::Instant;
 
 use crate::documents::{DocumentSource, Retention, ServerDocument, StoredDocument, UnimplementedResource};
@@ -31,8 +31,11 @@ use crate::ports::EntryVersion as StoredVersion;
 use crate::view::{FirstSync, Peering, View, ViewInputs};
 
 /// The counter that the forwarder of a real server shares with its membership.
-pub(crate) fn transport_failures() -> IntCounterVec {
-    IntCounterVec::new(Opts::new("failures", "failures"), &["peer", "reason"]).unwrap()
+pub(crate) fn transport_failures(registry: &Registry) -> IntCounterVec {
+    let options = Opts::new("unskew_peer_transport_failures_total", "by peer and reason");
+    let counter = IntCounterVec::new(options, &["peer", "reason"]).unwrap();
+    registry.register(Box::new(counter.clone())).unwrap();
+    counter
 }
 
 /// The document in this notation.

@@ -16,7 +16,7 @@ use crate::exclusion::DefinedResources;
 use crate::hop::Hop;
 use crate::identity::ServerId;
 use crate::members::CleanupAction;
-use crate::membership::{
+use crate::membership_task::{
     CATCH_UP_QUEUE_MAX, MembershipConfig, MembershipOutputs, MembershipSources, MembershipTask, OwnDocument,
 };
 use crate::metrics::Metrics;

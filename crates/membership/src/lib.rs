@@ -1,13 +1,12 @@
 //! Who the servers of a cluster are, what each serves, and where a request goes.
 //!
-//! A pure core decides: [`identity`], [`endpoint_record`] and [`documents`] read what servers leave in storage about themselves;
-//! [`members`] judges them by it; [`routing_table`] and [`view`] hold what follows; [`route()`] places a request; [`merged`] is the one
-//! discovery document of all; [`status`] and [`debug`] say why. A thin shell acts through [`ports`]: [`membership`] follows
-//! storage and is the only writer of the view, [`discovery_fetch`] ask those who do not publish, [`presence`] makes us a member,
-//! [`forward`] carries requests to others.
-//! [`Cluster`] wires all of it.
+//! The rules are pure: [`identity`], [`endpoint_record`] and [`documents`] read what servers write about themselves; [`members`]
+//! derives the state of each server; [`routing_table`] and [`view`] hold the result; [`route()`] routes a request; [`merged`] is
+//! the merged discovery document; [`status`] and [`debug`] explain. Tasks act through [`ports`]: [`membership_task`] is the only
+//! writer of the view, [`discovery_fetch`] fetches documents of servers that do not publish them, [`presence`] makes this server a
+//! member. [`Cluster`] wires all of it.
 //!
-//! States follow from storage alone, so that all servers agree. Failure is never read as absence. Nothing is kept for ever.
+//! States follow from storage alone, so that all servers agree. A failure is never read as absence. Nothing is kept for ever.
 
 mod absence_proof;
 mod cleanup;
@@ -18,11 +17,10 @@ pub mod discovery_fetch;
 pub mod documents;
 pub mod endpoint_record;
 pub mod exclusion;
-pub mod forward;
 pub mod hop;
 pub mod identity;
 pub mod members;
-pub mod membership;
+pub mod membership_task;
 pub mod merged;
 pub mod metrics;
 pub mod ports;
@@ -41,6 +39,7 @@ pub use cluster::{Cluster, ClusterConfig, ClusterPorts};
 pub use documents::ServerDocument;
 pub use hop::Hop;
 pub use identity::{HolderIdentity, ServerId};
+pub use membership_task::MembershipConfig;
 pub use route::{AbsenceProof, LocalReason, PeerRouteMismatch, Route, UnavailableReason, route};
 pub use routing_table::{MemberIndex, RoutingTable};
 pub use view::View;

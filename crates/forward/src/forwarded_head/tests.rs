@@ -235,3 +235,16 @@ fn cors_headers_are_stripped_or_passed_by_config() {
         "#]],
     );
 }
+
+#[test]
+fn mark_forwarded_replaces_existing_marks() {
+    let mut headers = HeaderMap::new();
+    headers.append(PEER_PROXIED, HeaderValue::from_static("false"));
+    mark_forwarded(&mut headers);
+    assert_eq!(
+        headers,
+        HeaderMap::from_iter(
+            [PEER_PROXIED, REROUTED].map(|name| (HeaderName::from_static(name), HeaderValue::from_static("true")))
+        )
+    );
+}

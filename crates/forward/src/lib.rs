@@ -1,12 +1,13 @@
-//! Carries a request to a peer that can serve it, and its answer back: rule 5 of docs/decisions/README.md.
+//! Carries a request to one of several candidates and the response back: rule 5 of docs/decisions/README.md.
 //!
-//! Candidates are tried in the order of what was observed of them. The next one is tried whenever nothing was executed, and for
-//! reads as long as no byte of an answer has gone out; a write that was sent is never sent again. Path, query and body travel
-//! byte for byte, as they come, in both directions; the user travels in headers that only we can set.
+//! The crate knows nothing of members: a [`Candidate`] is an opaque id and an address. The forwarder tries candidates in the order
+//! of what it observed of them. It tries the next one if nothing was executed, and for reads as long as no byte of a response went
+//! out; a write that was sent is never sent again. Path, query and body travel byte for byte in both directions; the user travels
+//! in headers that only the forwarder sets.
 //!
-//! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `seats` gives it a place
-//! at one of them, for which it may have to wait in a `queue`, `attempt` tries that one, `judge` decides whether its answer is
-//! one, [`forwarded_response`] carries it back. [`peer_set`] remembers how each peer fared.
+//! In the order of a request: [`identity`] and `forwarded_head` build the head, `peer_order` orders the candidates, `seats` and
+//! `queue` limit the requests in flight at each, `attempt` sends the request to one of them, `classify` tells a response from a
+//! failure, [`forwarded_response`] carries the response back. [`peer_set`] holds connections and observations of each candidate.
 
 mod attempt;
 mod bandwidth;

@@ -24,7 +24,7 @@ pub use identity_claim::{DuplicateIdentityError, claim_identity};
 
 use crate::documents::UnimplementedResource;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate, ServerId};
-use crate::membership::OwnDocument;
+use crate::membership_task::OwnDocument;
 use crate::ports::{DocumentStorage, LeaseStorage, RecordStorage};
 use crate::readiness::{Milestone, Milestones};
 

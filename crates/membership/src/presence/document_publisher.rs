@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{LeaveStep, PresenceConfig};
 use crate::documents::{DocumentSource, Retention, ServerDocument, StoredDocument, keep_previous_as_lingering};
 use crate::members::TrackedDocument;
-use crate::membership::OwnDocument;
+use crate::membership_task::OwnDocument;
 use crate::ports::{DocumentStorage, EntryVersion};
 use crate::readiness::Milestone;
 use crate::wait::wait_for_change;

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn metrics_have_names_of_kube_apiserver_and_of_the_kep() {
         let registry = Registry::new();
-        let metrics = Metrics::new(&registry, crate::testing::transport_failures());
+        let metrics = Metrics::new(&registry, crate::testing::transport_failures(&registry));
         metrics.count_rerouted("200", JOBS);
         metrics.count_rerouted("503", GroupVersionResource { group: "", version: "", resource: "" });
         for error in [ProxyError::EndpointResolution, ProxyError::ProxyTransport] {

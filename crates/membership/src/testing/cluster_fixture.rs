@@ -21,7 +21,7 @@ use crate::exclusion::DefinedResources;
 use crate::hop::Hop;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
 use crate::members::MemberTimeouts;
-use crate::membership::MembershipConfig;
+use crate::membership_task::MembershipConfig;
 use crate::metrics::Metrics;
 use crate::ports::RecordStorage;
 use crate::presence::{Presence, PresenceConfig, PresenceScope, PresenceTimings};
@@ -80,7 +80,7 @@ impl ClusterFixture {
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());
         let (local, shared) = (watch::Sender::new(groups_from_notation(serves)), watch::Sender::new(Arc::default()));
-        let metrics = Metrics::new(&registry, transport_failures());
+        let metrics = Metrics::new(&registry, transport_failures(&registry));
         let cluster = Cluster::start(config, &ports, local.subscribe(), shared.subscribe(), &metrics, &tasks);
         MemberServer { cluster, tasks, local_groups: local, defined: shared, registry, storage: view }
     }
