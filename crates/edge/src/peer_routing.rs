@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::access_log::AccessLogFields;
-use crate::audit::AUDIT_ID;
 use crate::merged_discovery::MergedPages;
 use crate::{Body, ClientConnection, Error, Request, Response};
 
@@ -89,13 +88,6 @@ pub(crate) struct PeerDestination<'a> {
     origin: ResponseOrigin,
 }
 
-/// For whom a request is forwarded, and for how long it may take.
-pub(crate) struct ForwardContext<'a> {
-    pub(crate) user: ForwardedUser,
-    pub(crate) connection: &'a ClientConnection,
-    pub(crate) lifetime: Lifetime,
-}
-
 impl PeerRouting {
     /// Where a request goes, or why it goes nowhere now.
     pub(crate) async fn destination<'a>(
@@ -142,10 +134,18 @@ impl PeerRouting {
 }
 
 impl PeerDestination<'_> {
-    /// Has a peer answer.
-    pub(crate) async fn forward(&self, context: &ForwardContext<'_>, request: Request) -> Result<Response, Error> {
+    /// Forwards the request to one of the candidates and counts the outcome.
+    pub(crate) async fn forward(
+        &self,
+        user: &ForwardedUser,
+        connection: &ClientConnection,
+        lifetime: Lifetime,
+        request: Request,
+    ) -> Result<Response, Error> {
         let name = self.resource.group_version_resource();
-        let result = self.forward_to_peer(context, name, request).await;
+        let (ip, effect) = (connection.client_address.ip(), Effect::for_resource(self.resource));
+        let forward_request = ForwardRequest::new(user, ip, effect, self.origin, lifetime);
+        let result = self.forward_to_peer(forward_request, connection, name, request).await;
         let code = match &result {
             Ok(response) => response.status(),
             Err(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -156,7 +156,8 @@ impl PeerDestination<'_> {
 
     async fn forward_to_peer(
         &self,
-        context: &ForwardContext<'_>,
+        forward_request: ForwardRequest<'_>,
+        connection: &ClientConnection,
         name: GroupVersionResource<&str>,
         request: Request,
     ) -> Result<Response, Status> {
@@ -165,23 +166,17 @@ impl PeerDestination<'_> {
         let Some(forwarder) = &peers.forwarder else {
             return Err(ForwardError::NoEndpoint.status());
         };
-        let audit_id = request.headers().get(AUDIT_ID).cloned();
         let log_fields = AccessLogFields::from_request(&request);
-        let sticky_peer = (Effect::for_resource(resource) == Effect::Reads && has_resource_version(&request))
-            .then_some(&context.connection.sticky_peer);
+        let sticky_peer = (forward_request.effect == Effect::Reads && has_resource_version(&request))
+            .then_some(&connection.sticky_peer);
         let preferred_peer = sticky_peer.and_then(|sticky_peer| sticky_peer.lock().clone());
         let forward_request = ForwardRequest {
             candidates,
-            user: &context.user,
-            client_ip: context.connection.client_address.ip(),
-            audit_id: audit_id.as_ref(),
-            effect: Effect::for_resource(resource),
-            lifetime: context.lifetime,
             preferred_peer: preferred_peer.as_deref().or(peers.nearest_peer.as_ref().map(ServerId::as_str)),
             has_short_response: resource.verb == Verb::Get,
-            origin: *origin,
             add_hop_mark: *origin != ResponseOrigin::AnyServer,
             mark_stale: &|id| mark_stale(&peers.cluster, id),
+            ..forward_request
         };
         match forwarder.forward(forward_request, request).await {
             Ok(response) => {

@@ -62,8 +62,9 @@ impl ForwardedHead {
         if forward_request.add_hop_mark {
             mark_forwarded(&mut headers);
         }
-        if let Some(audit_id) = forward_request.audit_id {
-            headers.insert(AUDIT_ID, audit_id.clone());
+        if let Some(audit_id) = headers.get(AUDIT_ID).cloned() {
+            // Of several ids the first one is in our audit log, so the peer gets that one alone.
+            headers.insert(AUDIT_ID, audit_id);
         }
         append_forwarded_for(&mut headers, forward_request.client_ip.to_string());
         headers.remove(FORWARDED_HOST);

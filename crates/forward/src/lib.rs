@@ -39,7 +39,7 @@ use std::time::Duration;
 use api::target::ResourceTarget;
 use api::{Address, Verb};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -145,8 +145,6 @@ pub struct ForwardRequest<'a> {
     pub user: &'a ForwardedUser,
     /// Where the client connects from.
     pub client_ip: IpAddr,
-    /// What audit calls the request here; a peer's audit calls it the same.
-    pub audit_id: Option<&'a HeaderValue>,
     /// Whether it may be sent twice.
     pub effect: Effect,
     /// For how long it may take.
@@ -182,7 +180,29 @@ impl ResponseOrigin {
     }
 }
 
-impl ForwardRequest<'_> {
+impl<'a> ForwardRequest<'a> {
+    /// A request without candidates or preference, whose hop is not marked.
+    pub fn new(
+        user: &'a ForwardedUser,
+        client_ip: IpAddr,
+        effect: Effect,
+        origin: ResponseOrigin,
+        lifetime: Lifetime,
+    ) -> Self {
+        Self {
+            candidates: &[],
+            user,
+            client_ip,
+            effect,
+            lifetime,
+            has_short_response: false,
+            preferred_peer: None,
+            origin,
+            add_hop_mark: false,
+            mark_stale: &|_| {},
+        }
+    }
+
     /// The same call for a request that asks for an upgrade. Such a request is never resent once it was sent: the connection may
     /// have been handed over. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
     /// that a server serves itself.

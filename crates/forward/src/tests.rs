@@ -127,16 +127,14 @@ impl ForwarderFixture {
 pub(super) fn long_read<'a>(candidates: &'a [Candidate], user: &'a ForwardedUser) -> ForwardRequest<'a> {
     ForwardRequest {
         candidates,
-        user,
-        client_ip: IpAddr::from([192, 0, 2, 1]),
-        audit_id: None,
-        effect: Effect::Reads,
-        lifetime: Lifetime::LongRunning,
-        preferred_peer: None,
-        has_short_response: false,
-        origin: ResponseOrigin::ServingPeer,
         add_hop_mark: true,
-        mark_stale: &|_| {},
+        ..ForwardRequest::new(
+            user,
+            IpAddr::from([192, 0, 2, 1]),
+            Effect::Reads,
+            ResponseOrigin::ServingPeer,
+            Lifetime::LongRunning,
+        )
     }
 }
 

@@ -11,8 +11,8 @@ fn forwarded_head(target: &str, lines: &[(&'static str, &'static str)], is_upgra
         request.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     let user = ForwardedUser::new("jane", "", ["developers"], []).unwrap();
-    let audit_id = HeaderValue::from_static("audit-1");
-    let forward_request = ForwardRequest { audit_id: Some(&audit_id), ..long_read(&[], &user) };
+    request.headers_mut().insert(AUDIT_ID, HeaderValue::from_static("audit-1"));
+    let forward_request = long_read(&[], &user);
     ForwardedHead::new(request.into_parts().0, &forward_request, is_upgrade)
 }
 

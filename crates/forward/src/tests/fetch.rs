@@ -1,6 +1,6 @@
 //! Asking a peer for its discovery documents.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 use transport::peer::DialError;
 
