@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::ports::StorageProgress;
+use crate::ports::FeedProgress;
 
 /// How long a proof may take; kube-apiserver waits as long for its caches.
 pub(crate) const PROOF_TIMEOUT: Duration = Duration::from_secs(3);
@@ -28,7 +28,7 @@ pub struct AbsenceProver {
 impl AbsenceProver {
     /// A prover and its task.
     pub(crate) fn new(
-        progress: Arc<dyn StorageProgress>,
+        progress: Arc<dyn FeedProgress>,
         membership: mpsc::Sender<oneshot::Sender<()>>,
         queue_max: usize,
     ) -> (Self, AbsenceProverTask) {
@@ -46,7 +46,7 @@ impl AbsenceProver {
 
 /// The task that proves, one round after the other.
 pub(crate) struct AbsenceProverTask {
-    progress: Arc<dyn StorageProgress>,
+    progress: Arc<dyn FeedProgress>,
     membership: mpsc::Sender<oneshot::Sender<()>>,
     requests: mpsc::Receiver<oneshot::Sender<Result<(), AbsenceNotProven>>>,
 }
@@ -100,11 +100,11 @@ mod tests {
 
     /// Storage whose looks take a second each.
     #[derive(Default)]
-    struct SlowStorageProgress {
+    struct SlowFeedProgress {
         catch_up_count: Mutex<usize>,
     }
 
-    impl StorageProgress for SlowStorageProgress {
+    impl FeedProgress for SlowFeedProgress {
         fn catch_up(&self) -> PortFuture<'_, ()> {
             async move {
                 *self.catch_up_count.lock() += 1;
@@ -117,8 +117,8 @@ mod tests {
 
     fn start_prover(
         waiting_max: usize,
-    ) -> (Arc<SlowStorageProgress>, AbsenceProver, Tasks, mpsc::Receiver<oneshot::Sender<()>>) {
-        let (progress, tasks) = (Arc::new(SlowStorageProgress::default()), Tasks::new());
+    ) -> (Arc<SlowFeedProgress>, AbsenceProver, Tasks, mpsc::Receiver<oneshot::Sender<()>>) {
+        let (progress, tasks) = (Arc::new(SlowFeedProgress::default()), Tasks::new());
         let (sender, membership) = mpsc::channel(8);
         let (prover, task) = AbsenceProver::new(progress.clone(), sender, waiting_max);
         tasks.spawn("absence-prover", |stop| task.run(stop));

@@ -1,17 +1,15 @@
-//! A server's part in its cluster: everything in this crate, started and wired.
+//! What a process knows of its cluster: the view, its writer, and the proof before a 404.
 
 use std::fmt;
 use std::sync::Arc;
 
 use api::Target;
 use discovery::GroupDiscoveryList;
-use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 
 use crate::absence_proof::{AbsenceNotProven, AbsenceProver};
-use crate::cleanup::CleanupTask;
-use crate::discovery_fetch::{DiscoveryFetchConfig, DiscoveryFetchers, STALE_QUEUE_MAX};
+use crate::discovery_fetch::STALE_QUEUE_MAX;
 use crate::exclusion::DefinedResources;
 use crate::hop::Hop;
 use crate::identity::ServerId;
@@ -20,129 +18,76 @@ use crate::membership_task::{
     CATCH_UP_QUEUE_MAX, MembershipConfig, MembershipOutputs, MembershipSources, MembershipTask, OwnDocument,
 };
 use crate::metrics::Metrics;
-use crate::ports::{DefinitionStorage, DocumentStorage, Fetch, LeaseStorage, RecordStorage, StorageProgress};
-use crate::presence::{DuplicateIdentityError, Presence, PresenceConfig, PresencePorts, claim_identity};
+use crate::ports::{DefinitionStorage, FeedProgress, MemberFeeds};
 use crate::readiness::Milestones;
 use crate::route::{AbsenceProof, LocalReason, Route, UnavailableReason, route};
 use crate::view::View;
 
-/// Everything that peering is told.
-#[derive(Clone, Debug)]
-pub struct ClusterConfig {
-    /// Who is a member, and how that is judged.
-    pub membership: MembershipConfig,
-    /// Who we are to others.
-    pub presence: PresenceConfig,
-    /// How members are asked.
-    pub discovery_fetch: DiscoveryFetchConfig,
-}
-
-/// Everything that peering needs of the world.
-#[derive(Clone)]
-pub struct ClusterPorts {
-    /// The identity leases.
-    pub leases: Arc<dyn LeaseStorage>,
-    /// The endpoint records.
-    pub records: Arc<dyn RecordStorage>,
-    /// The stored documents.
-    pub documents: Arc<dyn DocumentStorage>,
-    /// How far our views have come.
-    pub progress: Arc<dyn StorageProgress>,
+/// Where a cluster is observed.
+pub struct ClusterSources {
+    /// Observations of the members.
+    pub members: MemberFeeds,
+    /// How far the feeds have come.
+    pub progress: Arc<dyn FeedProgress>,
     /// The definitions in storage; `None` in a gateway, which has none.
     pub definitions: Option<Arc<dyn DefinitionStorage>>,
-    /// Requests to peers; `None` if peering is disabled, and then nobody is asked.
-    pub fetch: Option<Arc<dyn Fetch>>,
 }
 
-/// What this server knows of its cluster, and does in it.
+/// What follows from the observations, for tasks that act on it. A gateway uses the first field alone.
+pub struct ClusterOutputs {
+    /// Members whose documents should be fetched again.
+    pub stale_members: mpsc::Receiver<ServerId>,
+    /// Takes members that were fetched from, with whatever result.
+    pub(crate) attempted: mpsc::Sender<ServerId>,
+    pub(crate) own_document: watch::Receiver<OwnDocument>,
+    pub(crate) cleanup_actions: watch::Receiver<Arc<[CleanupAction]>>,
+}
+
+/// What this server or gateway knows of its cluster.
 pub struct Cluster {
-    presence: Arc<PresenceConfig>,
-    presence_ports: PresencePorts,
-    local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
-    own_document: watch::Receiver<OwnDocument>,
     views: watch::Receiver<Arc<View>>,
     prover: AbsenceProver,
     definitions: Option<Arc<dyn DefinitionStorage>>,
     stale_sender: mpsc::Sender<ServerId>,
-    stale_receiver: Mutex<Option<mpsc::Receiver<ServerId>>>,
     milestones: Milestones,
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("server", &self.presence.server).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("server", self.view().this_server()).finish_non_exhaustive()
     }
 }
 
 impl Cluster {
-    /// Starts to follow the cluster, without being seen in it.
+    /// Starts to follow the cluster without joining it.
     ///
-    /// `local` is what this server serves itself, all groups in one document; `shared` is what of the definitions in storage it
-    /// can serve itself.
+    /// `local_groups` is what this process serves itself, all groups in one document; `defined` is what of the definitions in
+    /// storage it can serve itself.
     pub fn start(
-        config: ClusterConfig,
-        ports: &ClusterPorts,
+        config: MembershipConfig,
+        sources: ClusterSources,
         local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
         defined: watch::Receiver<Arc<DefinedResources>>,
         metrics: &Metrics,
         tasks: &Tasks,
-    ) -> Self {
+    ) -> (Self, ClusterOutputs) {
         let milestones = Milestones::new();
         let (attempted_sender, attempted) = mpsc::channel(CATCH_UP_QUEUE_MAX);
         let (catch_up_sender, catch_up_requests) = mpsc::channel(CATCH_UP_QUEUE_MAX);
-        let first_view = MembershipTask::initial_view(&config.membership, &local_groups.borrow().clone());
+        let first_view = MembershipTask::initial_view(&config, &local_groups.borrow().clone());
         let (view, views) = watch::channel(Arc::new(first_view));
         let (own_document_sender, own_document) = watch::channel(OwnDocument::NotListed);
         let (cleanup_sender, cleanup_actions) = watch::channel(Arc::<[CleanupAction]>::from([]));
-        let sources = MembershipSources {
-            leases: ports.leases.watch(),
-            lease_failures: ports.leases.failures().unwrap_or_else(|| watch::channel(0).1),
-            records: ports.records.watch(),
-            documents: ports.documents.watch(),
-            local_groups: local_groups.clone(),
-            defined,
-            attempted,
-            catch_up_requests,
-        };
+        let (stale_sender, stale_members) = mpsc::channel(STALE_QUEUE_MAX);
+        let ClusterSources { members, progress, definitions } = sources;
+        let sources = MembershipSources { members, local_groups, defined, attempted, catch_up_requests };
         let outputs = MembershipOutputs { view, own_document: own_document_sender, cleanup_actions: cleanup_sender };
-        let membership =
-            MembershipTask::new(config.membership.clone(), sources, outputs, milestones.clone(), metrics.clone());
+        let membership = MembershipTask::new(config, sources, outputs, milestones.clone(), metrics.clone());
         tasks.spawn("membership", |stop| membership.run(stop));
-        let (prover, prover_task) = AbsenceProver::new(ports.progress.clone(), catch_up_sender, CATCH_UP_QUEUE_MAX);
+        let (prover, prover_task) = AbsenceProver::new(progress, catch_up_sender, CATCH_UP_QUEUE_MAX);
         tasks.spawn("absence-prover", |stop| prover_task.run(stop));
-        start_cleanup(&config, ports, cleanup_actions, &milestones, tasks);
-        let (stale_sender, stale_receiver) =
-            start_discovery_fetch(&config, ports, views.clone(), attempted_sender, &milestones, metrics, tasks);
-        let ClusterPorts { leases, records, documents, .. } = ports.clone();
-        Self {
-            presence: Arc::new(config.presence),
-            presence_ports: PresencePorts { leases, records, documents },
-            local_groups,
-            own_document,
-            views,
-            prover,
-            definitions: ports.definitions.clone(),
-            stale_sender,
-            stale_receiver: Mutex::new(stale_receiver),
-            milestones,
-        }
-    }
-
-    /// Makes sure that nobody else is who we are, and removes what a former process of ours left. Comes before [`Cluster::join`].
-    pub async fn claim_identity(&self) -> Result<(), DuplicateIdentityError> {
-        claim_identity(&self.presence, &*self.presence_ports.leases, &*self.presence_ports.records).await
-    }
-
-    /// Joins the cluster. What this server serves must be complete by now.
-    pub fn join(&self, tasks: &Tasks) -> Presence {
-        Presence::start(
-            &self.presence,
-            &self.presence_ports,
-            self.local_groups.clone(),
-            self.own_document.clone(),
-            &self.milestones,
-            tasks,
-        )
+        let outputs = ClusterOutputs { stale_members, attempted: attempted_sender, own_document, cleanup_actions };
+        (Self { views, prover, definitions, stale_sender, milestones }, outputs)
     }
 
     /// All that we know of the cluster, now.
@@ -193,65 +138,10 @@ impl Cluster {
         let _ = self.stale_sender.try_send(server.clone());
     }
 
-    /// The members that are doubted, for somebody who asks them in a way of their own. Given once, and only without
-    /// [`ClusterPorts::fetch`].
-    pub fn take_stale_receiver(&self) -> Option<mpsc::Receiver<ServerId>> {
-        self.stale_receiver.lock().take()
-    }
-
     /// What must have happened before this server is ready.
     pub fn milestones(&self) -> &Milestones {
         &self.milestones
     }
-}
-
-fn start_cleanup(
-    config: &ClusterConfig,
-    ports: &ClusterPorts,
-    cleanup_actions: watch::Receiver<Arc<[CleanupAction]>>,
-    milestones: &Milestones,
-    tasks: &Tasks,
-) {
-    let cleanup_task = CleanupTask {
-        leases: ports.leases.clone(),
-        documents: ports.documents.clone(),
-        cleanup_actions,
-        request_timeout: config.presence.timings.request_timeout,
-        seed: config.presence.seed,
-        started: milestones.lease_cleanup.clone(),
-    };
-    tasks.spawn("lease-sweeper", |stop| cleanup_task.run(stop));
-}
-
-/// Gives the way to have a member asked again; and, if nobody is asked here, what comes that way.
-fn start_discovery_fetch(
-    config: &ClusterConfig,
-    ports: &ClusterPorts,
-    views: watch::Receiver<Arc<View>>,
-    attempted: mpsc::Sender<ServerId>,
-    milestones: &Milestones,
-    metrics: &Metrics,
-    tasks: &Tasks,
-) -> (mpsc::Sender<ServerId>, Option<mpsc::Receiver<ServerId>>) {
-    let (stale_sender, stale_members) = mpsc::channel(STALE_QUEUE_MAX);
-    let Some(fetch) = ports.fetch.clone() else {
-        milestones.discovery_fetch.mark_reached();
-        return (stale_sender, Some(stale_members));
-    };
-    let fetchers = DiscoveryFetchers {
-        config: config.discovery_fetch,
-        fetch,
-        documents: ports.documents.clone(),
-        views,
-        stale_members,
-        definitions: ports.definitions.as_ref().map(|definitions| definitions.watch()),
-        attempted,
-        metrics: metrics.clone(),
-        tasks: tasks.clone(),
-        started: milestones.discovery_fetch.clone(),
-    };
-    tasks.spawn("peer-askers", |stop| fetchers.run(stop));
-    (stale_sender, None)
 }
 
 #[cfg(test)]

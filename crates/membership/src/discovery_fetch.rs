@@ -74,7 +74,7 @@ pub(crate) struct DiscoveryFetchers {
     /// Servers whose document is doubted.
     pub(crate) stale_members: mpsc::Receiver<ServerId>,
     /// Changes of definitions in storage: every member that is asked serves something else soon.
-    pub(crate) definitions: Option<Box<dyn ChangeNotifications>>,
+    pub(crate) definitions: Box<dyn ChangeNotifications>,
     /// Servers that were asked, with whatever result.
     pub(crate) attempted: mpsc::Sender<ServerId>,
     pub(crate) metrics: Metrics,
@@ -117,7 +117,7 @@ impl DiscoveryFetchers {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = wait_for_change(&mut self.views) => {}
-                () = wait_for_definition_change(&mut self.definitions) => {
+                () = self.definitions.wait_for_change() => {
                     refetch_at = Some(Instant::now() + self.config.definition_refetch_delay);
                     assignments.values().for_each(mark_stale);
                 }
@@ -177,14 +177,6 @@ impl DiscoveryFetchers {
 /// Has a member asked again.
 fn mark_stale(assignment: &watch::Sender<FetchAssignment>) {
     assignment.send_modify(|assignment| assignment.stale_marks += 1);
-}
-
-/// Waits for a change of definitions; for ever if nobody tells.
-async fn wait_for_definition_change(definitions: &mut Option<Box<dyn ChangeNotifications>>) {
-    match definitions {
-        Some(definitions) => definitions.wait_for_change().await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::routing_table::VersionListing;
 
-pub use previous_document::keep_previous_as_lingering;
+pub(crate) use previous_document::keep_previous_as_lingering;
+pub use previous_document::lingering_document;
 pub use stored_document::{DocumentSource, Etags, Retention, StoredDocument, StoredDocumentError};
 
 /// What one server serves: its `/api` and its `/apis`, never one without the other. Immutable.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub use tracker::{CleanupAction, DocumentContent, MemberTracker, ObservedDocument};
 
 use crate::documents::{DocumentSource, ServerDocument, StoredDocument};
-use crate::identity::{HolderIdentity, ServerId};
+use crate::identity::{HolderIdentity, IdentityLease, ServerId};
 use crate::ports::EntryVersion;
 
 /// Whether a member can be asked to serve something.
@@ -58,34 +58,61 @@ impl fmt::Display for MemberState {
     }
 }
 
-/// What storage says of one server, with our own time since it last changed.
+/// What makes a server a member, as the source of observations sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberPresence {
+    /// The server holds this identity lease, which expires by our own clock unless the server renews it.
+    Leased(IdentityLease),
+    /// An inspector checks the server: it stays a member until the source removes it.
+    Inspected(HolderIdentity),
+}
+
+impl MemberPresence {
+    /// The process of the server.
+    pub fn holder(&self) -> &HolderIdentity {
+        match self {
+            Self::Leased(lease) => &lease.holder,
+            Self::Inspected(holder) => holder,
+        }
+    }
+
+    /// The lease, if the presence depends on one.
+    fn lease(&self) -> Option<&IdentityLease> {
+        match self {
+            Self::Leased(lease) => Some(lease),
+            Self::Inspected(_) => None,
+        }
+    }
+}
+
+/// What is known of one server, with our own time since it last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberObservation {
-    /// Its identity lease.
-    pub lease: LeaseObservation,
-    /// Its endpoint record.
-    pub record: RecordObservation,
-    /// Its stored document.
+    /// Whether the server is present.
+    pub presence: PresenceObservation,
+    /// Whether requests can be sent to it.
+    pub address: AddressObservation,
+    /// Whether its document is known.
     pub document: DocumentObservation,
 }
 
-/// What is seen of an identity lease.
+/// Whether a server is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseObservation {
-    /// There is one, and its renewals come in time.
+pub enum PresenceObservation {
+    /// It is, and its lease, if it has one, is renewed in time.
     Valid,
-    /// There is one that was not renewed for its duration, or never says so.
+    /// Its lease was not renewed for its duration, or has no duration.
     Expired,
-    /// There is none, for so long.
+    /// It has been absent for this long.
     Absent(Duration),
 }
 
-/// What is seen of an endpoint record.
+/// Whether the address of a server is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordObservation {
-    /// There is one that holds an address.
+pub enum AddressObservation {
+    /// It is.
     Present,
-    /// There is none, for so long.
+    /// It has been absent for this long.
     Absent(Duration),
 }
 
@@ -124,8 +151,8 @@ impl Default for MemberTimeouts {
 
 /// The state that follows.
 pub fn derive_state(observation: MemberObservation, timeouts: MemberTimeouts) -> MemberState {
-    use {DocumentObservation as Document, LeaseObservation as Lease, RecordObservation as Record};
-    match (observation.lease, observation.record, observation.document) {
+    use {AddressObservation as Record, DocumentObservation as Document, PresenceObservation as Lease};
+    match (observation.presence, observation.address, observation.document) {
         (Lease::Expired, _, _) => MemberState::Gone,
         (Lease::Valid, Record::Present, Document::Present | Document::Lingering) => MemberState::Live,
         (Lease::Valid, Record::Absent(_), Document::Present | Document::Lingering) => MemberState::Suspect,
@@ -220,14 +247,22 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[track_caller]
-    fn check(lease: LeaseObservation, record: RecordObservation, document: DocumentObservation, expected: MemberState) {
-        assert_eq!(derive_state(MemberObservation { lease, record, document }, MemberTimeouts::default()), expected);
+    fn check(
+        lease: PresenceObservation,
+        record: AddressObservation,
+        document: DocumentObservation,
+        expected: MemberState,
+    ) {
+        assert_eq!(
+            derive_state(MemberObservation { presence: lease, address: record, document }, MemberTimeouts::default()),
+            expected
+        );
     }
 
     #[test]
     fn member_with_lease_record_and_document_is_live() {
         for document in [DocumentObservation::Present, DocumentObservation::Lingering] {
-            check(LeaseObservation::Valid, RecordObservation::Present, document, MemberState::Live);
+            check(PresenceObservation::Valid, AddressObservation::Present, document, MemberState::Live);
         }
     }
 
@@ -235,26 +270,31 @@ mod tests {
     fn member_without_record_is_suspect() {
         for absent in [Duration::ZERO, LONG] {
             for document in [DocumentObservation::Present, DocumentObservation::Lingering] {
-                check(LeaseObservation::Valid, RecordObservation::Absent(absent), document, MemberState::Suspect);
+                check(PresenceObservation::Valid, AddressObservation::Absent(absent), document, MemberState::Suspect);
             }
         }
     }
 
     #[test]
     fn member_with_document_but_no_lease_has_left() {
-        let absent = LeaseObservation::Absent;
-        check(absent(SHORT), RecordObservation::Absent(LONG), DocumentObservation::Present, MemberState::Left);
-        check(absent(LONG), RecordObservation::Present, DocumentObservation::Present, MemberState::Left);
-        check(absent(LONG), RecordObservation::Absent(LONG), DocumentObservation::Lingering, MemberState::Left);
-        check(absent(LONG), RecordObservation::Present, DocumentObservation::Lingering, MemberState::Left);
+        let absent = PresenceObservation::Absent;
+        check(absent(SHORT), AddressObservation::Absent(LONG), DocumentObservation::Present, MemberState::Left);
+        check(absent(LONG), AddressObservation::Present, DocumentObservation::Present, MemberState::Left);
+        check(absent(LONG), AddressObservation::Absent(LONG), DocumentObservation::Lingering, MemberState::Left);
+        check(absent(LONG), AddressObservation::Present, DocumentObservation::Lingering, MemberState::Left);
     }
 
     #[test]
     fn member_without_document_is_unknown() {
-        check(LeaseObservation::Valid, RecordObservation::Present, DocumentObservation::Missing, MemberState::Unknown);
         check(
-            LeaseObservation::Valid,
-            RecordObservation::Absent(SHORT),
+            PresenceObservation::Valid,
+            AddressObservation::Present,
+            DocumentObservation::Missing,
+            MemberState::Unknown,
+        );
+        check(
+            PresenceObservation::Valid,
+            AddressObservation::Absent(SHORT),
             DocumentObservation::Missing,
             MemberState::Unknown,
         );
@@ -263,8 +303,8 @@ mod tests {
     #[test]
     fn member_with_only_a_lease_becomes_mute() {
         check(
-            LeaseObservation::Valid,
-            RecordObservation::Absent(LONG),
+            PresenceObservation::Valid,
+            AddressObservation::Absent(LONG),
             DocumentObservation::Missing,
             MemberState::Mute,
         );
@@ -272,27 +312,27 @@ mod tests {
 
     #[test]
     fn member_with_expired_or_long_absent_lease_is_gone() {
-        for record in [RecordObservation::Present, RecordObservation::Absent(SHORT)] {
+        for record in [AddressObservation::Present, AddressObservation::Absent(SHORT)] {
             for document in [DocumentObservation::Missing, DocumentObservation::Present, DocumentObservation::Lingering]
             {
-                check(LeaseObservation::Expired, record, document, MemberState::Gone);
+                check(PresenceObservation::Expired, record, document, MemberState::Gone);
             }
         }
         check(
-            LeaseObservation::Absent(LONG),
-            RecordObservation::Absent(SHORT),
+            PresenceObservation::Absent(LONG),
+            AddressObservation::Absent(SHORT),
             DocumentObservation::Present,
             MemberState::Gone,
         );
         check(
-            LeaseObservation::Absent(SHORT),
-            RecordObservation::Absent(SHORT),
+            PresenceObservation::Absent(SHORT),
+            AddressObservation::Absent(SHORT),
             DocumentObservation::Missing,
             MemberState::Gone,
         );
         check(
-            LeaseObservation::Absent(SHORT),
-            RecordObservation::Present,
+            PresenceObservation::Absent(SHORT),
+            AddressObservation::Present,
             DocumentObservation::Missing,
             MemberState::Gone,
         );

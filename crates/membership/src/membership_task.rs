@@ -6,21 +6,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::objects::{Endpoints, Lease};
-use bytes::Bytes;
 use discovery::GroupDiscoveryList;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::documents::{ServerDocument, StoredDocument, UnimplementedResource};
+use crate::documents::{ServerDocument, UnimplementedResource};
 use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResources, ExclusionManager};
 use crate::identity::ServerId;
-use crate::members::{
-    CleanupAction, DocumentContent, Member, MemberTimeouts, MemberTracker, ObservedDocument, TrackedDocument,
-};
+use crate::members::{CleanupAction, Member, MemberTimeouts, MemberTracker, TrackedDocument};
 use crate::metrics::{Metrics, SyncError};
-use crate::ports::{EntryVersion, Feed, FeedUpdate};
+use crate::ports::{FeedUpdate, MemberFeeds};
 use crate::readiness::Milestones;
 use crate::view::{FirstSync, MayBeBuiltIn, Peering, View, ViewInputs};
 use crate::wait::{sleep_until_if_some, wait_for_change};
@@ -65,11 +61,7 @@ pub enum OwnDocument {
 
 /// What the membership task reads.
 pub(crate) struct MembershipSources {
-    pub(crate) leases: Box<dyn Feed<Arc<Lease>>>,
-    /// How often they could not be listed or followed.
-    pub(crate) lease_failures: watch::Receiver<u64>,
-    pub(crate) records: Box<dyn Feed<Arc<Endpoints>>>,
-    pub(crate) documents: Box<dyn Feed<(EntryVersion, Bytes)>>,
+    pub(crate) members: MemberFeeds,
     /// What we serve ourselves.
     pub(crate) local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
     /// What of the definitions in storage we can serve ourselves.
@@ -146,10 +138,7 @@ impl MembershipTask {
         let mut wake = None;
         loop {
             let MembershipSources {
-                leases,
-                lease_failures,
-                records,
-                documents,
+                members: MemberFeeds { presence, addresses, documents, failures },
                 local_groups: local,
                 defined: shared,
                 attempted: tried,
@@ -158,9 +147,9 @@ impl MembershipTask {
             let mut catch_up_waiters = Vec::new();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = leases.ready() => {}
-                () = wait_for_change(lease_failures) => {}
-                () = records.ready() => {}
+                () = presence.ready() => {}
+                () = wait_for_change(failures) => {}
+                () = addresses.ready() => {}
                 () = documents.ready() => {}
                 () = wait_for_change(local) => {}
                 () = wait_for_change(shared) => {}
@@ -211,16 +200,16 @@ impl MembershipTask {
         while let Ok(server) = sources.attempted.try_recv() {
             self.first_sync.record_attempt(server);
         }
-        let failures = *sources.lease_failures.borrow_and_update();
+        let failures = *sources.members.failures.borrow_and_update();
         (self.lease_failures..failures).for_each(|_| self.metrics.count_sync_error(SyncError::LeaseList));
         self.lease_failures = failures;
-        let leases = sources.leases.take_update();
-        self.first_sync.leases_listed |= matches!(leases, FeedUpdate::All(_));
-        self.tracker.observe_leases(leases, now);
-        let records = sources.records.take_update();
-        self.first_sync.records_listed |= matches!(records, FeedUpdate::All(_));
-        self.tracker.observe_records(records, now);
-        let documents = decode_documents(sources.documents.take_update());
+        let presence = sources.members.presence.take_update();
+        self.first_sync.presence_listed |= matches!(presence, FeedUpdate::All(_));
+        self.tracker.observe_presence(presence, now);
+        let addresses = sources.members.addresses.take_update();
+        self.first_sync.addresses_listed |= matches!(addresses, FeedUpdate::All(_));
+        self.tracker.observe_addresses(addresses, now);
+        let documents = sources.members.documents.take_update();
         self.first_sync.documents_listed |= matches!(documents, FeedUpdate::All(_));
         self.tracker.observe_documents(documents, now);
         if sources.local_groups.has_changed().unwrap_or(false) {
@@ -279,36 +268,6 @@ impl MembershipTask {
             *last = actions.into();
             is_new
         });
-    }
-}
-
-/// Reads stored documents. The server of one that cannot be read is asked.
-fn decode_documents(update: FeedUpdate<(EntryVersion, Bytes)>) -> FeedUpdate<ObservedDocument> {
-    let decode = |server: &ServerId, (version, bytes): (EntryVersion, Bytes)| {
-        let content = match StoredDocument::decode(&bytes) {
-            Ok(stored) => DocumentContent::Document(stored),
-            Err(error) => {
-                tracing::warn!(%server, %error, "a stored document cannot be read");
-                if error.is_newer_format() { DocumentContent::NewerFormat } else { DocumentContent::Unreadable }
-            }
-        };
-        ObservedDocument { version, content }
-    };
-    match update {
-        FeedUpdate::All(all) => {
-            let observed = all.into_iter().map(|(server, value)| {
-                let observed = decode(&server, value);
-                (server, observed)
-            });
-            FeedUpdate::All(observed.collect())
-        }
-        FeedUpdate::Changes(changes) => {
-            let observed = changes.into_iter().map(|(server, value)| {
-                let observed = value.map(|value| decode(&server, value));
-                (server, observed)
-            });
-            FeedUpdate::Changes(observed.collect())
-        }
     }
 }
 

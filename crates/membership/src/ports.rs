@@ -1,7 +1,8 @@
-//! What peering needs of the world outside, as small traits over values.
+//! What membership needs from outside, as small traits over values.
 //!
-//! A server implements them on its storage and its connections, a gateway on its list of upstreams, tests in memory. Nothing
-//! here waits without bound: whoever implements a call gives it a deadline, and callers guard theirs as well.
+//! Every membership reads [`MemberFeeds`]. A server makes them from its storage ([`LeaseStorage`], [`RecordStorage`],
+//! [`DocumentStorage`]), a gateway from its inspectors of upstreams. Implementations give every call a deadline, and callers guard
+//! theirs as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
 use crate::identity::{IdentityLease, ServerId};
+use crate::members::{MemberPresence, ObservedDocument};
 
 /// The answer of a port that is still under way.
 pub type PortFuture<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
@@ -23,9 +25,9 @@ pub type PortFuture<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryVersion(pub u64);
 
-/// A table in storage that is followed by a watch.
+/// A table by server that is followed as it changes.
 ///
-/// Whatever the store held when [`StorageProgress::catch_up`] was called can be taken when it returns.
+/// Whatever the source held when [`FeedProgress::catch_up`] was called can be taken when it returns.
 pub trait Feed<T>: Send {
     /// Waits until [`Feed::take_update`] has something to give. May be dropped at any time without losing anything.
     fn ready(&mut self) -> BoxFuture<'_, ()>;
@@ -41,6 +43,18 @@ pub enum FeedUpdate<T> {
     All(Vec<(ServerId, T)>),
     /// Only what changed, in order; `None` if it is gone.
     Changes(Vec<(ServerId, Option<T>)>),
+}
+
+/// Observations of the members: from storage in a server, from inspectors of upstreams in a gateway.
+pub struct MemberFeeds {
+    /// The servers that are present, each with its process.
+    pub presence: Box<dyn Feed<MemberPresence>>,
+    /// Where the servers listen to which requests may be sent.
+    pub addresses: Box<dyn Feed<Address>>,
+    /// What the servers serve, including those that left a short time ago.
+    pub documents: Box<dyn Feed<ObservedDocument>>,
+    /// How often the source could not list or watch the servers so far.
+    pub failures: watch::Receiver<u64>,
 }
 
 /// The identity leases: labelled Leases in kube-system.
@@ -99,9 +113,9 @@ pub trait DocumentStorage: Send + Sync {
     fn delete(&self, server: &ServerId, expected: EntryVersion) -> PortFuture<'_, ()>;
 }
 
-/// How far our views have come.
-pub trait StorageProgress: Send + Sync {
-    /// Waits until everything the store holds now can be taken from the feeds, and until what this server itself serves (its
+/// How far the feeds have come.
+pub trait FeedProgress: Send + Sync {
+    /// Waits until everything the source holds now can be taken from the feeds, and until what this server itself serves (its
     /// CustomResourceDefinitions, say) is up to date as well.
     fn catch_up(&self) -> PortFuture<'_, ()>;
 }

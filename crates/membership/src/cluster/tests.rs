@@ -4,6 +4,7 @@ use api::media::AggregatedVersion;
 
 use super::*;
 use crate::documents::{DocumentSource, Retention};
+use crate::ports::DocumentStorage;
 use crate::testing::cluster_fixture::{ClusterFixture, let_tasks_run, sleep_seconds};
 use crate::testing::memory_network::PeerBehavior;
 use crate::testing::memory_storage::StorageMode;

@@ -13,24 +13,27 @@ use super::{Retention, ServerDocument, StoredDocument};
 use crate::identity::ServerId;
 use crate::ports::DocumentStorage;
 
-/// Leaves the document of a former process to linger before another takes its place, if it lists anything that the other does
-/// not.
-pub async fn keep_previous_as_lingering(
+/// Stores the document of a former process, to linger, if it lists anything that the new document does not.
+pub(crate) async fn keep_previous_as_lingering(
     documents: &dyn DocumentStorage,
     old: &StoredDocument,
     new: &StoredDocument,
     linger: Duration,
 ) -> Result<(), PortError> {
-    let Some(name) = ServerId::from_name(old.holder.as_str()) else { return Ok(()) };
-    if old.holder == new.holder || document_covers(&new.document, &old.document) {
-        return Ok(());
-    }
-    let lingering = StoredDocument { retention: Retention::Lingering, ..old.clone() };
+    let Some((name, lingering)) = lingering_document(old, new) else { return Ok(()) };
     match documents.put(&name, lingering.encode(), None, Some(linger)).await {
         // It is there already.
         Ok(_) | Err(PortError::Conflict) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The document of a former process as that of a server that left, under the name of the process; `None` if the new document lists
+/// everything that the old one does.
+pub fn lingering_document(old: &StoredDocument, new: &StoredDocument) -> Option<(ServerId, StoredDocument)> {
+    let name = ServerId::from_name(old.holder.as_str())?;
+    let is_superseded = old.holder == new.holder || document_covers(&new.document, &old.document);
+    (!is_superseded).then(|| (name, StoredDocument { retention: Retention::Lingering, ..old.clone() }))
 }
 
 /// Whether a document lists everything that another does: resources, subresources and verbs.

@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Address;
-use api::objects::{Endpoints, Lease};
 use tokio::time::Instant;
 
 use super::{
-    DocumentObservation, LeaseObservation, Member, MemberObservation, MemberState, MemberTimeouts, RecordObservation,
-    TrackedDocument, derive_state,
+    AddressObservation, DocumentObservation, Member, MemberObservation, MemberPresence, MemberState, MemberTimeouts,
+    PresenceObservation, TrackedDocument, derive_state,
 };
 use crate::documents::{Retention, ServerDocument, StoredDocument};
-use crate::endpoint_record::record_address;
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{EntryVersion, FeedUpdate};
 
@@ -39,9 +37,9 @@ pub struct MemberTracker {
 /// What we have seen of one server.
 #[derive(Debug)]
 struct TrackedMember {
-    lease: Option<IdentityLease>,
-    /// When the lease was last seen to be renewed, or to be gone.
-    lease_since: Instant,
+    presence: Option<MemberPresence>,
+    /// When the lease was last seen to be renewed, or the presence to begin or end.
+    presence_since: Instant,
     address: Option<Address>,
     /// When the address, or its absence, was first seen; the absence counts anew for another process.
     address_since: Instant,
@@ -113,40 +111,22 @@ impl MemberTracker {
         Self { timeouts, tracked: BTreeMap::new() }
     }
 
-    /// Takes in what the feed of leases gave. A lease that makes no member is the same as none.
-    pub fn observe_leases(&mut self, update: FeedUpdate<Arc<Lease>>, now: Instant) {
-        self.observe(update, now, |_, tracked_member, lease| {
-            let lease = lease.and_then(|lease| match IdentityLease::from_lease(&lease) {
-                Ok(lease) => Some(lease),
-                Err(reason) => {
-                    tracing::debug!(lease = lease.metadata.name, %reason, "a lease makes no member");
-                    None
-                }
-            });
-            tracked_member.observe_lease(lease, now);
-        });
+    /// Applies an update of which servers are present.
+    pub fn observe_presence(&mut self, update: FeedUpdate<MemberPresence>, now: Instant) {
+        self.observe(update, now, |tracked_member, presence| tracked_member.observe_presence(presence, now));
     }
 
-    /// Takes in what the feed of endpoint records gave. A record without a usable address is the same as none.
-    pub fn observe_records(&mut self, update: FeedUpdate<Arc<Endpoints>>, now: Instant) {
-        self.observe(update, now, |server, tracked_member, record| {
-            let address = record.and_then(|record| match record_address(server, &record) {
-                Ok(address) => Some(address),
-                Err(reason) => {
-                    tracing::warn!(%server, %reason, "an endpoint record cannot be used");
-                    None
-                }
-            });
-            tracked_member.observe_address(address, now);
-        });
+    /// Applies an update of where servers listen.
+    pub fn observe_addresses(&mut self, update: FeedUpdate<Address>, now: Instant) {
+        self.observe(update, now, |tracked_member, address| tracked_member.observe_address(address, now));
     }
 
-    /// Takes in what the feed of documents gave; equal documents become one value.
+    /// Applies an update of what servers serve. Equal documents share one allocation.
     pub fn observe_documents(&mut self, update: FeedUpdate<ObservedDocument>, now: Instant) {
         let mut known: Vec<Arc<ServerDocument>> = Vec::new();
         let served = self.tracked.values().filter_map(|tracked_member| tracked_member.document.as_ref());
         known.extend(served.map(|document| document.stored.document.clone()));
-        self.observe(update, now, |_, tracked_member, mut observed| {
+        self.observe(update, now, |tracked_member, mut observed| {
             if let Some(ObservedDocument { content: DocumentContent::Document(stored), .. }) = &mut observed {
                 match known.iter().find(|known| **known == stored.document) {
                     Some(equal) => stored.document = equal.clone(),
@@ -193,12 +173,7 @@ impl MemberTracker {
         actions.chain(garbage).collect()
     }
 
-    fn observe<T>(
-        &mut self,
-        update: FeedUpdate<T>,
-        now: Instant,
-        mut see: impl FnMut(&ServerId, &mut TrackedMember, Option<T>),
-    ) {
+    fn observe<T>(&mut self, update: FeedUpdate<T>, now: Instant, mut see: impl FnMut(&mut TrackedMember, Option<T>)) {
         let changes: Vec<(ServerId, Option<T>)> = match update {
             FeedUpdate::Changes(changes) => changes,
             FeedUpdate::All(all) => {
@@ -209,8 +184,7 @@ impl MemberTracker {
             }
         };
         for (server, value) in changes {
-            let tracked_member = self.tracked.entry(server.clone()).or_insert_with(|| TrackedMember::new(now));
-            see(&server, tracked_member, value);
+            see(self.tracked.entry(server).or_insert_with(|| TrackedMember::new(now)), value);
         }
     }
 }
@@ -218,8 +192,8 @@ impl MemberTracker {
 impl TrackedMember {
     fn new(now: Instant) -> Self {
         Self {
-            lease: None,
-            lease_since: now,
+            presence: None,
+            presence_since: now,
             address: None,
             address_since: now,
             document: None,
@@ -230,21 +204,22 @@ impl TrackedMember {
     }
 
     fn is_empty(&self) -> bool {
-        self.lease.is_none() && self.address.is_none() && self.document.is_none() && self.unreadable.is_none()
+        self.presence.is_none() && self.address.is_none() && self.document.is_none() && self.unreadable.is_none()
     }
 
-    fn observe_lease(&mut self, lease: Option<IdentityLease>, now: Instant) {
-        let of = |lease: &Option<IdentityLease>| lease.as_ref().map(|lease| (lease.holder.clone(), lease.renew_time));
-        let (before, after) = (of(&self.lease), of(&lease));
+    fn observe_presence(&mut self, presence: Option<MemberPresence>, now: Instant) {
+        let renewal = |presence: &MemberPresence| {
+            (presence.holder().clone(), presence.lease().and_then(|lease| lease.renew_time.clone()))
+        };
+        let (before, after) = (self.presence.as_ref().map(renewal), presence.as_ref().map(renewal));
         if before != after {
-            self.lease_since = now;
+            self.presence_since = now;
         }
-        let holder =
-            |holder_and_renewal: &Option<(_, _)>| holder_and_renewal.as_ref().map(|(holder, _)| holder).cloned();
-        if after.is_some() && holder(&before) != holder(&after) && self.address.is_none() {
+        let is_new_holder = after.is_some() && before.map(|(holder, _)| holder) != after.map(|(holder, _)| holder);
+        if is_new_holder && self.address.is_none() {
             self.address_since = now;
         }
-        self.lease = lease;
+        self.presence = presence;
     }
 
     fn observe_address(&mut self, address: Option<Address>, now: Instant) {
@@ -279,16 +254,16 @@ impl TrackedMember {
     }
 
     fn observation(&self, now: Instant) -> MemberObservation {
-        let lease_age = now.saturating_duration_since(self.lease_since);
+        let age = now.saturating_duration_since(self.presence_since);
         MemberObservation {
-            lease: match &self.lease {
-                None => LeaseObservation::Absent(lease_age),
-                Some(lease) if lease.is_expired(lease_age) => LeaseObservation::Expired,
-                Some(_) => LeaseObservation::Valid,
+            presence: match &self.presence {
+                None => PresenceObservation::Absent(age),
+                Some(MemberPresence::Leased(lease)) if lease.is_expired(age) => PresenceObservation::Expired,
+                Some(_) => PresenceObservation::Valid,
             },
-            record: match &self.address {
-                None => RecordObservation::Absent(now.saturating_duration_since(self.address_since)),
-                Some(_) => RecordObservation::Present,
+            address: match &self.address {
+                None => AddressObservation::Absent(now.saturating_duration_since(self.address_since)),
+                Some(_) => AddressObservation::Present,
             },
             document: match self.document.as_ref().map(|document| document.stored.retention) {
                 None => DocumentObservation::Missing,
@@ -303,7 +278,7 @@ impl TrackedMember {
             server: server.clone(),
             state: self.state,
             state_since: self.state_since,
-            holder: self.lease.as_ref().map(|lease| lease.holder.clone()),
+            holder: self.presence.as_ref().map(|presence| presence.holder().clone()),
             address: self.address.clone(),
             document: self.document.clone(),
         }
@@ -311,8 +286,9 @@ impl TrackedMember {
 
     /// When waiting alone may change something.
     fn change_instants(&self, timeouts: MemberTimeouts) -> impl Iterator<Item = Instant> {
-        let expiry = self.lease.as_ref().and_then(|lease| lease.duration).map(|duration| self.lease_since + duration);
-        let without_lease = self.lease.is_none().then_some(self.lease_since);
+        let lease = self.presence.as_ref().and_then(MemberPresence::lease);
+        let expiry = lease.and_then(|lease| lease.duration).map(|duration| self.presence_since + duration);
+        let without_lease = self.presence.is_none().then_some(self.presence_since);
         let mute = self.address.is_none().then(|| self.address_since + timeouts.mute_after);
         let linger = without_lease.map(|since| since + timeouts.linger);
         let grace = without_lease.map(|since| since + JOIN_GRACE.min(timeouts.linger));
@@ -321,10 +297,10 @@ impl TrackedMember {
     }
 
     fn cleanup_action(&self, server: &ServerId, now: Instant, timeouts: MemberTimeouts) -> Option<CleanupAction> {
-        let age = now.saturating_duration_since(self.lease_since);
+        let age = now.saturating_duration_since(self.presence_since);
         let server = || server.clone();
-        match (&self.lease, &self.document) {
-            (Some(lease), document) if lease.is_expired(age) => {
+        match (&self.presence, &self.document) {
+            (Some(MemberPresence::Leased(lease)), document) if lease.is_expired(age) => {
                 let document = document.as_ref().map(|document| document.version);
                 Some(CleanupAction::DeleteExpiredLease { lease: lease.clone(), document })
             }

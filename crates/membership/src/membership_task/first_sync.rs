@@ -12,8 +12,8 @@ use crate::view::FirstSync;
 /// Watches over the first sync.
 #[derive(Debug)]
 pub(super) struct FirstSyncTracker {
-    pub(super) leases_listed: bool,
-    pub(super) records_listed: bool,
+    pub(super) presence_listed: bool,
+    pub(super) addresses_listed: bool,
     pub(super) documents_listed: bool,
     timeout: Duration,
     listed_at: Option<Instant>,
@@ -24,8 +24,8 @@ pub(super) struct FirstSyncTracker {
 impl FirstSyncTracker {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            leases_listed: false,
-            records_listed: false,
+            presence_listed: false,
+            addresses_listed: false,
             documents_listed: false,
             timeout,
             listed_at: None,
@@ -42,7 +42,7 @@ impl FirstSyncTracker {
     }
 
     pub(super) fn all_listed(&self) -> bool {
-        self.leases_listed && self.records_listed && self.documents_listed
+        self.presence_listed && self.addresses_listed && self.documents_listed
     }
 
     /// Whether it is over; once it is, it stays so.

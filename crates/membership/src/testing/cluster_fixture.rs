@@ -14,7 +14,7 @@ use super::definitions::MemoryDefinitions;
 use super::memory_network::MemoryNetwork;
 use super::memory_storage::{MemoryStorage, StorageMode};
 use super::{defined_resources_from_notation, groups_from_notation, server_id, transport_failures};
-use crate::cluster::{Cluster, ClusterConfig, ClusterPorts};
+use crate::cluster::Cluster;
 use crate::discovery_fetch::DiscoveryFetchConfig;
 use crate::endpoint_record::new_record;
 use crate::exclusion::DefinedResources;
@@ -23,6 +23,7 @@ use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
 use crate::members::MemberTimeouts;
 use crate::membership_task::MembershipConfig;
 use crate::metrics::Metrics;
+use crate::participant::{Participant, ParticipantConfig, ParticipantPorts};
 use crate::ports::RecordStorage;
 use crate::presence::{Presence, PresenceConfig, PresenceScope, PresenceTimings};
 use crate::route::Route;
@@ -37,7 +38,8 @@ pub(crate) struct ClusterFixture {
 
 /// One of our servers.
 pub(crate) struct MemberServer {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Arc<Cluster>,
+    participant: Participant,
     pub(crate) tasks: Tasks,
     pub(crate) local_groups: watch::Sender<Arc<GroupDiscoveryList>>,
     pub(crate) defined: watch::Sender<Arc<DefinedResources>>,
@@ -64,25 +66,33 @@ impl ClusterFixture {
         &self,
         name: &str,
         serves: &str,
-        change: impl FnOnce(&mut ClusterConfig),
+        change: impl FnOnce(&mut ParticipantConfig),
     ) -> MemberServer {
         let mut config = cluster_config(name);
         change(&mut config);
         let view = self.storage.with_own_mode();
         let memory = Arc::new(view.clone());
-        let ports = ClusterPorts {
+        let ports = ParticipantPorts {
             leases: memory.clone(),
             records: memory.clone(),
             documents: memory.clone(),
             progress: memory,
-            definitions: Some(self.definitions.clone()),
+            definitions: self.definitions.clone(),
             fetch: (config.membership.peering == Peering::Enabled).then(|| Arc::new(self.network.clone()) as _),
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());
         let (local, shared) = (watch::Sender::new(groups_from_notation(serves)), watch::Sender::new(Arc::default()));
         let metrics = Metrics::new(&registry, transport_failures(&registry));
-        let cluster = Cluster::start(config, &ports, local.subscribe(), shared.subscribe(), &metrics, &tasks);
-        MemberServer { cluster, tasks, local_groups: local, defined: shared, registry, storage: view }
+        let participant = Participant::start(config, &ports, local.subscribe(), shared.subscribe(), &metrics, &tasks);
+        MemberServer {
+            cluster: participant.cluster().clone(),
+            participant,
+            tasks,
+            local_groups: local,
+            defined: shared,
+            registry,
+            storage: view,
+        }
     }
 
     /// The lease of a stock server, held by its process of this number and renewed for the so-manieth time.
@@ -108,8 +118,8 @@ impl ClusterFixture {
 
 impl MemberServer {
     pub(crate) async fn join(&self) -> Presence {
-        self.cluster.claim_identity().await.unwrap();
-        let presence = self.cluster.join(&self.tasks);
+        self.participant.claim_identity().await.unwrap();
+        let presence = self.participant.join(&self.tasks);
         self.cluster.milestones().identity_lease.wait_until_reached().await;
         self.cluster.milestones().first_sync.wait_until_reached().await;
         presence
@@ -156,9 +166,9 @@ impl MemberServer {
     }
 }
 
-fn cluster_config(name: &str) -> ClusterConfig {
+fn cluster_config(name: &str) -> ParticipantConfig {
     let server = server_id(name);
-    ClusterConfig {
+    ParticipantConfig {
         membership: MembershipConfig {
             server: server.clone(),
             peering: Peering::Enabled,

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{
-    DocumentStorage, EntryVersion, Feed, FeedUpdate, LeaseStorage, PortFuture, RecordStorage, StorageProgress,
+    DocumentStorage, EntryVersion, Feed, FeedProgress, FeedUpdate, LeaseStorage, PortFuture, RecordStorage,
 };
 
 /// Storage that several servers of a test share. Clones share it.
@@ -288,7 +288,7 @@ impl DocumentStorage for MemoryStorage {
     }
 }
 
-impl StorageProgress for MemoryStorage {
+impl FeedProgress for MemoryStorage {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         self.respond(|| Ok(()))
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use access::authentication::{CaBundleOverlap as Overlap, FrontProxyHeaderNames};
 use anyhow::Context as _;
-use api::Address;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
 use edge::certificate_verification::CaBundles;
@@ -16,7 +15,7 @@ use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use edge::pipeline::Pipeline;
 use forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
-use gateway::upstream_storage::UpstreamStorage;
+use gateway::upstream_members::UpstreamMembers;
 use gateway::vouching::SETTINGS_READER;
 use gateway::{
     AnyUpstream, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, UpstreamClient, Upstreams,
@@ -25,9 +24,8 @@ use gateway::{
 use membership::MembershipConfig;
 use membership::members::MemberState;
 use membership::metrics::{Metrics, ViewMetrics};
-use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
 use membership::view::Peering;
-use membership::{Cluster, HolderIdentity, ServerId, View};
+use membership::{Cluster, ClusterSources, ServerId, View};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -66,7 +64,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let forward_metrics = forward::Metrics::new(&registry);
     let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
     let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
-    let way = start_upstreams(&config, forwarder, address, &registry, &metrics, &tasks)?;
+    let way = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
     let draining = CancellationToken::new();
     let reviews = PageAccessReviews::new(way.clone());
     let gate = GatewayAccessControl {
@@ -167,7 +165,6 @@ fn start_client_authorities(
 fn start_upstreams(
     config: &Config,
     forwarder: Forwarder,
-    address: SocketAddr,
     registry: &prometheus::Registry,
     metrics: &Metrics,
     tasks: &Tasks,
@@ -176,7 +173,7 @@ fn start_upstreams(
         None => StateDir::none(),
         Some(folder) => StateDir::open(folder).with_context(|| format!("--state-dir: {}", folder.display()))?,
     };
-    let board = UpstreamStorage::new(kept);
+    let members = UpstreamMembers::new(kept);
     let fetch = Arc::new(PeerFetch::new(forwarder.clone()));
     let settings = gateway::UpstreamsConfig { forget_after: config.forget_after };
     let removed = config.identity_headers.clone().unwrap_or_else(FrontProxyHeaderNames::standard);
@@ -185,27 +182,15 @@ fn start_upstreams(
     let vouching =
         VouchingDecider::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
     let own_metrics = gateway::metrics::Metrics::new(registry);
-    let upstreams = Upstreams::new(settings, board.clone(), fetch, vouching, own_metrics, tasks);
+    let upstreams = Upstreams::new(settings, members.clone(), fetch, vouching, own_metrics, tasks);
     upstreams.set_upstreams(&config.upstreams);
-    let ports = membership::ClusterPorts {
-        leases: Arc::new(board.clone()),
-        records: Arc::new(board.clone()),
-        documents: Arc::new(board),
-        progress: upstreams.clone(),
-        // They are the upstreams' own concern.
-        definitions: None,
-        // Upstreams are inspected, which tells more than their documents.
-        fetch: None,
-    };
+    let sources = ClusterSources { members: members.feeds(), progress: upstreams.clone(), definitions: None };
     // A gateway serves nothing itself, and definitions in storage are the upstreams' own concern.
     let local = watch::Sender::new(Arc::new(discovery::GroupDiscoveryList::new(Vec::new()))).subscribe();
     let shared = watch::Sender::default().subscribe();
-    let cluster = Cluster::start(membership_config(address)?, &ports, local, shared, metrics, tasks);
-    let cluster = Arc::new(cluster);
-    if let Some(doubts) = cluster.take_stale_receiver() {
-        let upstreams = upstreams.clone();
-        tasks.spawn("upstream-doubts", |stop| upstreams.refetch_stale(doubts, stop));
-    }
+    let (cluster, outputs) = Cluster::start(membership_config()?, sources, local, shared, metrics, tasks);
+    let (cluster, refetching) = (Arc::new(cluster), upstreams.clone());
+    tasks.spawn("upstream-doubts", |stop| refetching.refetch_stale(outputs.stale_members, stop));
     edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
     let way = UpstreamClient { cluster, forwarder, upstreams };
@@ -250,34 +235,15 @@ fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) ->
     Ok(Forwarder::new(ways, limits, metrics, tasks))
 }
 
-/// A gateway follows the cluster and is no part of it: its presence is never made known.
-fn membership_config(address: SocketAddr) -> anyhow::Result<membership::ClusterConfig> {
-    let server = ServerId::from_name(GATEWAY_IDENTITY).context("the gateway's name is one of a server")?;
-    let host = address.ip().to_string();
-    let address = Address::new(&host, address.port()).context("the gateway listens somewhere")?;
-    Ok(membership::ClusterConfig {
-        membership: MembershipConfig {
-            server: server.clone(),
-            peering: Peering::Enabled,
-            unimplemented: Vec::new(),
-            timeouts: membership::members::MemberTimeouts::default(),
-            first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
-            may_be_built_in,
-        },
-        presence: PresenceConfig {
-            holder: HolderIdentity::new(&server, fastrand::u128(..)),
-            server,
-            hostname: host,
-            address,
-            scope: PresenceScope::LeaseOnly,
-            unimplemented: Vec::new(),
-            publishes_document: false,
-            linger: membership::members::MemberTimeouts::LINGER,
-            timings: PresenceTimings::default(),
-            clock: jiff::Timestamp::now,
-            seed: fastrand::u64(..),
-        },
-        discovery_fetch: membership::discovery_fetch::DiscoveryFetchConfig::default(),
+/// A gateway follows the cluster of its upstreams and is no member of it.
+fn membership_config() -> anyhow::Result<MembershipConfig> {
+    Ok(MembershipConfig {
+        server: ServerId::from_name(GATEWAY_IDENTITY).context("the gateway's name is one of a server")?,
+        peering: Peering::Enabled,
+        unimplemented: Vec::new(),
+        timeouts: membership::members::MemberTimeouts::default(),
+        first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
+        may_be_built_in,
     })
 }
 

@@ -17,8 +17,8 @@ use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
 use membership::MembershipConfig;
-use membership::cluster::{Cluster, ClusterPorts};
 use membership::metrics::{Metrics, ViewMetrics};
+use membership::participant::{Participant, ParticipantConfig, ParticipantPorts};
 use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
 use membership::readiness::Milestone;
 use membership::view::Peering;
@@ -163,7 +163,7 @@ pub(super) struct PeersContext<'a> {
 
 /// This server's part in its cluster, started.
 pub(super) struct StartedPeers {
-    pub(super) cluster: Arc<Cluster>,
+    pub(super) participant: Participant,
     pub(super) joined: watch::Sender<bool>,
     /// What the pipeline needs; `None` with the gate off.
     pub(super) peers: Option<edge::peer_routing::PeerRouting>,
@@ -184,7 +184,7 @@ impl StartedPeers {
             let milestone = milestone.clone();
             HealthCheck::new(milestone.check_name(), HealthPages::All, move || milestone.check().map_err(str::to_owned))
         };
-        let milestones = self.cluster.milestones();
+        let milestones = self.participant.cluster().milestones();
         let Some(peers) = &self.peers else {
             return [&milestones.identity_lease, &milestones.lease_cleanup].map(check).into();
         };
@@ -213,7 +213,7 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
         }
         (true, None) | (false, _) => None,
     };
-    let config = membership::ClusterConfig {
+    let config = ParticipantConfig {
         membership: MembershipConfig {
             server: server.clone(),
             peering: if forwarder.is_some() { Peering::Enabled } else { Peering::Disabled },
@@ -241,18 +241,19 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
             ..Default::default()
         },
     };
-    let ports = ClusterPorts {
+    let ports = ParticipantPorts {
         leases: Arc::new(ports.leases),
         records: Arc::new(ports.records),
         documents: Arc::new(ports.documents),
         progress: Arc::new(ports.progress),
-        definitions: Some(Arc::new(ports.definitions)),
+        definitions: Arc::new(ports.definitions),
         fetch: forwarder.clone().map(|forwarder| Arc::new(PeerFetch::new(forwarder)) as _),
     };
     // Neither changes as long as definitions in storage bring no resources of their own.
     let local = watch::Sender::new(local_discovery_groups(surface)).subscribe();
     let shared = watch::Sender::default().subscribe();
-    let cluster = Arc::new(Cluster::start(config, &ports, local, shared, &metrics, tasks));
+    let participant = Participant::start(config, &ports, local, shared, &metrics, tasks);
+    let cluster = participant.cluster();
     if let Some(forwarder) = &forwarder {
         edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     }
@@ -275,7 +276,7 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
             not_vouched: None,
         }
     });
-    Ok(Some(StartedPeers { cluster, joined, peers, forwarder }))
+    Ok(Some(StartedPeers { participant, joined, peers, forwarder }))
 }
 
 /// How often this server looks, in memory, whether another one on the same storage reads identity from other headers.

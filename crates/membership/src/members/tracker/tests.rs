@@ -1,9 +1,10 @@
+use api::objects::Lease;
 use expect_test::{Expect, expect};
 
 use super::*;
 use crate::documents::DocumentSource;
-use crate::endpoint_record::new_record;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
+use crate::storage_feeds::decode_lease;
 use crate::testing::{server_document_from_notation, server_id};
 
 /// A book, its clock, and the servers it is told about.
@@ -31,16 +32,20 @@ impl TrackerFixture {
     }
 
     fn observe_lease(&mut self, name: &str, lease: Option<Lease>) {
-        self.tracker.observe_leases(FeedUpdate::Changes(vec![(server_id(name), lease.map(Arc::new))]), self.now);
+        let presence = lease.and_then(|lease| decode_lease(&server_id(name), Arc::new(lease)));
+        self.tracker.observe_presence(FeedUpdate::Changes(vec![(server_id(name), presence)]), self.now);
     }
 
     fn put_record(&mut self, name: &str, port: u16) {
-        let record = new_record(&Address::new("10.0.0.1", port).unwrap(), &server_id(name), 1);
-        self.tracker.observe_records(FeedUpdate::Changes(vec![(server_id(name), Some(Arc::new(record)))]), self.now);
+        self.observe_address(name, Address::new("10.0.0.1", port));
     }
 
     fn remove_record(&mut self, name: &str) {
-        self.tracker.observe_records(FeedUpdate::Changes(vec![(server_id(name), None)]), self.now);
+        self.observe_address(name, None);
+    }
+
+    fn observe_address(&mut self, name: &str, address: Option<Address>) {
+        self.tracker.observe_addresses(FeedUpdate::Changes(vec![(server_id(name), address)]), self.now);
     }
 
     fn put_document(&mut self, name: &str, process: u128, retention: Retention) {
@@ -260,15 +265,28 @@ fn this_server_is_neither_member_nor_cleaned_up() {
 }
 
 #[test]
+fn inspected_member_never_expires() {
+    let mut fixture = TrackerFixture::new();
+    let presence = MemberPresence::Inspected(HolderIdentity::new(&server_id("a"), 1));
+    fixture.tracker.observe_presence(FeedUpdate::Changes(vec![(server_id("a"), Some(presence))]), fixture.now);
+    fixture.put_record("a", 1);
+    fixture.put_document("a", 1, Retention::UntilReplaced);
+    fixture.check(&expect!["a live"]);
+    assert_eq!(fixture.seconds_until_next_change(), None);
+    fixture.wait(100_000);
+    fixture.check(&expect!["a live"]);
+}
+
+#[test]
 fn full_update_removes_missing_entries() {
     let mut fixture = TrackerFixture::new();
     fixture.renew_lease("a", 1, 0);
     fixture.renew_lease("b", 1, 0);
     fixture.put_record("b", 2);
-    let list = vec![(server_id("b"), Arc::new(lease("b", 1, 0))), (server_id("c"), Arc::new(lease("c", 1, 0)))];
-    fixture.tracker.observe_leases(FeedUpdate::All(list), fixture.now);
+    let present = |name| (server_id(name), decode_lease(&server_id(name), Arc::new(lease(name, 1, 0))).unwrap());
+    fixture.tracker.observe_presence(FeedUpdate::All(vec![present("b"), present("c")]), fixture.now);
     fixture.check(&expect!["b unknown?, c unknown?"]);
-    fixture.tracker.observe_records(FeedUpdate::All(Vec::new()), fixture.now);
+    fixture.tracker.observe_addresses(FeedUpdate::All(Vec::new()), fixture.now);
     fixture.wait(60);
     fixture.check(&expect!["b mute?, c mute?"]);
 }
