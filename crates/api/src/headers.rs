@@ -1,4 +1,4 @@
-//! Headers and WebSocket subprotocols that carry an identity or credential.
+//! Headers and WebSocket subprotocols that carry an identity or credential, and the marks of forwarded requests.
 //!
 //! Constants are in Go's canonical spelling, for flags and messages; [`lowercase`] is for comparison with parsed
 //! headers.
@@ -30,6 +30,12 @@ pub mod lowercase {
     pub const REMOTE_PREFIX: &str = "x-remote-";
     /// The prefix of the impersonation headers.
     pub const IMPERSONATE_PREFIX: &str = "impersonate-";
+    /// The hop mark that kube-apiserver sets on a request it forwards to a peer, and reads.
+    pub const PEER_PROXIED: &str = "x-kubernetes-peer-proxied";
+    /// The hop mark that KEP-4020 names ("Risks and Mitigations" 4).
+    pub const REROUTED: &str = "x-kubernetes-apiserver-rerouted";
+    /// The value of both hop marks.
+    pub const HOP_MARK_VALUE: &str = "true";
 }
 
 #[cfg(test)]

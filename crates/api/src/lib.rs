@@ -10,10 +10,12 @@
 //! - [`media`]: content negotiation; [`headers`]: identity headers.
 //! - [`status`]: error responses; [`field_error`]: validation errors of single fields.
 //! - [`metadata`], [`time`]: object metadata and timestamps; [`objects`]: the kinds by which servers coordinate.
+//! - [`Address`]: the host and port of a server.
 //! - [`PortError`]: the error of the storage ports that other crates declare.
 //! - [`wire`]: reading JSON like Go; [`json`], [`duration`], [`quote`]: writing JSON, durations and quoted strings
 //!   like Go.
 
+mod address;
 pub mod duration;
 pub mod field_error;
 pub mod headers;
@@ -32,6 +34,7 @@ pub mod time;
 pub mod validation;
 pub mod wire;
 
+pub use address::Address;
 pub use field_error::FieldError;
 pub use names::{
     GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, compare_kube_aware_versions,

@@ -4,12 +4,14 @@
 //! Fields are written in Go's order and omitted if empty.
 
 mod constructors;
+mod execution;
 mod reason;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use execution::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 pub use reason::StatusReason;
 
 use crate::json::to_go_json;

@@ -15,10 +15,10 @@ use access::{Attributes, Decision};
 use api::Target;
 use edge::audit::{AuditedUsers, RequestRecord};
 use edge::{AccessControl, ClientConnection, Error, Request};
+use forward::UnsendableUser;
 use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
-use peering::forward::{self, UnsendableUser};
-use peering::hop::RequestSender;
+use membership::hop::RequestSender;
 use smallvec::SmallVec;
 
 pub use access_rules::{AccessRules, TokenSigning};

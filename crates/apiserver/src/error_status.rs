@@ -67,7 +67,7 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
     match error {
         WriteError::Refused(status) => status,
         WriteError::BarrierClosed(held) => Status::service_unavailable(held.reason)
-            .with_cause(peering::status::CAUSE_PEER_NOT_READY, "nothing was executed")
+            .with_cause(api::status::CAUSE_PEER_NOT_READY, "nothing was executed")
             .with_retry_after(1),
         WriteError::Read(error) => status_for_read_error(error),
         WriteError::Store(store::Error::TooLarge { reason }) => Status::request_entity_too_large(reason),

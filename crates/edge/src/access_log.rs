@@ -11,11 +11,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use forward::{FailedAttempts, RespondingPeer};
 use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::forward::{FailedAttempts, RespondingPeer};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tasks::Tasks;
 use tokio::sync::mpsc;
@@ -166,7 +165,7 @@ pub struct AccessLogEntry {
     verb: String,
     fields: Arc<AccessLogFields>,
     status: u16,
-    upstream: Option<ServerId>,
+    upstream: Option<Arc<str>>,
     bytes_sent: u64,
 }
 
@@ -182,7 +181,7 @@ impl AccessLogEntry {
     /// Goes along with an answer to its end.
     pub(crate) fn attach_to(mut self, response: Response) -> Response {
         self.status = response.status().as_u16();
-        self.upstream = response.extensions().get().map(|RespondingPeer(server)| server.clone());
+        self.upstream = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if let Some(FailedAttempts(retries)) = response.extensions().get() {
             self.fields.set_retries(*retries);
         }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use forward::ForwardedBody;
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use peering::forward::ForwardedBody;
 use transport::peer::BoxError;
 
 use crate::access_log::AccessLogEntry;

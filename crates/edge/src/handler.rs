@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::Target;
+use forward::{ForwardedUser, UnsendableUser};
 use futures_util::future::BoxFuture;
+use membership::hop::RequestSender;
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::forward::{ForwardedUser, UnsendableUser};
-use peering::hop::RequestSender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
@@ -28,7 +27,7 @@ pub struct ClientConnection {
     pub access_cache: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// Who of several servers has answered a read that names a revision: the next such reads go there too, because another
     /// server may be behind it.
-    pub sticky_peer: Mutex<Option<ServerId>>,
+    pub sticky_peer: Mutex<Option<Arc<str>>>,
 }
 
 /// One request after it was let in.

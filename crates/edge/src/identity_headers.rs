@@ -1,8 +1,8 @@
 //! What both gates do with who somebody is: take it out of a request, and tell it to a peer.
 
 use access::User;
+use forward::{ForwardedUser, UnsendableUser};
 use http::header::{HeaderMap, HeaderName};
-use peering::forward::{ForwardedUser, UnsendableUser};
 use smallvec::SmallVec;
 
 /// Removes headers.

@@ -20,6 +20,7 @@ pub mod identity_headers;
 pub mod listener;
 pub mod merged_discovery;
 pub mod metrics;
+pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;
 mod seats;

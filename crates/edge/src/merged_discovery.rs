@@ -8,10 +8,10 @@ use api::media::{
 use discovery::{EncodedDocument, respond};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
-use peering::metrics::Metrics;
-use peering::route::IncompleteViewReason;
-use peering::view::FirstSync;
-use peering::{UnavailableReason, View, status};
+use membership::metrics::Metrics;
+use membership::route::IncompleteViewReason;
+use membership::view::FirstSync;
+use membership::{UnavailableReason, View, status};
 
 use crate::{Body, Response};
 

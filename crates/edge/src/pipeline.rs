@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use access::user::ANONYMOUS_USER;
 use api::{Status, Target, Verb};
+use forward::{Lifetime, UnsendableUser};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
-use peering::forward::{Lifetime, UnsendableUser};
-use peering::{Hop, LocalReason};
+use membership::{Hop, LocalReason};
 use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, AccessLogFields};
@@ -18,7 +18,7 @@ use crate::error_response::{Error, error_status, status_response};
 use crate::handler::{AccessControl, AuthorizedRequest, ClientConnection, LocalHandler};
 use crate::health::{self, HealthChecks, HealthPage};
 use crate::metrics::Metrics;
-use crate::peer_routing::{Destination, FORWARDING_RULE, ForwardContext, PeerRouting};
+use crate::peer_routing::{Destination, FORWARDING_RULE, PeerRouting};
 use crate::seats::{Seats, is_mutating};
 use crate::{Body, Request, Response};
 
@@ -207,8 +207,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
                 let user = self.access_control.forwarded_user(&caller).map_err(unsendable)?;
                 let span = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
                 // In a box, because it is large and every request would carry the room for it.
-                Box::pin(peer_destination.forward(&ForwardContext { user, connection, lifetime: span }, request))
-                    .await?
+                Box::pin(peer_destination.forward(&user, connection, span, request)).await?
             }
         };
         Ok(match seat {

@@ -18,10 +18,10 @@ use edge::audit::{AuditedUsers, RequestRecord};
 use edge::certificate_verification::{CaBundles, CertificateVerification};
 use edge::identity_headers;
 use edge::{AccessControl, ClientConnection, Error, Request};
+use forward::{ForwardedUser, UnsendableUser};
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
-use peering::forward::{ForwardedUser, UnsendableUser};
-use peering::hop::RequestSender;
+use membership::hop::RequestSender;
 use smallvec::SmallVec;
 
 use crate::page_access::PageAccessReviews;

@@ -4,14 +4,13 @@
 //! genuine.
 
 use api::Target;
-use edge::audit::AUDIT_ID;
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
+use forward::{Effect, ForwardRequest, Lifetime, ResponseOrigin};
 use futures_util::future::BoxFuture;
 use http::Method;
-use peering::forward::{Effect, Lifetime, ResponseOrigin};
 
 use crate::access_control::GatewayCaller;
-use crate::upstream_client::{UpstreamClient, UpstreamRequest};
+use crate::upstream_client::UpstreamClient;
 
 /// Serves requests by forwarding them to any upstream.
 #[derive(Debug)]
@@ -24,21 +23,14 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
         request: Request,
     ) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
-            let audit_id = request.headers().get(AUDIT_ID).cloned();
             let (effect, origin) = effect_and_origin(authorized.target, request.method());
-            let upstream_request = UpstreamRequest {
-                user: &authorized.caller.user,
-                client_ip: authorized.caller.client_ip,
-                audit_id: audit_id.as_ref(),
-                effect,
-                origin,
-                lifetime: if authorized.target.is_long_running() {
-                    Lifetime::LongRunning
-                } else {
-                    Lifetime::Until(authorized.deadline)
-                },
+            let lifetime = match authorized.target.is_long_running() {
+                true => Lifetime::LongRunning,
+                false => Lifetime::Until(authorized.deadline),
             };
-            Ok(self.0.forward_to_any(upstream_request, request).await?)
+            let GatewayCaller { user, client_ip } = &authorized.caller;
+            let forward_request = ForwardRequest::new(user, *client_ip, effect, origin, lifetime);
+            Ok(self.0.forward_to_any(forward_request, request).await?)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics of upstreams, besides those that peering exports for members.
 
-use peering::ServerId;
+use membership::ServerId;
 use prometheus::{IntGaugeVec, Opts, Registry};
 
 /// Metrics of upstreams. Clones share them.

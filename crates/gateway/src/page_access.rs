@@ -9,16 +9,16 @@ use std::time::Duration;
 use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
+use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
-use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::access_control::GatewayCaller;
-use crate::upstream_client::{UpstreamClient, UpstreamRequest};
+use crate::upstream_client::UpstreamClient;
 
 const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -78,16 +78,11 @@ impl PageAccessReviews {
         *request.headers_mut() = credentials;
         request.headers_mut().insert(CONTENT_TYPE, JSON);
         request.headers_mut().insert(ACCEPT, JSON);
-        let upstream_request = UpstreamRequest {
-            user: &caller.user,
-            client_ip: caller.client_ip,
-            audit_id: None,
-            // It is created, and yet nothing is: any number of them does no harm.
-            effect: Effect::Reads,
-            origin: ResponseOrigin::AnyServer,
-            lifetime: Lifetime::Until(Instant::now() + REVIEW_TIMEOUT),
-        };
-        let response = self.upstream_client.forward_to_any(upstream_request, request).await.ok()?;
+        let lifetime = Lifetime::Until(Instant::now() + REVIEW_TIMEOUT);
+        // A review is created by POST, but nothing is stored: it may be repeated like a read.
+        let (effect, origin) = (Effect::Reads, ResponseOrigin::AnyServer);
+        let forward_request = ForwardRequest::new(&caller.user, caller.client_ip, effect, origin, lifetime);
+        let response = self.upstream_client.forward_to_any(forward_request, request).await.ok()?;
         if response.status() != StatusCode::CREATED {
             // A caller that may not create reviews may not see the page either.
             return (response.status() == StatusCode::FORBIDDEN).then_some(false);

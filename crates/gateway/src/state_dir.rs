@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use peering::ServerId;
+use membership::ServerId;
 
 /// Subdirectory of the documents.
 const DOCUMENTS_DIR: &str = "documents";

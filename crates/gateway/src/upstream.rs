@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use peering::{Address, ServerId};
+use api::Address;
+use membership::ServerId;
 
 /// Default port of a URL.
 const HTTPS_PORT: u16 = 443;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use access::authentication::FrontProxyHeaderNames;
 use api::headers::lowercase::REMOTE_PREFIX;
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+use forward::{Candidate, Forwarder, IdentityHeaders};
+use membership::ports::Fetch;
 use parking_lot::Mutex;
-use peering::forward::{Candidate, Forwarder, IdentityHeaders};
-use peering::ports::Fetch;
 use serde::Deserialize;
 
 use crate::Upstream;
@@ -56,8 +56,9 @@ pub trait VouchingEnforcer: Send + Sync {
 
 impl VouchingEnforcer for Forwarder {
     fn set_vouching(&self, upstream: &Upstream, is_allowed: bool) {
-        let Upstream { server, address, .. } = upstream.clone();
-        Self::set_vouching(self, &Candidate { server, address }, is_allowed);
+        let Upstream { server, address, .. } = upstream;
+        let candidate = Candidate { id: server.name().clone(), address: address.clone() };
+        Self::set_vouching(self, &candidate, is_allowed);
     }
 
     fn set_removed_headers(&self, headers: IdentityHeaders) {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Address;
 use api::Target;
 use api::media::AggregatedVersion;
-use peering::documents::{DocumentSource, Retention, ServerDocument, StoredDocument};
-use peering::exclusion::Exclusion;
-use peering::members::{Member, MemberState, TrackedDocument};
-use peering::ports::EntryVersion;
-use peering::view::{FirstSync, Peering, ViewInputs};
-use peering::{AbsenceProof, Address, HolderIdentity, Hop, ServerId, View, route};
+use membership::documents::{DocumentSource, Retention, ServerDocument, StoredDocument};
+use membership::exclusion::Exclusion;
+use membership::members::{Member, MemberState, TrackedDocument};
+use membership::ports::EntryVersion;
+use membership::view::{FirstSync, Peering, ViewInputs};
+use membership::{AbsenceProof, HolderIdentity, Hop, ServerId, View, route};
 use tokio::time::Instant;
 
 use crate::Effort;

@@ -44,7 +44,7 @@ impl<'a> AccessLogLine<'a> {
             method: entry.method.as_str(),
             path: entry.uri.path(),
             status: entry.status,
-            upstream: entry.upstream.as_ref().map(|server| server.as_str()),
+            upstream: entry.upstream.as_deref(),
             rule: fields.rule,
             error: fields.error.as_deref(),
             retries: fields.retries,

@@ -44,7 +44,7 @@ async fn line_is_written_when_response_body_ends() {
     entry.fields.set_user(Some("jane \"the boss\"\n".to_owned()));
     entry.fields.set_rule(5);
     let mut response = Response::new(Body::from_parts(vec!["four".into(), "five!".into()]));
-    response.extensions_mut().insert(RespondingPeer(ServerId::from_name("apiserver-10.0.0.1:6443").unwrap()));
+    response.extensions_mut().insert(RespondingPeer("apiserver-10.0.0.1:6443".into()));
     response.extensions_mut().insert(FailedAttempts(1));
     let mut body = entry.attach_to(response).into_body();
     body.frame().await.unwrap().unwrap();

@@ -11,21 +11,21 @@ use edge::access_log::AccessLog;
 use edge::certificate_verification::CaBundles;
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::merged_discovery::MergedPages;
+use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use edge::pipeline::Pipeline;
-use gateway::upstream_storage::UpstreamStorage;
+use forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
+use gateway::upstream_members::UpstreamMembers;
 use gateway::vouching::SETTINGS_READER;
 use gateway::{
-    AnyUpstream, EndpointSlicePoller, GatewayAccessControl, GatewayFetch, PageAccessReviews, StateDir, UpstreamClient,
-    Upstreams, VouchingDecider,
+    AnyUpstream, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, UpstreamClient, Upstreams,
+    VouchingDecider,
 };
-use peering::forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
-use peering::members::MemberState;
-use peering::membership::MembershipConfig;
-use peering::metrics::{Metrics, ViewMetrics};
-use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
-use peering::view::Peering;
-use peering::{Address, Cluster, HolderIdentity, ServerId, View};
+use membership::MembershipConfig;
+use membership::members::MemberState;
+use membership::metrics::{Metrics, ViewMetrics};
+use membership::view::Peering;
+use membership::{Cluster, ClusterSources, ServerId, View};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -61,8 +61,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let serving = start_serving_certificate(&config, &tasks)?;
     let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
     let registry = prometheus::Registry::new();
-    let metrics = Metrics::new(&registry);
-    let way = start_upstreams(&config, address, &registry, &metrics, &tasks)?;
+    let forward_metrics = forward::Metrics::new(&registry);
+    let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
+    let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
+    let way = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
     let draining = CancellationToken::new();
     let reviews = PageAccessReviews::new(way.clone());
     let gate = GatewayAccessControl {
@@ -162,66 +164,50 @@ fn start_client_authorities(
 /// The upstreams, and the way to them.
 fn start_upstreams(
     config: &Config,
-    address: SocketAddr,
+    forwarder: Forwarder,
     registry: &prometheus::Registry,
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<UpstreamClient> {
-    let user =
-        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
-    let forwarder = start_forwarder(config, &user, metrics, tasks)?;
     let kept = match &config.state_dir {
         None => StateDir::none(),
         Some(folder) => StateDir::open(folder).with_context(|| format!("--state-dir: {}", folder.display()))?,
     };
-    let board = UpstreamStorage::new(kept);
-    let fetch = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: user.clone() });
+    let members = UpstreamMembers::new(kept);
+    let fetch = Arc::new(PeerFetch::new(forwarder.clone()));
     let settings = gateway::UpstreamsConfig { forget_after: config.forget_after };
     let removed = config.identity_headers.clone().unwrap_or_else(FrontProxyHeaderNames::standard);
     let reader = ForwardedUser::new(SETTINGS_READER, "", ["system:authenticated"], []).expect("the name is plain");
-    let reader = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: reader });
+    let reader = Arc::new(PeerFetch { forwarder: forwarder.clone(), user: reader });
     let vouching =
         VouchingDecider::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
     let own_metrics = gateway::metrics::Metrics::new(registry);
-    let upstreams = Upstreams::new(settings, board.clone(), fetch, vouching, own_metrics, tasks);
+    let upstreams = Upstreams::new(settings, members.clone(), fetch, vouching, own_metrics, tasks);
     upstreams.set_upstreams(&config.upstreams);
-    let ports = peering::ClusterPorts {
-        leases: Arc::new(board.clone()),
-        records: Arc::new(board.clone()),
-        documents: Arc::new(board),
-        progress: upstreams.clone(),
-        // They are the upstreams' own concern.
-        definitions: None,
-        // Upstreams are inspected, which tells more than their documents.
-        fetch: None,
-    };
+    let sources = ClusterSources { members: members.feeds(), progress: upstreams.clone(), definitions: None };
     // A gateway serves nothing itself, and definitions in storage are the upstreams' own concern.
     let local = watch::Sender::new(Arc::new(discovery::GroupDiscoveryList::new(Vec::new()))).subscribe();
     let shared = watch::Sender::default().subscribe();
-    let cluster = Cluster::start(membership_config(address)?, &ports, local, shared, metrics, tasks);
-    let cluster = Arc::new(cluster);
-    if let Some(doubts) = cluster.take_stale_receiver() {
-        let upstreams = upstreams.clone();
-        tasks.spawn("upstream-doubts", |stop| upstreams.refetch_stale(doubts, stop));
-    }
-    forwarder.start_forgetting_departed(cluster.views(), tasks);
+    let (cluster, outputs) = Cluster::start(membership_config()?, sources, local, shared, metrics, tasks);
+    let (cluster, refetching) = (Arc::new(cluster), upstreams.clone());
+    tasks.spawn("upstream-doubts", |stop| refetching.refetch_stale(outputs.stale_members, stop));
+    edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
     let way = UpstreamClient { cluster, forwarder, upstreams };
     if let Some(networks) = config.upstream_networks.clone() {
-        let slices =
-            EndpointSlicePoller { upstream_client: way.clone(), user, configured: config.upstreams.clone(), networks };
+        let slices = EndpointSlicePoller {
+            upstream_client: way.clone(),
+            user: way.forwarder.own_user().clone(),
+            configured: config.upstreams.clone(),
+            networks,
+        };
         let upstreams = way.upstreams.clone();
         tasks.spawn("upstream-discovery", |stop| slices.run(upstreams, stop));
     }
     Ok(way)
 }
 
-fn start_forwarder(
-    config: &Config,
-    user: &ForwardedUser,
-    metrics: &Metrics,
-    tasks: &Tasks,
-) -> anyhow::Result<Forwarder> {
+fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
     let connector = |files: ClientTlsFiles| {
         let tls = files
             .start_reloading(tasks)
@@ -230,11 +216,13 @@ fn start_forwarder(
             Connector::new(tls, Dialer::direct()).with_server_name(config.upstream_server_name.clone()),
         ))
     };
+    let user =
+        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
     let bare = ClientTlsFiles { client_certificate: None, ..config.front_proxy_files.clone() };
     let ways = ForwarderConfig {
         front_proxy_connector: connector(config.front_proxy_files.clone())?,
         passthrough_connector: Some(connector(bare)?),
-        own_user: user.clone(),
+        own_user: user,
         cors_headers: CorsHeaders::PassThrough,
         vouching_policy: VouchingPolicy::AllowedPeers,
     };
@@ -244,37 +232,18 @@ fn start_forwarder(
         queue: config.queue_limits,
         ..ForwardLimits::default()
     };
-    Ok(Forwarder::new(ways, limits, metrics.clone(), tasks))
+    Ok(Forwarder::new(ways, limits, metrics, tasks))
 }
 
-/// A gateway follows the cluster and is no part of it: its presence is never made known.
-fn membership_config(address: SocketAddr) -> anyhow::Result<peering::ClusterConfig> {
-    let server = ServerId::from_name(GATEWAY_IDENTITY).context("the gateway's name is one of a server")?;
-    let host = address.ip().to_string();
-    let address = Address::new(&host, address.port()).context("the gateway listens somewhere")?;
-    Ok(peering::ClusterConfig {
-        membership: MembershipConfig {
-            server: server.clone(),
-            peering: Peering::Enabled,
-            unimplemented: Vec::new(),
-            timeouts: peering::members::MemberTimeouts::default(),
-            first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
-            may_be_built_in,
-        },
-        presence: PresenceConfig {
-            holder: HolderIdentity::new(&server, fastrand::u128(..)),
-            server,
-            hostname: host,
-            address,
-            scope: PresenceScope::LeaseOnly,
-            unimplemented: Vec::new(),
-            publishes_document: false,
-            linger: peering::members::MemberTimeouts::LINGER,
-            timings: PresenceTimings::default(),
-            clock: jiff::Timestamp::now,
-            seed: fastrand::u64(..),
-        },
-        discovery_fetch: peering::discovery_fetch::DiscoveryFetchConfig::default(),
+/// A gateway follows the cluster of its upstreams and is no member of it.
+fn membership_config() -> anyhow::Result<MembershipConfig> {
+    Ok(MembershipConfig {
+        server: ServerId::from_name(GATEWAY_IDENTITY).context("the gateway's name is one of a server")?,
+        peering: Peering::Enabled,
+        unimplemented: Vec::new(),
+        timeouts: membership::members::MemberTimeouts::default(),
+        first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
+        may_be_built_in,
     })
 }
 
@@ -330,5 +299,5 @@ fn check_upstreams(upstreams: &Upstreams, view: &View) -> Result<Vec<String>, St
         return Err([none].into_iter().chain(refused).collect::<Vec<_>>().join("; "));
     }
     let count = format!("{ready} of {all} upstreams are ready");
-    Ok([count].into_iter().chain(refused).chain(peering::readiness::readiness_details(view)).collect())
+    Ok([count].into_iter().chain(refused).chain(membership::readiness::readiness_details(view)).collect())
 }

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Address;
 use apiserver::storage_ports::PublishedClusterAuthentication;
 use catalogue::{FeatureGates, ServedResources};
 use discovery::GroupDiscoveryList;
 use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
+use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
+use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
+use membership::MembershipConfig;
+use membership::metrics::{Metrics, ViewMetrics};
+use membership::participant::{Participant, ParticipantConfig, ParticipantPorts};
+use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
+use membership::readiness::Milestone;
+use membership::view::Peering;
+use membership::{HolderIdentity, ServerId};
 use object::decode::{self, BodyEncoding};
-use peering::cluster::{Cluster, ClusterPorts};
-use peering::forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
-use peering::membership::MembershipConfig;
-use peering::metrics::{Metrics, ViewMetrics};
-use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
-use peering::readiness::Milestone;
-use peering::view::Peering;
-use peering::{Address, HolderIdentity, ServerId};
 use tasks::Tasks;
 use tokio::sync::watch;
 use transport::peer::{ClientTlsFiles, Connector, Dialer, Egress, egress};
@@ -161,7 +163,7 @@ pub(super) struct PeersContext<'a> {
 
 /// This server's part in its cluster, started.
 pub(super) struct StartedPeers {
-    pub(super) cluster: Arc<Cluster>,
+    pub(super) participant: Participant,
     pub(super) joined: watch::Sender<bool>,
     /// What the pipeline needs; `None` with the gate off.
     pub(super) peers: Option<edge::peer_routing::PeerRouting>,
@@ -182,12 +184,12 @@ impl StartedPeers {
             let milestone = milestone.clone();
             HealthCheck::new(milestone.check_name(), HealthPages::All, move || milestone.check().map_err(str::to_owned))
         };
-        let milestones = self.cluster.milestones();
+        let milestones = self.participant.cluster().milestones();
         let Some(peers) = &self.peers else {
             return [&milestones.identity_lease, &milestones.lease_cleanup].map(check).into();
         };
         let cluster = peers.cluster.clone();
-        let others = move || Ok(peering::readiness::readiness_details(&cluster.view()));
+        let others = move || Ok(membership::readiness::readiness_details(&cluster.view()));
         let hooks = milestones.all().into_iter().map(check);
         hooks.chain([HealthCheck::with_details("peers", HealthPages::ReadyOnly, others)]).collect()
     }
@@ -200,22 +202,23 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
     if !flags.is_identity_on {
         return Ok(None);
     }
-    let metrics = Metrics::new(registry);
+    let forward_metrics = forward::Metrics::new(registry);
+    let metrics = Metrics::new(registry, forward_metrics.transport_failures.clone());
     let hostname = flags.hostname.clone().unwrap_or_else(hostname);
     let server = flags.server_id_for_hostname(storage, &hostname, advertised.port());
     report_if_disabled(flags, &metrics);
     let forwarder = match (flags.is_proxy_on, client_files(&flags.certificates, cert_dir)) {
         (true, Some(files)) => {
-            Some(build_forwarder(flags, files, ports.cluster_authentication.clone(), &metrics, tasks)?)
+            Some(build_forwarder(flags, files, ports.cluster_authentication.clone(), forward_metrics, tasks)?)
         }
         (true, None) | (false, _) => None,
     };
-    let config = peering::ClusterConfig {
+    let config = ParticipantConfig {
         membership: MembershipConfig {
             server: server.clone(),
             peering: if forwarder.is_some() { Peering::Enabled } else { Peering::Disabled },
             unimplemented: apiserver::unimplemented_resources(surface),
-            timeouts: peering::members::MemberTimeouts { linger: flags.linger, ..Default::default() },
+            timeouts: membership::members::MemberTimeouts { linger: flags.linger, ..Default::default() },
             first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
             may_be_built_in,
         },
@@ -232,26 +235,27 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
             clock: jiff::Timestamp::now,
             seed: fastrand::u64(..),
         },
-        discovery_fetch: peering::discovery_fetch::DiscoveryFetchConfig {
+        discovery_fetch: membership::discovery_fetch::DiscoveryFetchConfig {
             linger: flags.linger,
             seed: fastrand::u64(..),
             ..Default::default()
         },
     };
-    let ports = ClusterPorts {
+    let ports = ParticipantPorts {
         leases: Arc::new(ports.leases),
         records: Arc::new(ports.records),
         documents: Arc::new(ports.documents),
         progress: Arc::new(ports.progress),
-        definitions: Some(Arc::new(ports.definitions)),
-        fetch: forwarder.clone().map(|forwarder| Arc::new(forwarder) as _),
+        definitions: Arc::new(ports.definitions),
+        fetch: forwarder.clone().map(|forwarder| Arc::new(PeerFetch::new(forwarder)) as _),
     };
     // Neither changes as long as definitions in storage bring no resources of their own.
     let local = watch::Sender::new(local_discovery_groups(surface)).subscribe();
     let shared = watch::Sender::default().subscribe();
-    let cluster = Arc::new(Cluster::start(config, &ports, local, shared, &metrics, tasks));
+    let participant = Participant::start(config, &ports, local, shared, &metrics, tasks);
+    let cluster = participant.cluster();
     if let Some(forwarder) = &forwarder {
-        forwarder.start_forgetting_departed(cluster.views(), tasks);
+        edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     }
     let joined = watch::Sender::new(false);
     let peers = flags.is_proxy_on.then(|| {
@@ -272,7 +276,7 @@ pub(super) fn start(context: PeersContext<'_>) -> anyhow::Result<Option<StartedP
             not_vouched: None,
         }
     });
-    Ok(Some(StartedPeers { cluster, joined, peers, forwarder }))
+    Ok(Some(StartedPeers { participant, joined, peers, forwarder }))
 }
 
 /// How often this server looks, in memory, whether another one on the same storage reads identity from other headers.
@@ -319,7 +323,7 @@ fn build_forwarder(
     flags: &PeerFlags,
     files: ClientTlsFiles,
     trust: PublishedClusterAuthentication,
-    metrics: &Metrics,
+    metrics: forward::Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<Forwarder> {
     let tls =
@@ -328,7 +332,7 @@ fn build_forwarder(
     let PeerFlags { in_flight_max, bandwidth_max, .. } = *flags;
     let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
     let ways = ForwarderConfig::for_server(Arc::new(Connector::new(tls, dialer)));
-    let forwarder = Forwarder::new(ways, limits, metrics.clone(), tasks);
+    let forwarder = Forwarder::new(ways, limits, metrics, tasks);
     start_removing_peer_identity_headers(forwarder.clone(), trust, tasks);
     Ok(forwarder)
 }

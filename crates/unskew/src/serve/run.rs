@@ -12,7 +12,7 @@ use apiserver::{ApiServer, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
-use peering::presence::{DuplicateIdentityError, Presence};
+use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache, WriteBarrier};
 use tasks::{Tasks, Workers};
 use tokio::net::TcpListener;
@@ -70,7 +70,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         registry: &metrics,
         tasks: &tasks,
     })?;
-    let members = cluster.as_ref().map(|started| &started.cluster);
+    let members = cluster.as_ref().map(|started| started.participant.cluster());
     let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
     let started = bootstrap::BootstrapProgress::default();
     let controllers = controllers::start(&config.controllers, listens, &trust, &started, &metrics, &tasks)?;
@@ -193,16 +193,16 @@ async fn join_cluster(
     tasks: &Tasks,
     presence: &mut Option<Presence>,
 ) -> DuplicateIdentityError {
-    let Some(peers::StartedPeers { cluster, joined, .. }) = cluster else { return std::future::pending().await };
+    let Some(peers::StartedPeers { participant, joined, .. }) = cluster else { return std::future::pending().await };
     if core.cache.wait_for_sync().await.is_err() {
         return std::future::pending().await;
     }
     core.policy_progress.clone().catch_up().await;
-    if let Err(twin) = cluster.claim_identity().await {
+    if let Err(twin) = participant.claim_identity().await {
         return twin;
     }
-    let present = presence.insert(cluster.join(tasks));
-    cluster.milestones().identity_lease.wait_until_reached().await;
+    let present = presence.insert(participant.join(tasks));
+    participant.cluster().milestones().identity_lease.wait_until_reached().await;
     if let Some(versions) = versions {
         versions.publish_after_join(present.last_renewal(), tasks).await;
     }

@@ -9,8 +9,8 @@ use apiserver::storage_version_barrier::{StorageVersionBarrier, registrations_fo
 use edge::health::{HealthCheck, HealthPages};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use peering::members::MemberState;
-use peering::{Cluster, ServerId, View};
+use membership::members::MemberState;
+use membership::{Cluster, ServerId, View};
 use registry::{AlwaysOpenBarrier, Registry};
 use storageversion::ports::{MemberSource, MembersUnknown};
 use storageversion::{
