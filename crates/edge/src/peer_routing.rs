@@ -15,10 +15,9 @@ use peering::{Cluster, Hop, LocalReason, Route, ServerId, UnavailableReason, sta
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::access_log::AccessLogFields;
 use crate::audit::AUDIT_ID;
 use crate::merged_discovery::MergedPages;
-use crate::{Body, ClientConnection, Error, Request, Response};
+use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response};
 
 /// Which server answered.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
@@ -93,6 +92,7 @@ pub(crate) struct ForwardContext<'a> {
     pub(crate) user: ForwardedUser,
     pub(crate) connection: &'a ClientConnection,
     pub(crate) lifetime: Lifetime,
+    pub(crate) record: &'a RequestRecord,
 }
 
 impl PeerRouting {
@@ -166,7 +166,6 @@ impl PeerDestination<'_> {
             return Err(status::proxy_failed_status(status::Execution::None));
         };
         let audit_id = request.headers().get(AUDIT_ID).cloned();
-        let log_fields = AccessLogFields::from_request(&request);
         let sticky_peer = (Effect::for_resource(resource) == Effect::Reads && has_resource_version(&request))
             .then_some(&context.connection.sticky_peer);
         let preferred_peer = sticky_peer.and_then(|sticky_peer| sticky_peer.lock().clone());
@@ -193,9 +192,7 @@ impl PeerDestination<'_> {
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
                 peers.metrics.count_proxy_error(error.proxy_error(), name);
-                if let Some(log_fields) = log_fields {
-                    log_fields.set_retries(error.retries());
-                }
+                context.record.set_retries(error.retries());
                 Err(error.status())
             }
         }

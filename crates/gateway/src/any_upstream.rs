@@ -27,6 +27,7 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
             let audit_id = request.headers().get(AUDIT_ID).cloned();
             let (effect, origin) = effect_and_origin(authorized.target, request.method());
             let upstream_request = UpstreamRequest {
+                record: authorized.record,
                 user: &authorized.caller.user,
                 client_ip: authorized.caller.client_ip,
                 audit_id: audit_id.as_ref(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use edge::RequestRecord;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -124,6 +125,7 @@ impl EndpointSlicePoller {
         let mut request = Request::get(ENDPOINT_SLICES_PATH).body(Empty::<Bytes>::new()).ok()?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
         let upstream_request = UpstreamRequest {
+            record: &RequestRecord::default(),
             user: &self.user,
             client_ip: IpAddr::from([127, 0, 0, 1]),
             audit_id: None,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
+use edge::RequestRecord;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -79,6 +80,7 @@ impl PageAccessReviews {
         request.headers_mut().insert(CONTENT_TYPE, JSON);
         request.headers_mut().insert(ACCEPT, JSON);
         let upstream_request = UpstreamRequest {
+            record: &RequestRecord::default(),
             user: &caller.user,
             client_ip: caller.client_ip,
             audit_id: None,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use api::Status;
 use bytes::Bytes;
-use edge::access_log::AccessLogFields;
-use edge::{Body, Response};
+use edge::{Body, RequestRecord, Response};
 use http::{HeaderValue, Request};
 use peering::forward::{Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, ResponseOrigin};
 use peering::members::MemberState;
@@ -29,6 +28,8 @@ pub struct UpstreamClient {
 
 /// For whom a request goes to an upstream.
 pub(crate) struct UpstreamRequest<'a> {
+    /// The record of the client's request; empty for the gateway's own requests.
+    pub(crate) record: &'a RequestRecord,
     pub(crate) user: &'a ForwardedUser,
     pub(crate) client_ip: IpAddr,
     pub(crate) audit_id: Option<&'a HeaderValue>,
@@ -66,14 +67,11 @@ impl UpstreamClient {
             add_hop_mark: false,
             mark_stale: &|server| self.cluster.mark_stale(server),
         };
-        let log_fields = AccessLogFields::from_request(&request);
         match self.forwarder.forward(forward_request, request).await {
             Ok(response) => Ok(response.map(|body| Body::Peer(Box::new(body)))),
             Err(error) => {
                 tracing::debug!(%error, "no upstream answered");
-                if let Some(log_fields) = log_fields {
-                    log_fields.set_retries(error.retries());
-                }
+                upstream_request.record.set_retries(error.retries());
                 Err(error.status())
             }
         }
