@@ -212,8 +212,8 @@ impl ApiServer {
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
                 match (resolved, ReviewResource::for_resource(served)) {
-                    (Some(resource), _) => rest::serve(self, resource, target, &call.caller, request).await,
-                    (None, Some(review)) => self.serve_review(review, target, &call.caller, request).await,
+                    (Some(resource), _) => rest::serve(self, resource, target, &call, request).await,
+                    (None, Some(review)) => self.serve_review(review, target, &call, request).await,
                     (None, None) => Err(not_implemented(target, target.verb.as_str())),
                 }
             }

@@ -5,7 +5,7 @@ use api::json::JsonObject;
 use api::target::ResourceTarget;
 use api::{KindScope, Status};
 use catalogue::ServedResource;
-use edge::{Request, Response};
+use edge::{AuthorizedRequest, Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use object::decode;
@@ -56,20 +56,20 @@ impl ApiServer {
         &self,
         review: ReviewResource<'_>,
         target: &ResourceTarget<'_>,
-        caller: &AuthenticatedCaller,
+        authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
         request: Request,
     ) -> Result<Response, Status> {
         let kind = review.resource.group_version_kind();
         let status_context = StatusContext { resource: target.group_resource(), kind: kind.kind, name: "" };
         let expected = ExpectedBody { kind, release: self.served_resources.release(), status_context };
-        let mut body = request_body::read_object(request, &expected).await?;
+        let mut body = request_body::read_object(request, authorized.record, &expected).await?;
         let namespace = match review.resource.kind.scope {
             KindScope::Namespaced => &*target.namespace,
             KindScope::Cluster => "",
         };
         let reject = |rejection| error_status::status_for_rejection(rejection, status_context);
         decode::ensure_namespace_matches(&mut body.object, namespace).map_err(reject)?;
-        let evaluated = self.evaluate_review(review.kind, &body.object, namespace, caller).await?;
+        let evaluated = self.evaluate_review(review.kind, &body.object, namespace, &authorized.caller).await?;
         let mut response = json_response(with_version(evaluated, &target.version).into());
         *response.status_mut() = StatusCode::CREATED;
         Ok(with_warnings(response, &body.warnings))

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use api::Target;
 use forward::{FailedAttempts, RespondingPeer};
 use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Body, ClientConnection, Request, Response};
+use crate::{Request, Response};
 use line::AccessLogLine;
 use output::LogOutput;
 
@@ -60,25 +61,24 @@ impl AccessLog {
         (Self { lines: sender, lost_lines: lost }, lines)
     }
 
-    /// Begins the line of a request, which carries a note from now on.
+    /// Starts the line of a request; without a target its verb stays empty.
     pub(crate) fn start_entry(
         &self,
         id: &HeaderValue,
-        connection: &ClientConnection,
-        request: &mut Request,
+        client_ip: IpAddr,
+        target: Option<&Target<'_>>,
+        request: &Request,
     ) -> AccessLogEntry {
-        let fields = Arc::new(AccessLogFields::default());
-        request.extensions_mut().insert(fields.clone());
         AccessLogEntry {
             log: self.clone(),
             time: Timestamp::now(),
             started: Instant::now(),
             audit_id: id.clone(),
-            client: connection.client_address.ip(),
+            client: client_ip,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            verb: String::new(),
-            fields,
+            verb: target.map_or("", Target::verb).to_owned(),
+            fields: Mutex::default(),
             status: CLIENT_CLOSED_REQUEST,
             upstream: None,
             bytes_sent: 0,
@@ -113,48 +113,18 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, 
     stop.cancelled().await;
 }
 
-/// What becomes known of a request on its way, in its extensions.
+/// What becomes known while the request is served.
 #[derive(Debug, Default)]
-pub struct AccessLogFields(Mutex<AccessLogFieldValues>);
-
-#[derive(Debug, Default)]
-struct AccessLogFieldValues {
+struct AccessLogFields {
     user: Option<String>,
     rule: Option<u8>,
     error: Option<String>,
     retries: usize,
 }
 
-impl AccessLogFields {
-    /// The note of a request, if there is a log.
-    pub fn from_request<B>(request: &http::Request<B>) -> Option<Arc<Self>> {
-        request.extensions().get::<Arc<Self>>().cloned()
-    }
-
-    /// How often it was tried again in vain.
-    pub fn set_retries(&self, retries: usize) {
-        self.0.lock().retries = retries;
-    }
-
-    /// Who asks; `None` if only the server that answers can tell.
-    pub(crate) fn set_user(&self, name: Option<String>) {
-        self.0.lock().user = name;
-    }
-
-    /// By which rule it was placed.
-    pub(crate) fn set_rule(&self, rule: u8) {
-        self.0.lock().rule = Some(rule);
-    }
-
-    /// What the client was told instead of what it asked for.
-    pub(crate) fn set_error(&self, message: &str) {
-        self.0.lock().error = Some(message.to_owned());
-    }
-}
-
 /// The line of one request, written when it is dropped: with the answer's body, or before there is one if the client is gone.
 #[derive(Debug)]
-pub struct AccessLogEntry {
+pub(crate) struct AccessLogEntry {
     log: AccessLog,
     time: Timestamp,
     started: Instant,
@@ -163,29 +133,38 @@ pub struct AccessLogEntry {
     method: Method,
     uri: Uri,
     verb: String,
-    fields: Arc<AccessLogFields>,
+    fields: Mutex<AccessLogFields>,
     status: u16,
     upstream: Option<Arc<str>>,
     bytes_sent: u64,
 }
 
 impl AccessLogEntry {
-    pub(crate) fn set_verb(&mut self, verb: &str) {
-        verb.clone_into(&mut self.verb);
+    pub(crate) fn set_retries(&self, retries: usize) {
+        self.fields.lock().retries = retries;
     }
 
+    /// Sets the name of the user; `None` if only the server that responds knows it.
+    pub(crate) fn set_user(&self, name: Option<String>) {
+        self.fields.lock().user = name;
+    }
+
+    pub(crate) fn set_rule(&self, rule: u8) {
+        self.fields.lock().rule = Some(rule);
+    }
+
+    /// Sets the message of the failure that the client gets.
     pub(crate) fn set_error(&self, message: &str) {
-        self.fields.set_error(message);
+        self.fields.lock().error = Some(message.to_owned());
     }
 
-    /// Goes along with an answer to its end.
-    pub(crate) fn attach_to(mut self, response: Response) -> Response {
+    /// Takes status, responding peer and retries from the head of a response.
+    pub(crate) fn record_response(&mut self, response: &Response) {
         self.status = response.status().as_u16();
         self.upstream = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if let Some(FailedAttempts(retries)) = response.extensions().get() {
-            self.fields.set_retries(*retries);
+            self.set_retries(*retries);
         }
-        response.map(|body| Body::Logged { body: Box::new(body), entry: Box::new(self) })
     }
 
     /// So many bytes of the body were sent.
@@ -196,7 +175,7 @@ impl AccessLogEntry {
 
 impl Drop for AccessLogEntry {
     fn drop(&mut self) {
-        let line = AccessLogLine::new(self, &self.fields.0.lock()).to_bytes();
+        let line = AccessLogLine::new(self, &self.fields.lock()).to_bytes();
         if self.log.lines.try_send(line).is_err() {
             self.log.lost_lines.inc();
         }

@@ -1,7 +1,7 @@
 //! Who did what, and what became of it: one line of JSON per stage of a request, as kube-apiserver writes them.
 //!
-//! A [`RequestRecord`] goes along with a request, in its extensions, so that gate and handlers can add to it. Without `--audit-log-path`
-//! there is none, and a request costs nothing but its id.
+//! An [`AuditRecord`] is the audit part of a [`RequestRecord`](crate::RequestRecord). Without `--audit-log-path` there is none, and a
+//! request costs nothing but its id.
 
 mod event;
 mod log;
@@ -22,7 +22,6 @@ use serde_json::value::RawValue;
 pub use log::AuditLog;
 pub use policy::{Level, Policy, PolicyError, Stage};
 
-use crate::Request;
 use event::{AuditEvent, ObjectReference};
 use policy::AuditDecision;
 
@@ -39,9 +38,9 @@ pub struct Auditor {
     log: AuditLog,
 }
 
-/// One request, from its arrival to the end of its answer.
+/// One request, from its arrival to the end of its response. Dropping it writes the final event if there was none yet.
 #[derive(Debug)]
-pub struct RequestRecord {
+pub(crate) struct AuditRecord {
     auditor: Arc<Auditor>,
     id: String,
     uri: String,
@@ -61,7 +60,9 @@ struct RecordState {
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
     request_object: Option<Box<RawValue>>,
-    /// Whether the event that ends the trail was made: there is exactly one.
+    /// The status of a response that is being sent; `None` before.
+    started_code: Option<u16>,
+    /// True once the final event was written: there is exactly one.
     is_complete: bool,
     annotations: BTreeMap<&'static str, String>,
 }
@@ -109,10 +110,10 @@ impl Auditor {
         client_ip: IpAddr,
         target: &Target<'_>,
         headers: &HeaderMap,
-    ) -> Arc<RequestRecord> {
+    ) -> AuditRecord {
         let text =
             |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        Arc::new(RequestRecord {
+        AuditRecord {
             auditor: self.clone(),
             id: text(Some(id)),
             uri: target.path_and_query().to_owned(),
@@ -122,7 +123,7 @@ impl Auditor {
             object_reference: ObjectReference::for_target(target),
             received: Timestamp::now(),
             state: Mutex::default(),
-        })
+        }
     }
 }
 
@@ -138,19 +139,13 @@ fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
     all
 }
 
-impl RequestRecord {
-    /// The trail of a request, if it is followed.
-    pub fn from_request(request: &Request) -> Option<Arc<Self>> {
-        request.extensions().get::<Arc<Self>>().cloned()
+impl AuditRecord {
+    pub(crate) fn annotate(&self, key: &'static str, value: String) {
+        self.state.lock().annotations.insert(key, value);
     }
 
-    /// Adds a fact that is not part of the request.
-    pub fn annotate(&self, key: &'static str, value: impl Into<String>) {
-        self.state.lock().annotations.insert(key, value.into());
-    }
-
-    /// Adds what the client sent, as JSON; made only if it is recorded.
-    pub fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
+    /// Adds the body of the request, as JSON; `json` is called only if the policy asks for it.
+    pub(crate) fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         let mut state = self.state.lock();
         // The name of an object that is created is only in the object.
         let is_recorded = state.decision.level >= Level::Request
@@ -170,28 +165,29 @@ impl RequestRecord {
         self.record_event(Stage::RequestReceived, None, None);
     }
 
-    /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
+    /// Records that authentication failed: one event, without a user.
     pub(crate) fn record_unauthorized(&self, target: &Target<'_>, failure: &Status) {
         self.state.lock().decision = self.auditor.policy.decide(None, target);
-        self.record_final_event(Stage::ResponseStarted, failure.http_code(), Some(failure));
+        self.record_failure(Stage::ResponseStarted, failure);
     }
 
     pub(crate) fn set_impersonated(&self, user: Option<Arc<User>>) {
         self.state.lock().impersonated = user;
     }
 
-    /// The head of a long answer is sent.
+    /// Records the head of a long-running response; its end follows with the drop.
     pub(crate) fn record_response_started(&self, code: u16) {
+        self.state.lock().started_code = Some(code);
         self.record_event(Stage::ResponseStarted, Some(code), None);
     }
 
-    /// The answer is over. `failure` is what the client was told instead of what it asked for.
-    pub(crate) fn record_response_complete(&self, code: u16, failure: Option<&Status>) {
-        self.record_final_event(Stage::ResponseComplete, code, failure);
+    pub(crate) fn record_response_complete(&self, code: u16) {
+        self.record_final_event(Stage::ResponseComplete, code, None);
     }
 
-    pub(crate) fn record_panic(&self, failure: &Status) {
-        self.record_final_event(Stage::Panic, failure.http_code(), Some(failure));
+    /// Records the failure that the client gets in place of a response.
+    pub(crate) fn record_failure(&self, stage: Stage, failure: &Status) {
+        self.record_final_event(stage, failure.http_code(), Some(failure));
     }
 
     /// Records the event that ends the trail, if none was recorded yet.
@@ -212,39 +208,17 @@ impl RequestRecord {
     }
 }
 
-/// Ends the trail of a request when dropped, whatever became of the request.
-#[derive(Debug)]
-pub(crate) struct RequestRecordGuard {
-    request_record: Arc<RequestRecord>,
-    /// The status of the response; `None` while there is none.
-    code: Option<u16>,
-}
-
-impl RequestRecordGuard {
-    pub(crate) fn new(request_record: Arc<RequestRecord>) -> Self {
-        Self { request_record, code: None }
-    }
-
-    pub(crate) fn request_record(&self) -> &RequestRecord {
-        &self.request_record
-    }
-
-    /// The head of a long response is sent; its end follows with the drop.
-    pub(crate) fn record_response_started(&mut self, code: u16) {
-        self.code = Some(code);
-        self.request_record.record_response_started(code);
-    }
-}
-
-impl Drop for RequestRecordGuard {
+impl Drop for AuditRecord {
     fn drop(&mut self) {
-        match self.code {
-            Some(code) => self.request_record.record_response_complete(code, None),
+        let state = self.state.get_mut();
+        match (state.is_complete, state.started_code) {
+            (true, _) => {}
+            (false, Some(code)) => self.record_response_complete(code),
             // The client disconnected. kube-apiserver records its writes so.
-            None => {
-                let status = Status::timeout("request did not complete within requested timeout - context canceled", 0);
-                self.request_record.record_response_complete(status.http_code(), Some(&status));
-            }
+            (false, None) => self.record_failure(
+                Stage::ResponseComplete,
+                &Status::timeout("request did not complete within requested timeout - context canceled", 0),
+            ),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Bodies: finished bytes, several of them, a stream, or what a peer sends.
 
-use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use transport::peer::BoxError;
 
-use crate::access_log::AccessLogEntry;
+use crate::RequestRecord;
 use crate::seats::{Seat, SendLimit};
 
 /// What a body with a seat gives to hyper at once. hyper buffers a chunk whole, also when the client takes only part of it, and
@@ -40,13 +39,6 @@ pub enum Body {
     Stream(PullStream),
     /// What a peer is sending.
     Peer(Box<ForwardedBody>),
-    /// Another body, and something that is dropped when it ends.
-    Guarded {
-        /// What is sent.
-        body: Box<Body>,
-        /// What lasts as long.
-        guard: Box<dyn Any + Send + Sync>,
-    },
     /// Another body that occupies an in-flight seat until it is sent.
     Seated {
         /// What is sent.
@@ -56,12 +48,12 @@ pub enum Body {
         /// Freed at the end.
         seat: Arc<Seat>,
     },
-    /// Another body, whose bytes are counted.
-    Logged {
+    /// Another body, whose bytes the record counts. The record ends when the body is dropped.
+    Recorded {
         /// What is sent.
         body: Box<Body>,
-        /// The line that says how much it was.
-        entry: Box<AccessLogEntry>,
+        /// The record of the request.
+        record: RequestRecord,
     },
 }
 
@@ -90,7 +82,7 @@ impl Body {
             Self::Empty => false,
             Self::Full(bytes) => bytes.is_unique(),
             Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => true,
-            Self::Guarded { body, .. } | Self::Seated { body, .. } | Self::Logged { body, .. } => body.is_exclusive(),
+            Self::Seated { body, .. } | Self::Recorded { body, .. } => body.is_exclusive(),
         }
     }
 
@@ -98,7 +90,7 @@ impl Body {
     pub(crate) fn send_limit(&self) -> Option<SendLimit> {
         match self {
             Self::Seated { seat, .. } => Some(SendLimit::for_seat(seat)),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.send_limit(),
+            Self::Recorded { body, .. } => body.send_limit(),
             Self::Empty | Self::Full(_) | Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => None,
         }
     }
@@ -148,7 +140,6 @@ impl http_body::Body for Body {
             }
             Self::Stream(pieces) => std::task::ready!(pieces.0.as_mut().poll_next(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
-            Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
             Self::Seated { body, remaining_chunk: rest, .. } => {
                 if rest.is_empty() {
                     match std::task::ready!(Pin::new(&mut **body).poll_frame(context))
@@ -162,10 +153,10 @@ impl http_body::Body for Body {
                 }
                 Some(rest.split_to(rest.len().min(CHUNK_MAX)))
             }
-            Self::Logged { body, entry } => {
+            Self::Recorded { body, record } => {
                 let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
                 if let Some(data) = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-                    entry.count_bytes(data.len());
+                    record.count_bytes(data.len());
                 }
                 return Poll::Ready(next);
             }
@@ -180,7 +171,7 @@ impl http_body::Body for Body {
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
             Self::Seated { body, remaining_chunk: rest, .. } => rest.is_empty() && body.is_end_stream(),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.is_end_stream(),
+            Self::Recorded { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -192,7 +183,7 @@ impl http_body::Body for Body {
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
             Self::Seated { body, remaining_chunk: rest, .. } => extend_size_hint(&body.size_hint(), rest.len() as u64),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.size_hint(),
+            Self::Recorded { body, .. } => body.size_hint(),
         }
     }
 }

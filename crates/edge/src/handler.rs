@@ -1,6 +1,5 @@
 //! What travels with a request, and the two values that make a pipeline a server or a gateway.
 
-use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,8 +12,8 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use crate::audit::{AuditedUsers, RequestRecord};
-use crate::{Error, Request, Response};
+use crate::audit::AuditedUsers;
+use crate::{Error, Request, RequestRecord, Response};
 
 /// What is known of a connection, once for all its requests.
 #[derive(Debug)]
@@ -23,11 +22,18 @@ pub struct ClientConnection {
     pub client_address: SocketAddr,
     /// The certificates that the client showed, its own first; it holds that one's key, and nothing else is known of them.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// What the gate remembers of this connection, so that a certificate is judged once and not per request.
-    pub access_cache: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// Who of several servers has answered a read that names a revision: the next such reads go there too, because another
     /// server may be behind it.
     pub sticky_peer: Mutex<Option<Arc<str>>>,
+}
+
+/// A connection and what access control keeps with it, so that a certificate is verified once and not per request.
+#[derive(Debug)]
+pub struct CachedConnection<Cache> {
+    /// The connection itself.
+    pub client: ClientConnection,
+    /// The cache of [`AccessControl`].
+    pub cache: Cache,
 }
 
 /// One request after it was let in.
@@ -38,36 +44,38 @@ pub struct AuthorizedRequest<'a, Caller> {
     pub caller: Caller,
     /// When it must be over, unless it is long-running.
     pub deadline: Instant,
+    /// The record to which the handler adds what it learns.
+    pub record: &'a RequestRecord,
 }
 
 /// Who may come in, and what for.
 pub trait AccessControl: fmt::Debug + Send + Sync + 'static {
     /// Somebody who was identified.
     type Caller: Clone + Send + Sync + 'static;
+    /// What is kept with each connection.
+    type ConnectionCache: Default + Send + Sync + 'static;
 
     /// Who is asking. Removes from the request whatever only the gate may read: credentials and claims of identity.
     fn authenticate(
         &self,
-        connection: &ClientConnection,
+        connection: &CachedConnection<Self::ConnectionCache>,
         request: &mut Request,
+        record: &RequestRecord,
     ) -> impl Future<Output = Result<Self::Caller, Error>> + Send;
 
     /// Whom they ask to act as, if they may; themselves otherwise. Removes the wish from the request.
     fn impersonate(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
-    /// Whether they may. Tells the trail why, if there is one.
-    fn authorize(
-        &self,
-        caller: &Self::Caller,
-        target: &Target<'_>,
-        request_record: Option<&RequestRecord>,
-    ) -> Result<(), Error>;
+    /// Checks that the caller may do this, and records why or why not.
+    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, record: &RequestRecord) -> Result<(), Error>;
 
     /// True if the caller may read the page at `path`, one of the pipeline's own. Asked only for pages whose content is not
     /// public, beside the request's own path also for another page that shows the same.
     fn may_read_page(&self, caller: &Self::Caller, request: &Request, path: &str) -> impl Future<Output = bool> + Send {
         // The request's own path was authorized before.
-        let is_allowed = || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, None).is_ok());
+        let unrecorded = RequestRecord::default();
+        let is_allowed =
+            || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, &unrecorded).is_ok());
         std::future::ready(path == request.uri().path() || is_allowed())
     }
 

@@ -23,14 +23,16 @@ pub mod metrics;
 pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;
+mod record;
 mod seats;
 mod send_limit;
 mod write_coalescer;
 
 pub use body::Body;
 pub use error_response::Error;
-pub use handler::{AccessControl, AuthorizedRequest, ClientConnection, LocalHandler};
+pub use handler::{AccessControl, AuthorizedRequest, CachedConnection, ClientConnection, LocalHandler};
 pub use pipeline::Pipeline;
+pub use record::RequestRecord;
 
 /// A response on its way out.
 pub type Response = http::Response<Body>;

@@ -28,7 +28,7 @@ use transport::Reloading;
 
 use crate::coarse_timer::{self, CoarseTimer};
 use crate::graceful_stop::{StopMonitor, StopStep};
-use crate::handler::{AccessControl, ClientConnection, LocalHandler};
+use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
 use crate::pipeline::Pipeline;
 use crate::seats::is_mutating;
 use crate::send_limit::{self, SendMonitor, StreamExecutor};
@@ -106,17 +106,25 @@ impl<G, L> Clone for ConnectionService<G, L> {
 }
 
 impl<G: AccessControl, L: LocalHandler<G::Caller>> ConnectionService<G, L> {
-    async fn handle(self, connection: Arc<ClientConnection>, mut request: Request) -> Result<Response, JoinError> {
-        let mode = ExecutionMode::for_request(request.method().as_str(), request.uri());
+    async fn handle(
+        self,
+        connection: Arc<CachedConnection<G::ConnectionCache>>,
+        mut request: Request,
+    ) -> Result<Response, JoinError> {
+        let uri = request.uri().clone();
+        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let target = Target::parse(request.method().as_str(), path_and_query);
+        let mode = target.as_ref().map_or(ExecutionMode::Inline, ExecutionMode::for_target);
         let Self { pipeline, process_runtime: process, tasks } = self;
         let response = if mode == ExecutionMode::Inline {
-            pipeline.handle(&connection, request).await
+            pipeline.handle(&connection, &target, request).await
         } else {
             let commitment = Arc::new(Commitment::default());
             if mode == ExecutionMode::Committing {
                 request.extensions_mut().insert(commitment.clone());
             }
-            let handling = async move { pipeline.handle(&connection, request).await };
+            let target = target.map(Target::into_owned);
+            let handling = async move { pipeline.handle(&connection, &target, request).await };
             tasks.spawn_cancellable(&process, commitment, handling).await?
         };
         send_limit::set_send_limit(&response);
@@ -137,18 +145,16 @@ enum ExecutionMode {
 }
 
 impl ExecutionMode {
-    fn for_request(method: &str, uri: &http::Uri) -> Self {
-        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        match Target::parse(method, path_and_query) {
-            Ok(Target::Resource(resource)) if resource.verb == Verb::Get => Self::Inline,
-            Ok(target @ Target::Resource(_)) if is_mutating(&target) && !target.is_long_running() => Self::Committing,
-            Ok(Target::Resource(_)) => Self::Spawned,
-            Ok(Target::NonResource(page)) if INLINE_PATHS.iter().any(|prefix| page.path.starts_with(prefix)) => {
+    fn for_target(target: &Target<'_>) -> Self {
+        match target {
+            Target::Resource(resource) if resource.verb == Verb::Get => Self::Inline,
+            Target::Resource(_) if is_mutating(target) && !target.is_long_running() => Self::Committing,
+            Target::Resource(_) => Self::Spawned,
+            Target::NonResource(page) if INLINE_PATHS.iter().any(|prefix| page.path.starts_with(prefix)) => {
                 Self::Inline
             }
             // All others are pages that are written when they are asked for.
-            Ok(Target::NonResource(_)) => Self::Spawned,
-            Err(_) => Self::Inline,
+            Target::NonResource(_) => Self::Spawned,
         }
     }
 }
@@ -167,7 +173,8 @@ async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let connection = Arc::new(client_connection(&stream, client_address));
+    let client = client_connection(&stream, client_address);
+    let connection = Arc::new(CachedConnection { client, cache: Default::default() });
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         serve_http2(stream, connection, service, stop).await
     } else {
@@ -177,7 +184,7 @@ async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
 
 async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
-    connection: Arc<ClientConnection>,
+    connection: Arc<CachedConnection<G::ConnectionCache>>,
     connection_service: ConnectionService<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
@@ -211,7 +218,7 @@ async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
 
 async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
-    connection: Arc<ClientConnection>,
+    connection: Arc<CachedConnection<G::ConnectionCache>>,
     connection_service: ConnectionService<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
@@ -245,7 +252,7 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
 fn client_connection(stream: &TlsStream<TcpStream>, client_address: SocketAddr) -> ClientConnection {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    ClientConnection { client_address, certificates, access_cache: Mutex::default(), sticky_peer: Mutex::default() }
+    ClientConnection { client_address, certificates, sticky_peer: Mutex::default() }
 }
 
 #[cfg(test)]
@@ -254,8 +261,8 @@ mod tests {
 
     #[track_caller]
     fn check(method: &str, line: &str, expected: ExecutionMode) {
-        let uri: http::Uri = line.parse().unwrap();
-        assert_eq!(ExecutionMode::for_request(method, &uri), expected, "{method} {line}");
+        let target = Target::parse(method, line).unwrap();
+        assert_eq!(ExecutionMode::for_target(&target), expected, "{method} {line}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Verb;
 use api::target::ResourceTarget;
 use http::StatusCode;
 use parking_lot::RwLock;
@@ -88,7 +89,6 @@ impl Metrics {
     /// Counts a request that was answered; how long that took, unless it is one that lasts.
     pub(crate) fn count_request(
         &self,
-        verb: &str,
         resource_target: &ResourceTarget<'_>,
         code: StatusCode,
         duration: Option<Duration>,
@@ -101,7 +101,7 @@ impl Metrics {
         ];
         let [group, version, resource, subresource] =
             if self.labelled_resources.is_labelled(names, code) { names } else { [""; 4] };
-        let labels = [verb, group, version, resource, subresource, code.as_str()];
+        let labels = [verb_label(resource_target.verb), group, version, resource, subresource, code.as_str()];
         self.requests.with_label_values(&labels).inc();
         if let Some(took) = duration {
             self.durations.with_label_values(&labels[..5]).observe(took.as_secs_f64());
@@ -131,6 +131,22 @@ impl LabelledResources {
     }
 }
 
+/// The verb as kube-apiserver's metrics name it.
+fn verb_label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Proxy => "PROXY",
+        Verb::Unknown => "other",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use api::Target;
@@ -144,7 +160,7 @@ mod tests {
         let count = |path: &str, code: u16| {
             let target = Target::parse("GET", path).unwrap();
             let Target::Resource(asked) = &target else { panic!("{path} is a resource") };
-            metrics.count_request("GET", asked, StatusCode::from_u16(code).unwrap(), None);
+            metrics.count_request(asked, StatusCode::from_u16(code).unwrap(), None);
         };
         for number in 0..1_000 {
             count(&format!("/api/v1/namespaces/default/invented{number}/x"), 404);

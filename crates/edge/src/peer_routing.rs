@@ -16,9 +16,8 @@ use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::access_log::AccessLogFields;
 use crate::merged_discovery::MergedPages;
-use crate::{Body, ClientConnection, Error, Request, Response};
+use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response};
 
 /// Which server answered.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
@@ -140,12 +139,13 @@ impl PeerDestination<'_> {
         user: &ForwardedUser,
         connection: &ClientConnection,
         lifetime: Lifetime,
+        record: &RequestRecord,
         request: Request,
     ) -> Result<Response, Error> {
         let name = self.resource.group_version_resource();
         let (ip, effect) = (connection.client_address.ip(), Effect::for_resource(self.resource));
         let forward_request = ForwardRequest::new(user, ip, effect, self.origin, lifetime);
-        let result = self.forward_to_peer(forward_request, connection, name, request).await;
+        let result = self.forward_to_peer(forward_request, connection, name, record, request).await;
         let code = match &result {
             Ok(response) => response.status(),
             Err(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -159,6 +159,7 @@ impl PeerDestination<'_> {
         forward_request: ForwardRequest<'_>,
         connection: &ClientConnection,
         name: GroupVersionResource<&str>,
+        record: &RequestRecord,
         request: Request,
     ) -> Result<Response, Status> {
         // Without a way there is no live member either, so that nothing is routed here.
@@ -166,7 +167,6 @@ impl PeerDestination<'_> {
         let Some(forwarder) = &peers.forwarder else {
             return Err(ForwardError::NoEndpoint.status());
         };
-        let log_fields = AccessLogFields::from_request(&request);
         let sticky_peer = (forward_request.effect == Effect::Reads && has_resource_version(&request))
             .then_some(&connection.sticky_peer);
         let preferred_peer = sticky_peer.and_then(|sticky_peer| sticky_peer.lock().clone());
@@ -188,9 +188,7 @@ impl PeerDestination<'_> {
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
                 peers.metrics.count_proxy_error(proxy_error(&error), name);
-                if let Some(log_fields) = log_fields {
-                    log_fields.set_retries(error.retries());
-                }
+                record.set_retries(error.retries());
                 Err(error.status())
             }
         }

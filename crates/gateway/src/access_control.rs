@@ -5,6 +5,7 @@
 //! authorizes it.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use access::User;
 use access::authentication::{
@@ -14,10 +15,10 @@ use access::authentication::{
 use access::user::ANONYMOUS_USER;
 use api::headers::BEARER_PROTOCOL_PREFIX;
 use api::{Status, Target};
-use edge::audit::{AuditedUsers, RequestRecord};
-use edge::certificate_verification::{CaBundles, CertificateVerification};
+use edge::audit::AuditedUsers;
+use edge::certificate_verification::{CaBundles, CertificateVerification, VerificationCache};
 use edge::identity_headers;
-use edge::{AccessControl, ClientConnection, Error, Request};
+use edge::{AccessControl, CachedConnection, Error, Request, RequestRecord};
 use forward::{ForwardedUser, UnsendableUser};
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
@@ -51,8 +52,14 @@ pub struct GatewayCaller {
 
 impl AccessControl for GatewayAccessControl {
     type Caller = GatewayCaller;
+    type ConnectionCache = GatewayConnectionCache;
 
-    async fn authenticate(&self, connection: &ClientConnection, request: &mut Request) -> Result<GatewayCaller, Error> {
+    async fn authenticate(
+        &self,
+        connection: &CachedConnection<GatewayConnectionCache>,
+        request: &mut Request,
+        _record: &RequestRecord,
+    ) -> Result<GatewayCaller, Error> {
         let identity = match self.vouched_user(connection, request) {
             Ok(Some(identity)) => identity?,
             Ok(None) => ForwardedUser::with_client_credentials(),
@@ -63,7 +70,7 @@ impl AccessControl for GatewayAccessControl {
         if let Some(names) = &self.identity_headers {
             identity_headers::remove_headers(request.headers_mut(), |name| names.contains(name));
         }
-        Ok(GatewayCaller { user: identity, client_ip: connection.client_address.ip() })
+        Ok(GatewayCaller { user: identity, client_ip: connection.client.client_address.ip() })
     }
 
     /// Impersonation headers are passed on; the upstream authorizes them.
@@ -71,12 +78,7 @@ impl AccessControl for GatewayAccessControl {
         Ok(caller)
     }
 
-    fn authorize(
-        &self,
-        _caller: &GatewayCaller,
-        _target: &Target<'_>,
-        _trail: Option<&RequestRecord>,
-    ) -> Result<(), Error> {
+    fn authorize(&self, _caller: &GatewayCaller, _target: &Target<'_>, _record: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 
@@ -110,8 +112,8 @@ impl AccessControl for GatewayAccessControl {
 
 impl GatewayAccessControl {
     /// The user that a certificate names: that of a proxy before us another one, any other its own.
-    fn vouched_user(&self, connection: &ClientConnection, request: &Request) -> VouchedUser {
-        if connection.certificates.is_empty() {
+    fn vouched_user(&self, connection: &CachedConnection<GatewayConnectionCache>, request: &Request) -> VouchedUser {
+        if connection.client.certificates.is_empty() {
             return Ok(None);
         }
         let verification = self.ca_bundles.verify(connection);
@@ -133,7 +135,7 @@ impl GatewayAccessControl {
         match (front_proxy_user, verification.client_certificate()) {
             (Ok(Some(user)), _) => Ok(Some(to_forwarded_user(&user))),
             (_, ClientCertificate::Verified(_) | ClientCertificate::Untrusted(_)) => {
-                (*verification.get_or_derive(vouched_certificate_user)).clone()
+                verification.derived.get_or_init(|| vouched_certificate_user(&verification)).clone()
             }
             (Ok(None), ClientCertificate::Absent) => Ok(None),
             (Err(error), ClientCertificate::Absent) => Err(error),
@@ -142,10 +144,13 @@ impl GatewayAccessControl {
 }
 
 /// Whom we vouch for, if that can be said to a peer; nobody, if there is nothing to go by.
-type VouchedUser = Result<Option<Result<ForwardedUser, Status>>, AuthenticationError>;
+pub type VouchedUser = Result<Option<Result<ForwardedUser, Status>>, AuthenticationError>;
+
+/// The verified certificate of a connection, and the user that it names.
+pub type GatewayConnectionCache = VerificationCache<OnceLock<VouchedUser>>;
 
 /// The user that a certificate itself names: the same for every request of a connection.
-fn vouched_certificate_user(verification: &CertificateVerification) -> VouchedUser {
+fn vouched_certificate_user(verification: &CertificateVerification<OnceLock<VouchedUser>>) -> VouchedUser {
     match verification.client_certificate() {
         ClientCertificate::Absent => Ok(None),
         ClientCertificate::Untrusted(reason) => Err(AuthenticationError::UntrustedCertificate(reason.to_owned())),

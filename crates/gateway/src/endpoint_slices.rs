@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use api::Address;
 use bytes::Bytes;
+use edge::RequestRecord;
 use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
@@ -126,7 +127,8 @@ impl EndpointSlicePoller {
         let (localhost, lifetime) = (IpAddr::from([127, 0, 0, 1]), Lifetime::Until(Instant::now() + POLL_TIMEOUT));
         let forward_request =
             ForwardRequest::new(&self.user, localhost, Effect::Reads, ResponseOrigin::AnyServer, lifetime);
-        let response = self.upstream_client.forward_to_any(forward_request, request).await.ok()?;
+        let response =
+            self.upstream_client.forward_to_any(forward_request, &RequestRecord::default(), request).await.ok()?;
         if response.status() != http::StatusCode::OK {
             tracing::warn!(status = %response.status(), "the endpoints of the service kubernetes cannot be read");
             return None;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
+use edge::RequestRecord;
 use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};
@@ -82,7 +83,8 @@ impl PageAccessReviews {
         // A review is created by POST, but nothing is stored: it may be repeated like a read.
         let (effect, origin) = (Effect::Reads, ResponseOrigin::AnyServer);
         let forward_request = ForwardRequest::new(&caller.user, caller.client_ip, effect, origin, lifetime);
-        let response = self.upstream_client.forward_to_any(forward_request, request).await.ok()?;
+        let response =
+            self.upstream_client.forward_to_any(forward_request, &RequestRecord::default(), request).await.ok()?;
         if response.status() != StatusCode::CREATED {
             // A caller that may not create reviews may not see the page either.
             return (response.status() == StatusCode::FORBIDDEN).then_some(false);

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use api::Status;
 use bytes::Bytes;
-use edge::access_log::AccessLogFields;
 use edge::peer_routing::{candidates, mark_stale};
-use edge::{Body, Response};
+use edge::{Body, RequestRecord, Response};
 use forward::{Candidate, ForwardRequest, Forwarder};
 use http::Request;
 use membership::members::MemberState;
@@ -31,6 +30,7 @@ impl UpstreamClient {
     pub(crate) async fn forward_to_any<B>(
         &self,
         forward_request: ForwardRequest<'_>,
+        record: &RequestRecord,
         request: Request<B>,
     ) -> Result<Response, Status>
     where
@@ -48,14 +48,11 @@ impl UpstreamClient {
             mark_stale: &|id| mark_stale(&self.cluster, id),
             ..forward_request
         };
-        let log_fields = AccessLogFields::from_request(&request);
         match self.forwarder.forward(forward_request, request).await {
             Ok(response) => Ok(response.map(|body| Body::Peer(Box::new(body)))),
             Err(error) => {
                 tracing::debug!(%error, "no upstream answered");
-                if let Some(log_fields) = log_fields {
-                    log_fields.set_retries(error.retries());
-                }
+                record.set_retries(error.retries());
                 Err(error.status())
             }
         }

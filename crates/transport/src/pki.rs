@@ -216,9 +216,9 @@ fn certificate_params(common_name: &str, organization: Option<&str>) -> Certific
 
 /// Writes a file with mode 0600 atomically, by rename.
 pub fn write_secret(file: &Path, content: &str) -> std::io::Result<()> {
-    // A name per process, because several may write the same file.
+    // Other processes and threads may be writing the same file.
     let mut new = file.as_os_str().to_owned();
-    new.push(format!(".{}.new", std::process::id()));
+    new.push(format!(".{}.{:?}.new", std::process::id(), std::thread::current().id()));
     let mut written = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     written.write_all(content.as_bytes())?;
     written.sync_all()?;
@@ -240,6 +240,19 @@ fn certificate_error(file: &Path, source: rcgen::Error) -> PkiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn concurrent_writes_of_one_secret_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = &folder.path().join("admin.kubeconfig");
+        std::thread::scope(|scope| {
+            for text in ["a".repeat(10_000), "b".repeat(10_000)] {
+                scope.spawn(move || (0..100).for_each(|_| write_secret(file, &text).unwrap()));
+            }
+        });
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.len() == 10_000 && text.starts_with('a') != text.contains('b'), "whole, of one writer");
+    }
 
     #[test]
     fn concurrent_first_starts_share_one_set_of_keys() {

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn init(json: bool, verbosity: u8) {
     let level = match verbosity {
         0 | 1 => "info",
-        2..=4 => "info,unskew=debug,edge=debug,apiserver=debug,registry=debug,store=debug,transport=debug",
+        2..=4 => "info,unskew=debug,server=debug,edge=debug,apiserver=debug,registry=debug,store=debug,transport=debug",
         5..=7 => "debug,h2=info,hyper=info,rustls=info",
         _ => "trace",
     };

@@ -6,7 +6,6 @@
 mod args;
 mod flags;
 mod gateway;
-mod kubeconfig;
 mod lab;
 mod logging;
 mod process;

@@ -19,9 +19,3 @@ pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
         _ => Err("allowed values: text, json"),
     }
 }
-
-/// Some release has it, or a release that is newer than the catalogue may.
-pub(crate) fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource)
-        || catalogue::has_built_in_group_name(name.group)
-}

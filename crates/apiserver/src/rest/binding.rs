@@ -25,7 +25,8 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Request
         release: context.server.served_resources.release(),
         status_context: context.status_context(name),
     };
-    let CheckedObject { object: binding, warnings } = request_body::read_object(request, &expected).await?;
+    let CheckedObject { object: binding, warnings } =
+        request_body::read_object(request, context.record, &expected).await?;
     let name_in_body = binding.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body != Some(name) {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));

@@ -119,5 +119,6 @@ pub(super) async fn delete_object(
 
 async fn delete_options(context: RequestContext<'_>, request: Request) -> Result<DeleteOptions, Status> {
     let status_context = context.status_context(&context.target.name);
-    request_body::read_delete_options(request, context.server.served_resources.release(), status_context).await
+    let release = context.server.served_resources.release();
+    request_body::read_delete_options(request, context.record, release, status_context).await
 }

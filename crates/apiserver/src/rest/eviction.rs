@@ -31,7 +31,8 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Reques
     let status_context = context.status_context(name);
     let expected =
         ExpectedBody { kind: EVICTION_KIND, release: context.server.served_resources.release(), status_context };
-    let CheckedObject { object: eviction, warnings } = request_body::read_object(request, &expected).await?;
+    let CheckedObject { object: eviction, warnings } =
+        request_body::read_object(request, context.record, &expected).await?;
     let name_in_body = eviction.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));

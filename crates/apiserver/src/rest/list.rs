@@ -74,11 +74,9 @@ fn list_response(
             CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         })
     };
-    if representation != ObjectRepresentation::Full {
-        let objects: Vec<_> = stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
-        return json_response(
-            representation.encode_list(&objects, metadata, resource).expect("whole objects are answered below"),
-        );
+    let objects = || stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
+    if let Some(encoded) = representation.encode_list(objects, metadata, resource) {
+        return json_response(encoded);
     }
     let mut parts = Vec::with_capacity(page.entries.len() * 2 + 2);
     parts.push(list_head(context, metadata));

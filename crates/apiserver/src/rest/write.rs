@@ -389,7 +389,7 @@ async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<Ch
         release: context.server.served_resources.release(),
         status_context: context.status_context(""),
     };
-    request_body::read_object(request, &expected).await
+    request_body::read_object(request, context.record, &expected).await
 }
 
 fn metadata_string<'a>(object: &'a JsonObject, field: &str) -> &'a str {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use api::time::MicroTime;
 use serde::Serialize;
 
-use super::{AccessLogEntry, AccessLogFieldValues};
+use super::{AccessLogEntry, AccessLogFields};
 
 /// Neither headers nor the query are in it: both may hold what is nobody's business.
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ pub(super) struct AccessLogLine<'a> {
 }
 
 impl<'a> AccessLogLine<'a> {
-    pub(super) fn new(entry: &'a AccessLogEntry, fields: &'a AccessLogFieldValues) -> Self {
+    pub(super) fn new(entry: &'a AccessLogEntry, fields: &'a AccessLogFields) -> Self {
         Self {
             time: entry.time.into(),
             audit_id: entry.audit_id.to_str().unwrap_or_default(),

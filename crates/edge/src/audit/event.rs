@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::policy::{Level, Stage};
-use super::{RecordState, RequestRecord};
+use super::{AuditRecord, RecordState};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -142,7 +142,7 @@ impl ObjectReference {
 
 impl<'a> AuditEvent<'a> {
     pub(super) fn new(
-        request_record: &'a RequestRecord,
+        record: &'a AuditRecord,
         state: &'a RecordState,
         stage: Stage,
         code: Option<u16>,
@@ -155,22 +155,19 @@ impl<'a> AuditEvent<'a> {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: state.decision.level,
-            audit_id: &request_record.id,
+            audit_id: &record.id,
             stage,
-            request_uri: &request_record.uri,
-            verb: &request_record.verb,
+            request_uri: &record.uri,
+            verb: &record.verb,
             user: state.user.as_deref().map(UserInfo::from).unwrap_or_default(),
             impersonated_user: state.impersonated.as_deref().map(UserInfo::from),
-            source_ips: &request_record.source_ips,
-            user_agent: &request_record.user_agent,
-            object_ref: request_record
-                .object_reference
-                .as_ref()
-                .map(|object| object.with_object_metadata(request_object)),
+            source_ips: &record.source_ips,
+            user_agent: &record.user_agent,
+            object_ref: record.object_reference.as_ref().map(|object| object.with_object_metadata(request_object)),
             response_status: code.map(|code| ResponseStatus::new(code, failure)),
             request_object: request_object.filter(|_| state.decision.level >= Level::Request),
-            request_received_timestamp: request_record.received.into(),
-            stage_timestamp: if is_early { request_record.received } else { Timestamp::now() }.into(),
+            request_received_timestamp: record.received.into(),
+            stage_timestamp: if is_early { record.received } else { Timestamp::now() }.into(),
             annotations: &state.annotations,
         }
     }

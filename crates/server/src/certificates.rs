@@ -8,30 +8,31 @@ use anyhow::Context as _;
 use apiserver::access_control::{AccessRules, CaBundles};
 use apiserver::bootstrap;
 use arc_swap::ArcSwap;
+use controllers::ControllerTokens;
 use tasks::Tasks;
 use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use transport::{ClientCaBundle, Reloading};
 
-use super::config::Config;
-use super::peers::{FRONT_PROXY_CA, FRONT_PROXY_CLIENT, PeerCertificates};
+use crate::config::Config;
 use crate::kubeconfig;
+use crate::peers::{FRONT_PROXY_CA, FRONT_PROXY_CLIENT, PeerCertificates};
 
 /// Certificates and authorities, each read again when its file changes.
-pub(super) struct ServerCertificates {
-    pub(super) serving: Reloading<rustls::ServerConfig>,
-    pub(super) bundles: CaBundles,
+pub(crate) struct ServerCertificates {
+    pub(crate) serving: Reloading<rustls::ServerConfig>,
+    pub(crate) bundles: CaBundles,
     /// The same for extension servers.
-    pub(super) published_authorities: bootstrap::ClusterAuthentication,
+    pub(crate) published_authorities: bootstrap::ClusterAuthentication,
     /// The kubeconfig of the administrator, if we made one.
-    pub(super) admin_kubeconfig: Option<PathBuf>,
+    pub(crate) admin_kubeconfig: Option<PathBuf>,
     /// The certificate that is shown.
-    pub(super) serving_certificate_file: PathBuf,
+    pub(crate) serving_certificate_file: PathBuf,
     /// Who signed it, if we did.
-    pub(super) generated_ca_file: Option<PathBuf>,
+    pub(crate) generated_ca_file: Option<PathBuf>,
 }
 
 impl ServerCertificates {
-    pub(super) fn start(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Result<Self> {
+    pub(crate) fn start(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Result<Self> {
         let own = || {
             CertificateAuthority::open_or_create(&config.cert_dir, "ca")
                 .context("keys and certificates of our own (--cert-dir)")
@@ -90,8 +91,9 @@ impl ServerCertificates {
 }
 
 /// By which rules people are known and let in. The index of bindings is empty until it is filled from storage.
-pub(super) fn start_access_rules(
+pub(crate) fn start_access_rules(
     config: &Config,
+    controller_tokens: &ControllerTokens,
     address: SocketAddr,
     tasks: &Tasks,
 ) -> anyhow::Result<Arc<AccessRules>> {
@@ -103,7 +105,7 @@ pub(super) fn start_access_rules(
     Ok(Arc::new(AccessRules {
         authenticator: authentication.start_authenticator(
             authorizer.permits_anonymous(),
-            config.controllers.token_users(),
+            config.controllers.token_users(controller_tokens),
             tasks,
         )?,
         signing: authentication.service_accounts.start_signing(address, tasks)?,

@@ -1,104 +1,164 @@
-//! From a configuration to a gateway that runs, and back down in order.
+//! The mixed-version proxy in front of stock kube-apiservers: started from its configuration, and stopped in order.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::authentication::{CaBundleOverlap as Overlap, FrontProxyHeaderNames};
+use access::authentication::{CaBundleOverlap as Overlap, FrontProxy, FrontProxyHeaderNames};
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
 use edge::certificate_verification::CaBundles;
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
-use edge::merged_discovery::MergedPages;
+use edge::merged_discovery::{MergeDiscovery, MergedPages};
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
-use edge::pipeline::Pipeline;
-use forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, VouchingPolicy};
+use edge::pipeline::{Pipeline, RequestLimits};
+use forward::{CorsHeaders, ForwardLimits, ForwardedUser, Forwarder, ForwarderConfig, QueueLimits, VouchingPolicy};
 use gateway::upstream_members::UpstreamMembers;
 use gateway::vouching::SETTINGS_READER;
 use gateway::{
-    AnyUpstream, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, UpstreamClient, Upstreams,
-    VouchingDecider,
+    AnyUpstream, Cidr, EndpointSlicePoller, GatewayAccessControl, PageAccessReviews, StateDir, Upstream,
+    UpstreamClient, Upstreams, VouchingDecider,
 };
 use membership::MembershipConfig;
 use membership::members::MemberState;
 use membership::metrics::{Metrics, ViewMetrics};
 use membership::view::Peering;
 use membership::{Cluster, ClusterSources, ServerId, View};
+use rustls::pki_types::ServerName;
 use tasks::{Tasks, Workers};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use transport::{ClientCaBundle, Reloading};
 
-use super::config::Config;
-use crate::flags::FlagError;
-use crate::process::{raise_file_limit, wait_for_stop_signal};
-use crate::shared_flags::may_be_built_in;
-use crate::{logging, print_line};
+use crate::{RejectedConfig, bind_listener, check_draining, may_be_built_in, stop_tasks};
 
-/// How long connections may take to finish what they have begun, and tasks to end.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+/// The configuration of one gateway.
+pub struct Config {
+    /// The IP address to listen on.
+    pub bind_ip: IpAddr,
+    /// The port to listen on; 0 picks a free one.
+    pub port: u16,
+    /// The serving certificate; `None`: generated below `cert_dir`.
+    pub serving_certificate: Option<CertificateFiles>,
+    /// Where a generated serving certificate is kept.
+    pub cert_dir: PathBuf,
+    /// The kube-apiservers behind the gateway.
+    pub upstreams: Vec<Upstream>,
+    /// The networks in which the service `kubernetes` may name more upstreams; `None`: it is not read.
+    pub upstream_networks: Option<Vec<Cidr>>,
+    /// The upstreams' authorities, and the gateway's front-proxy certificate.
+    pub front_proxy_files: ClientTlsFiles,
+    /// The name that every upstream's serving certificate must have.
+    pub upstream_server_name: ServerName<'static>,
+    /// How long an upstream may fail before requests for what only it serves get 404 and not 503.
+    pub forget_after: Duration,
+    /// Requests in flight to one upstream; `None`: no limit.
+    pub in_flight_max: Option<usize>,
+    /// Bytes of bodies per second to and from one upstream; `None`: no limit.
+    pub bandwidth_max: Option<NonZeroU64>,
+    /// Limits of the queue of requests that wait for an upstream.
+    pub queue_limits: QueueLimits,
+    /// Where discovery documents of upstreams survive a restart; `None`: nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// The authorities of client certificates; `None`: certificates are not accepted.
+    pub client_ca: Option<PathBuf>,
+    /// The authorities and rules of front proxies before the gateway; `None`: there are none.
+    pub front_proxy: Option<(PathBuf, FrontProxy)>,
+    /// Headers, beside the standard ones, in which upstreams or front proxies name users.
+    pub identity_headers: Option<FrontProxyHeaderNames>,
+    /// Reads the header names of the local upstream from its manifest; `None` if there is no manifest.
+    pub local_header_names: Option<gateway::vouching::ManifestReader>,
+    /// `--merge-discovery`.
+    pub merge_discovery: MergeDiscovery,
+    /// `--peer-response-headers`: responses name the upstream and the routing rule.
+    pub peer_response_headers: bool,
+    /// Limits of requests in flight and of their duration.
+    pub limits: RequestLimits,
+    /// How long the gateway still serves, not ready, after a stop.
+    pub shutdown_delay: Duration,
+    /// The access log, `-` for standard output; `None`: there is none.
+    pub access_log: Option<PathBuf>,
+}
+
 /// Who the gateway is to upstreams; docs/deploy/gateway-rbac.yaml says what it needs to be allowed.
 const GATEWAY_USER: &str = "unskew:gateway";
 /// The gateway's own name among the members.
 const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 
-/// Runs the gateway until SIGTERM or SIGINT.
-pub(crate) fn run(config: Config) -> anyhow::Result<()> {
-    logging::init(config.log_json, config.verbosity);
-    raise_file_limit();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
+/// A running gateway.
+pub struct Gateway {
+    address: SocketAddr,
+    shutdown_delay: Duration,
+    way: UpstreamClient,
+    tasks: Tasks,
+    connections: Tasks,
+    /// Cancelled first: the gateway is not ready from then on.
+    draining: CancellationToken,
+    /// Cancelled to stop accepting connections.
+    closing: CancellationToken,
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
-    let listener = bind_listener(&config).await?;
-    let address = listener.local_addr()?;
-    let tasks = Tasks::new();
-    let serving = start_serving_certificate(&config, &tasks)?;
-    let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
-    let registry = prometheus::Registry::new();
-    let forward_metrics = forward::Metrics::new(&registry);
-    let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
-    let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
-    let way = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
-    let draining = CancellationToken::new();
-    let reviews = PageAccessReviews::new(way.clone());
-    let gate = GatewayAccessControl {
-        ca_bundles: bundles,
-        front_proxy,
-        identity_headers: config.identity_headers.clone(),
-        page_reviews: reviews,
-    };
-    let health = HealthChecks::new(health_checks(&way, draining.clone()));
-    let pipeline =
-        Pipeline::new(gate, AnyUpstream(way.clone()), health, edge::metrics::Metrics::new(&registry), config.limits);
-    let access_log = start_access_log(&config, &registry, &tasks)?;
-    let pipeline =
-        Arc::new(pipeline.with_access_log(access_log).with_peer_routing(Some(build_peers(&config, &way, metrics))));
-    let (connections, closing) = (Tasks::new(), CancellationToken::new());
-    let accepting =
-        edge::listener::run(listener, serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
-    tasks.spawn_once("listener", accepting);
-    print_line(&mut std::io::stdout(), &format!("unskew gateway: https://{address}"));
-    let outcome = tokio::select! {
-        failure = tasks.wait_for_failure() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
-        () = wait_for_stop_signal() => Ok(()),
-    };
-    // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are.
-    draining.cancel();
-    tokio::time::sleep(config.shutdown_delay).await;
-    closing.cancel();
-    way.forwarder.end_streams();
-    for (what, family) in [("connections", &connections), ("tasks", &tasks)] {
-        if let Err(error) = family.stop(STOP_GRACE).await {
-            tracing::warn!(%error, what, "not everything ended in time");
-        }
+impl Gateway {
+    /// Starts a gateway and returns when it listens.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let listener = bind_listener(config.bind_ip, config.port).await?;
+        let address = listener.local_addr()?;
+        let tasks = Tasks::new();
+        let serving = start_serving_certificate(&config, &tasks)?;
+        let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
+        let registry = prometheus::Registry::new();
+        let forward_metrics = forward::Metrics::new(&registry);
+        let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
+        let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
+        let way = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
+        let draining = CancellationToken::new();
+        let reviews = PageAccessReviews::new(way.clone());
+        let gate = GatewayAccessControl {
+            ca_bundles: bundles,
+            front_proxy,
+            identity_headers: config.identity_headers.clone(),
+            page_reviews: reviews,
+        };
+        let health = HealthChecks::new(health_checks(&way, draining.clone()));
+        let request_metrics = edge::metrics::Metrics::new(&registry);
+        let pipeline = Pipeline::new(gate, AnyUpstream(way.clone()), health, request_metrics, config.limits);
+        let access_log = start_access_log(&config, &registry, &tasks)?;
+        let peers = build_peers(&config, &way, metrics);
+        let pipeline = Arc::new(pipeline.with_access_log(access_log).with_peer_routing(Some(peers)));
+        let (connections, closing) = (Tasks::new(), CancellationToken::new());
+        let accepting =
+            edge::listener::run(listener, serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
+        tasks.spawn_once("listener", accepting);
+        Ok(Self { address, shutdown_delay: config.shutdown_delay, way, tasks, connections, draining, closing })
     }
-    outcome
+
+    /// The address that the gateway listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` or a failure, then stops in order.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let outcome = tokio::select! {
+            failure = self.tasks.wait_for_failure() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
+            () = stop => Ok(()),
+        };
+        // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are.
+        self.draining.cancel();
+        tokio::time::sleep(self.shutdown_delay).await;
+        self.closing.cancel();
+        self.way.forwarder.end_streams();
+        for (what, family) in [("connections", &self.connections), ("tasks", &self.tasks)] {
+            stop_tasks(what, family).await;
+        }
+        outcome
+    }
 }
 
 fn start_access_log(
@@ -109,13 +169,6 @@ fn start_access_log(
     let Some(path) = &config.access_log else { return Ok(None) };
     let log = AccessLog::start(path, registry, tasks);
     log.with_context(|| format!("--access-log-path: {} cannot be written", path.display())).map(Some)
-}
-
-async fn bind_listener(config: &Config) -> anyhow::Result<TcpListener> {
-    let address = SocketAddr::new(config.bind_ip, config.port);
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}; is another server there? --secure-port and --bind-address choose another")
-    })
 }
 
 /// The serving certificate, read again when it changes; one of our own if none is given.
@@ -139,10 +192,7 @@ fn start_serving_certificate(config: &Config, tasks: &Tasks) -> anyhow::Result<R
 }
 
 /// By which authorities certificates are judged. Refuses bundles by which users could pass for proxies.
-fn start_client_authorities(
-    config: &Config,
-    tasks: &Tasks,
-) -> anyhow::Result<(CaBundles, Option<access::authentication::FrontProxy>)> {
+fn start_client_authorities(config: &Config, tasks: &Tasks) -> anyhow::Result<(CaBundles, Option<FrontProxy>)> {
     let watch = |flag: &str, file: &std::path::Path| {
         let (name, file) = (flag.to_owned(), file.to_owned());
         let watched = Reloading::start(vec![file.clone()], move || ClientCaBundle::from_file(&file), tasks);
@@ -157,7 +207,7 @@ fn start_client_authorities(
         Some(client) if front_proxy.get().overlaps(&client.get()) => Overlap::Overlapping,
         Some(_) | None => Overlap::Disjoint,
     };
-    rules.validate(overlap).map_err(|error| FlagError::Rejected(error.to_string()))?;
+    rules.validate(overlap).map_err(|error| RejectedConfig(error.to_string()))?;
     Ok((CaBundles { client, front_proxy: Some(front_proxy) }, Some(rules.clone())))
 }
 
@@ -276,9 +326,7 @@ fn health_checks(way: &UpstreamClient, draining: CancellationToken) -> Vec<Healt
         HealthCheck::with_details("upstreams", HealthPages::ReadyOnly, move || {
             check_upstreams(&upstreams, &cluster.view())
         }),
-        HealthCheck::new("shutdown", HealthPages::ReadyOnly, move || {
-            if draining.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
-        }),
+        check_draining(draining),
     ]
 }
 

@@ -20,7 +20,7 @@ use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::config;
+use crate::config;
 
 /// The gate of all of it.
 const FEATURE_GATE: &str = "StorageVersionAPI";
@@ -30,14 +30,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The barrier, before there is a registry to publish through. Open with the gate off.
-pub(super) struct PreparedStorageVersions {
+pub(crate) struct PreparedStorageVersions {
     barrier: Option<(PublicationBarrier, Metrics)>,
     server: ServerId,
     prefix: String,
 }
 
 /// Closes the barrier for everything that this server keeps.
-pub(super) fn prepare_storage_versions(
+pub(crate) fn prepare_storage_versions(
     config: &config::Config,
     port: u16,
     registry: &prometheus::Registry,
@@ -56,7 +56,7 @@ pub(super) fn prepare_storage_versions(
 
 impl PreparedStorageVersions {
     /// What stands before the persist step.
-    pub(super) fn write_barrier(&self) -> Arc<dyn registry::WriteBarrier> {
+    pub(crate) fn write_barrier(&self) -> Arc<dyn registry::WriteBarrier> {
         match &self.barrier {
             Some((barrier, _)) => Arc::new(StorageVersionBarrier::new(barrier.clone(), &self.prefix)),
             None => Arc::new(AlwaysOpenBarrier),
@@ -64,7 +64,7 @@ impl PreparedStorageVersions {
     }
 
     /// Starts everything; nothing happens before [`RunningStorageVersions::publish_after_join`]. `None` with the gate off.
-    pub(super) fn start(
+    pub(crate) fn start(
         self,
         registry: &Registry,
         leases: &IdentityLeases,
@@ -92,14 +92,14 @@ impl PreparedStorageVersions {
 }
 
 /// Storage versions of a running server.
-pub(super) struct RunningStorageVersions {
+pub(crate) struct RunningStorageVersions {
     versioning: StorageVersionManager,
     lease_renewals: watch::Sender<Option<Instant>>,
 }
 
 impl RunningStorageVersions {
     /// The hook is red until everything was published; readiness is red whenever writes are held.
-    pub(super) fn health_checks(&self) -> [HealthCheck; 2] {
+    pub(crate) fn health_checks(&self) -> [HealthCheck; 2] {
         let (first, held) = (self.versioning.clone(), self.versioning.clone());
         [
             HealthCheck::new(format!("poststarthook/{POST_START_HOOK}"), HealthPages::All, move || {
@@ -110,7 +110,7 @@ impl RunningStorageVersions {
     }
 
     /// This server has joined: its lease is renewed, and this tells when. Comes back when everything was published.
-    pub(super) async fn publish_after_join(&self, mut renewals: watch::Receiver<Option<Instant>>, tasks: &Tasks) {
+    pub(crate) async fn publish_after_join(&self, mut renewals: watch::Receiver<Option<Instant>>, tasks: &Tasks) {
         let renewed = self.lease_renewals.clone();
         tasks.spawn("storage-version-lease", |stop| async move {
             let relay = async {
@@ -128,7 +128,7 @@ impl RunningStorageVersions {
 }
 
 /// Ends when objects of the server itself can be expected to be permitted.
-pub(super) fn wait_until_published(
+pub(crate) fn wait_until_published(
     versions: Option<&RunningStorageVersions>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let versioning = versions.map(|versions| versions.versioning.clone());

@@ -1,4 +1,4 @@
-//! The flags of the controllers, who they are, and their start.
+//! The controllers: their users, and their start.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,8 +11,7 @@ use apiserver::bootstrap;
 use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
 use tasks::Tasks;
 
-use super::certificates::ServerCertificates;
-use crate::flags::{FlagError, FlagValues};
+use crate::certificates::ServerCertificates;
 
 /// How often it is looked whether the roles are there that controllers work by.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -21,41 +20,35 @@ const TOKEN_BYTES: usize = 32;
 /// Where the controllers' service accounts are.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
 
-/// What the flags say about controllers.
+/// The controllers that run in this server.
 #[derive(Clone, Debug)]
-pub(crate) struct ControllerFlags {
-    pub(crate) selection: ControllerSelection,
-    root_ca_file: Option<PathBuf>,
-    /// Known to this process alone, and new at every start.
-    tokens: ControllerTokens,
+pub struct ControllerConfig {
+    /// `--controllers`.
+    pub selection: ControllerSelection,
+    /// `--root-ca-file`; `None`: the authority that signed a generated serving certificate.
+    pub root_ca_file: Option<PathBuf>,
 }
 
-impl ControllerFlags {
-    pub(super) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
-        let list = flags.list_values("controllers");
-        Ok(Self {
-            selection: flags
-                .parse_value("controllers", |_| ControllerSelection::parse(list.iter().map(String::as_str)))?,
-            root_ca_file: flags.given_value("root-ca-file").map(PathBuf::from),
-            tokens: ControllerTokens {
-                namespace_controller: random_token(),
-                garbage_collector: random_token(),
-                service_account_controller: random_token(),
-                root_ca_publisher: random_token(),
-                controller_manager: random_token(),
-                server: random_token(),
-            },
-        })
+/// New tokens, known to this server alone.
+pub(crate) fn random_tokens() -> ControllerTokens {
+    ControllerTokens {
+        namespace_controller: random_token(),
+        garbage_collector: random_token(),
+        service_account_controller: random_token(),
+        root_ca_publisher: random_token(),
+        controller_manager: random_token(),
+        server: random_token(),
     }
+}
 
+impl ControllerConfig {
     /// The tokens of the controllers, and whose they are. None if no controller runs.
-    pub(super) fn token_users(&self) -> Vec<(String, User)> {
+    pub(crate) fn token_users(&self, tokens: &ControllerTokens) -> Vec<(String, User)> {
         if self.selection.is_empty() {
             return Vec::new();
         }
-        let ControllerTokens { namespace_controller, garbage_collector, .. } = &self.tokens;
-        let ControllerTokens { service_account_controller, root_ca_publisher, controller_manager, server, .. } =
-            &self.tokens;
+        let ControllerTokens { namespace_controller, garbage_collector, .. } = tokens;
+        let ControllerTokens { service_account_controller, root_ca_publisher, controller_manager, server, .. } = tokens;
         let account =
             |token: &String, name: &str| (token.clone(), User::service_account(SERVICE_ACCOUNT_NAMESPACE, name, ""));
         let masters =
@@ -75,6 +68,7 @@ impl ControllerFlags {
         &self,
         listen_address: SocketAddr,
         certificates: &ServerCertificates,
+        tokens: ControllerTokens,
     ) -> anyhow::Result<controllers::Config> {
         let root_ca = match self.root_ca_file.as_ref().or(certificates.generated_ca_file.as_ref()) {
             Some(file) => {
@@ -94,7 +88,7 @@ impl ControllerFlags {
                 socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
                 certificate: certificates.serving_certificate_file.clone(),
             },
-            tokens: self.tokens.clone(),
+            tokens,
             root_ca,
             holder: format!("{listen_address}_{:016x}", fastrand::u64(..)),
             clock: jiff::Timestamp::now,
@@ -104,8 +98,9 @@ impl ControllerFlags {
 
 /// Starts the controllers once the roles are there that they work by. They are to be stopped before the server stops to answer;
 /// their connections last as long as `tasks`, so that they can give back what they lead.
-pub(super) fn start(
-    flags: &ControllerFlags,
+pub(crate) fn start(
+    config: &ControllerConfig,
+    tokens: ControllerTokens,
     listen_address: SocketAddr,
     certificates: &ServerCertificates,
     bootstrap_progress: &bootstrap::BootstrapProgress,
@@ -113,10 +108,10 @@ pub(super) fn start(
     tasks: &Tasks,
 ) -> anyhow::Result<Tasks> {
     let controller_tasks = Tasks::new();
-    if flags.selection.is_empty() {
+    if config.selection.is_empty() {
         return Ok(controller_tasks);
     }
-    let config = flags.controllers_config(listen_address, certificates)?;
+    let config = config.controllers_config(listen_address, certificates, tokens)?;
     let metrics = controllers::Metrics::new(metrics);
     let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
     controller_tasks.spawn_once("controllers", async move {

@@ -12,7 +12,7 @@ use tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::config::StorageConfig;
+use crate::config::StorageConfig;
 
 /// How often storage is asked whether it answers, and how long it may take.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const SAMPLE_ENTRIES: usize = 500;
 const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
 /// A store that was opened and must be closed.
-pub(super) struct StoreHandle {
+pub(crate) struct StoreHandle {
     store: Arc<dyn Store>,
     sqlite: Option<Arc<SqliteStore>>,
     tasks: Tasks,
@@ -32,7 +32,7 @@ pub(super) struct StoreHandle {
 
 impl StoreHandle {
     /// Opens a store. An etcd that is there and was filled by servers that store protobuf is refused, and nothing is written.
-    pub(super) async fn open(storage: &StorageConfig, prefix: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(storage: &StorageConfig, prefix: &str) -> anyhow::Result<Self> {
         let tasks = Tasks::new();
         match storage {
             StorageConfig::Sqlite(file) => {
@@ -48,16 +48,16 @@ impl StoreHandle {
         }
     }
 
-    pub(super) fn store(&self) -> Arc<dyn Store> {
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
 
     /// Waits for the first task of the store that ends unasked.
-    pub(super) async fn wait_for_failure(&self) -> tasks::TaskFailure {
+    pub(crate) async fn wait_for_failure(&self) -> tasks::TaskFailure {
         self.tasks.wait_for_failure().await
     }
 
-    pub(super) async fn close(&self, grace: Duration) {
+    pub(crate) async fn close(&self, grace: Duration) {
         if let Some(sqlite) = &self.sqlite {
             sqlite.close().await;
         }
@@ -93,18 +93,18 @@ async fn reject_protobuf_storage(store: &dyn Store, prefix: &str) -> anyhow::Res
 
 /// Whether storage answers, as of the last time it was asked. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct StorageProbe {
+pub(crate) struct StorageProbe {
     last_result: watch::Receiver<Result<(), String>>,
 }
 
 impl StorageProbe {
-    pub(super) fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Self {
+    pub(crate) fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Self {
         let (sender, last) = watch::channel(Err("storage was not asked yet".to_owned()));
         tasks.spawn("storage-probe", |stop| probe_repeatedly(store, sender, stop));
         Self { last_result: last }
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.last_result.borrow().clone()
     }
 }
