@@ -36,7 +36,7 @@ cargo xtask <command> [--help]
   dist       an archive and a Debian package of the program
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are
-  schemas    make the catalogue's table of built-in types
+  schemas    make the table of built-in types
 ";
 
 /// What a command does with the words behind its name.

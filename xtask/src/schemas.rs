@@ -1,4 +1,4 @@
-//! The table of built-in types in `crates/catalogue`, made from the type definitions of every release.
+//! The table of built-in types in `crates/kinds`, made from the type definitions of every release.
 //!
 //! Names, types, keys and strategies are taken; prose is not. What the definitions do not say and Go's declarations do —
 //! numbers of protobuf fields, Go's names of string types, declared defaults — is kept from the table as it is, so that a
@@ -21,14 +21,14 @@ use table::DeclaredFields;
 pub(crate) const HELP: &str = "\
 cargo xtask schemas [--check]
 
-Makes crates/catalogue/src/schema/schemas.txt from the type definitions of every release. With --check nothing is
+Makes crates/kinds/src/schema/schemas.txt from the type definitions of every release. With --check nothing is
 written: it is an error if the table would change.
 ";
 
-/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::ReleaseSet`].
+/// The releases of the table, as minor versions; the position is the bit in a [`row::ReleaseSet`].
 const MINOR_VERSIONS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
 
-const TABLE_PATH: &str = "crates/catalogue/src/schema/schemas.txt";
+const TABLE_PATH: &str = "crates/kinds/src/schema/schemas.txt";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let check_only = match words {

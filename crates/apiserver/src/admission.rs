@@ -4,7 +4,7 @@ use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::StoredObject;
 use registry::CachedValue;
 use registry::read::ReadConsistency;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use store::{Compare, Key};
 
 use crate::error_status::{self, StatusContext};
-use crate::{ApiServer, ResolvedResource, kinds};
+use crate::{ApiServer, ResolvedResource, kind_rules};
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
@@ -66,7 +66,7 @@ impl SigningRequestWrite<'_> {
 impl ApiServer {
     /// Nobody may grant what they do not have.
     pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
-        let Some(kind) = kinds::rbac_kind_of(object_write.resource) else { return Ok(()) };
+        let Some(kind) = kind_rules::rbac_kind_of(object_write.resource) else { return Ok(()) };
         let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
         let (new, old) = (bytes(object_write.new), object_write.old.map(bytes));
         let ObjectWrite { user, namespace, name, .. } = *object_write;

@@ -3,11 +3,11 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use catalogue::schema::{
+use kinds::schema::{
     StructType, TypeIndex, cannot_be_handled_message, check_types, drop_unknown_fields, normalize,
     strict_decoding_error,
 };
-use catalogue::{FeatureGates, Release, defaults, update_validation, value_validation};
+use kinds::{FeatureGates, Release, defaults, update_validation, value_validation};
 use object::decode::Decoded;
 use object::schema::{FieldInfo, FieldSchema, PatchStrategy, SchemaCursor, TypeRef};
 

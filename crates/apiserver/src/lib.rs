@@ -11,7 +11,7 @@ mod bound_objects;
 mod built_in_types;
 mod discovery_pages;
 mod error_status;
-mod kinds;
+mod kind_rules;
 mod object_codec;
 mod openapi_pages;
 mod openid_pages;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 
 use api::{GroupResource, GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
-use catalogue::openapi::OpenApi;
-use catalogue::{FeatureGates, Release, ServedResource, ServedResources};
 use edge::{AuthorizedRequest, Body, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use kinds::openapi::OpenApi;
+use kinds::{FeatureGates, Release, ServedResource, ServedResources};
 use object::KindRules;
 use peering::documents::UnimplementedResource;
 use registry::{Registry, ResourceCache, ValueFormat};
@@ -149,7 +149,7 @@ impl ApiServer {
             bindings.push(ResourceBinding {
                 served_position: position,
                 resource_cache: resource_cache.clone(),
-                kind_rules: kinds::kind_rules_for(served),
+                kind_rules: kind_rules::kind_rules_for(served),
             });
         }
         let resource_cache_of = |name| Some(bindings[*positions.get(&name)?].resource_cache.clone());

@@ -3,7 +3,7 @@
 use api::json::JsonObject;
 use api::{GroupVersion, GroupVersionKind, Status};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::StoredObject;
 use object::convert::convert;
 use serde_json::Value;

@@ -7,7 +7,7 @@ use api::media::{
 use api::metadata::ListMeta;
 use api::{GroupKind, Status, query};
 use bytes::Bytes;
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;

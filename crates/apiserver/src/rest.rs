@@ -24,7 +24,7 @@ use store::Key;
 use self::persist::ExecutionTracker;
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::StatusContext;
-use crate::{ApiServer, ResolvedResource, kinds, not_implemented};
+use crate::{ApiServer, ResolvedResource, kind_rules, not_implemented};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -81,8 +81,8 @@ async fn serve_boxed(context: RequestContext<'_>, request: Request) -> Result<Re
 }
 
 /// Whether there is a handler for a subresource.
-pub(crate) fn is_subresource_implemented(subresource: &catalogue::kind::BuiltInSubresource) -> bool {
-    subresource.is_implemented && kinds::is_writable_subresource(subresource.name)
+pub(crate) fn is_subresource_implemented(subresource: &kinds::kind::BuiltInSubresource) -> bool {
+    subresource.is_implemented && kind_rules::is_writable_subresource(subresource.name)
 }
 
 impl<'a> RequestContext<'a> {

@@ -4,10 +4,10 @@ use access::reviews;
 use api::json::JsonObject;
 use api::target::ResourceTarget;
 use api::{KindScope, Status};
-use catalogue::ServedResource;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
+use kinds::ServedResource;
 use object::decode;
 
 use crate::access_control::AuthenticatedCaller;

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use catalogue::Release;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kinds::Release;
 
 use crate::lab;
 
@@ -298,11 +298,15 @@ mod tests {
     fn lab_commands_are_parsed_with_their_flags() {
         check(
             "unskew stop b",
-            &expect![[r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#]],
+            &expect![[
+                r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#
+            ]],
         );
         check(
             "unskew rollout --to 1.37 --data-dir /x",
-            &expect![[r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#]],
+            &expect![[
+                r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#
+            ]],
         );
         check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
         check(

@@ -22,6 +22,5 @@ pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
 
 /// Some release has it, or a release that is newer than the catalogue may.
 pub(crate) fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource)
-        || catalogue::has_built_in_group_name(name.group)
+    kinds::may_be_built_in(name.group, name.version, name.resource) || kinds::has_built_in_group_name(name.group)
 }

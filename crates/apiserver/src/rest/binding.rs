@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
-use crate::kinds::pod_binding;
+use crate::kind_rules::pod_binding;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{error_status, json_response, object_codec};

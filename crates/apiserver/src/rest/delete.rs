@@ -13,14 +13,14 @@ use store::Key;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, current_time};
 use crate::request_options::{ListOptions, ReadVerb};
-use crate::{error_status, json_response, kinds, object_codec, request_body};
+use crate::{error_status, json_response, kind_rules, object_codec, request_body};
 
 pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = delete_options(context, request).await?;
     let name = &*context.target.name;
     match delete_object(context, context.object_key(name), name, &options).await? {
-        DeletedObject::Removed(deleted) if kinds::returns_deleted_object(context.resource.served) => {
+        DeletedObject::Removed(deleted) if kind_rules::returns_deleted_object(context.resource.served) => {
             Ok(context.object_response(StatusCode::OK, &deleted))
         }
         DeletedObject::Removed(deleted) => {
@@ -84,7 +84,7 @@ pub(super) async fn delete_object(
 ) -> Result<DeletedObject, Status> {
     let not_found = || Status::not_found(context.target.group_resource(), name);
     let reject = |rejection: Rejection| context.rejection_status(rejection, name);
-    kinds::check_deletable(context.resource.served, name)?;
+    kind_rules::check_deletable(context.resource.served, name)?;
     let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
     let decide = |current: Option<&StoredObject>| {
@@ -93,7 +93,7 @@ pub(super) async fn delete_object(
         let object = object_codec::decode_served(current, context.resource.served);
         let now = current_time();
         let deletion = delete::decide_deletion(&object, options, context.resource.kind_rules, now).map_err(reject)?;
-        let deletion = kinds::adjust_deletion(context.resource.served, &object, deletion, now);
+        let deletion = kind_rules::adjust_deletion(context.resource.served, &object, deletion, now);
         let decision = match deletion {
             DeleteOutcome::Remove(_) => WriteDecision::Delete,
             DeleteOutcome::Pending => WriteDecision::Keep,

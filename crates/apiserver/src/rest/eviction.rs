@@ -14,7 +14,7 @@ use store::Key;
 use super::delete::delete_object;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
-use crate::kinds::disruption_budget;
+use crate::kind_rules::disruption_budget;
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;

@@ -2,7 +2,7 @@
 
 use api::selector::{FieldSelector, LabelSelector};
 use api::{GroupKind, Status};
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::{StoredObject, selectable_fields};
 
 use crate::object_codec;

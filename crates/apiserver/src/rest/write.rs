@@ -21,7 +21,7 @@ use crate::built_in_types::{self, CheckedObject, ReleaseSchema};
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
-use crate::{error_status, json_response, kinds};
+use crate::{error_status, json_response, kind_rules};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does; and so often a namespace may change under us.
 const CREATE_ATTEMPTS_MAX: usize = 8;
@@ -213,9 +213,13 @@ impl RequestContext<'_> {
         let rules = self.resource.kind_rules;
         let served = self.resource.served;
         let subresource = &*self.target.subresource;
-        if let Some(next) =
-            kinds::apply_subresource_write(served, subresource, [old, &new], &self.server.feature_gates, current_time())
-        {
+        if let Some(next) = kind_rules::apply_subresource_write(
+            served,
+            subresource,
+            [old, &new],
+            &self.server.feature_gates,
+            current_time(),
+        ) {
             new = next;
         }
         self.check_escalation(name, Some(old), &new)?;
@@ -237,15 +241,15 @@ impl RequestContext<'_> {
         };
         prepared
             .and_then(|()| match subresource {
-                "" | "scale" => kinds::prepare_for_update(served, old, &mut new),
-                part => kinds::prepare_subresource_update(served, part, old, &mut new, current_time()),
+                "" | "scale" => kind_rules::prepare_for_update(served, old, &mut new),
+                part => kind_rules::prepare_subresource_update(served, part, old, &mut new, current_time()),
             })
             .and_then(|()| Rejection::ensure_no_errors(self.validate_update(old, &new)))
             .map_err(|rejection| self.rejection_status(rejection, name))?;
         let api_version = self.api_version();
         managed_fields::record_update(old, &mut new, &self.field_manager(options, &api_version));
         let is_removed = match self.resource.served.kind.plural {
-            "namespaces" => kinds::is_finalized(served, &new),
+            "namespaces" => kind_rules::is_finalized(served, &new),
             _ => delete::is_removed_by_update(old, &new),
         };
         if is_removed {
@@ -367,11 +371,12 @@ fn prepare_for_create(
     let (release, kind) = (context.server.served_resources.release(), context.resource.served.group_version_kind());
     built_in_types::drop_fields_unknown_to_release(object, release, kind);
     built_in_types::set_defaults(object, &context.server.feature_gates, kind);
-    let status = if kinds::keeps_status_on_create(context.resource.served) { object.remove("status") } else { None };
+    let status =
+        if kind_rules::keeps_status_on_create(context.resource.served) { object.remove("status") } else { None };
     let create_context = CreateContext { now: current_time(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &create_context)?;
     object.extend(status.map(|status| ("status".to_owned(), status)));
-    kinds::prepare_for_create(context.resource.served, &context.caller.user, object)?;
+    kind_rules::prepare_for_create(context.resource.served, &context.caller.user, object)?;
     if rules.status != StatusSubresource::None {
         built_in_types::set_empty_status(object, release, kind);
     }

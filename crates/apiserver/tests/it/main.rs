@@ -6,8 +6,8 @@ mod storage_versions;
 use std::collections::HashSet;
 
 use api::{GroupVersion, GroupVersionKind};
-use catalogue::schema::{StructType, TypeForm};
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use kinds::schema::{StructType, TypeForm};
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 
 /// Everything that a release can serve.
 fn served_with_everything_enabled(release: Release) -> ServedResources {

@@ -11,7 +11,7 @@ use access::tokens::openid::{JwksLocation, OpenIdDocuments};
 use access::tokens::{SigningKey, TokenFile, TokenIssuer, TokenVerifier, VerifyingKey};
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use apiserver::access_control::TokenSigning;
-use catalogue::{FeatureGates, Release};
+use kinds::{FeatureGates, Release};
 use tasks::Tasks;
 use transport::{ClientCaBundle, Reloading, pki};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use edge::pipeline::RequestLimits;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 
 use super::audit::AuditFlags;
 use super::authentication::AuthenticationFlags;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use apiserver::storage_ports::PublishedClusterAuthentication;
-use catalogue::{FeatureGates, ServedResources};
 use discovery::GroupDiscoveryList;
 use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
 use edge::peer_routing::RouteMismatchPolicy;
+use kinds::{FeatureGates, ServedResources};
 use object::decode::{self, BodyEncoding};
 use peering::cluster::{Cluster, ClusterPorts};
 use peering::forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};

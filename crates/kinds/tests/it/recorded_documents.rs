@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use api::media::AggregatedVersion;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use discovery::EncodedDocument;
 use discovery::aggregated;
 use discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions};
 use discovery::parse::parse_api_versions;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use serde_json::Value;
 
 /// How the documents of `discovery/` were made. In 1.31 the beta gates were left as they were, which changes no document.

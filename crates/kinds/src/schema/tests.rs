@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::groups::GROUPS;
 use crate::kind::ResponseKind;
-use crate::kinds::GROUPS;
 
 #[track_caller]
 fn kind(release: Release, group: &str, version: &str, kind: &str) -> StructType {

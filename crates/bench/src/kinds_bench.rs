@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::GroupVersionKind;
-use catalogue::schema::StructType;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use kinds::schema::StructType;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 
 use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::{median, monotonic_time};
 
 /// Makes this program the child that pays for a catalogue and tells what it paid.
-pub(crate) const CHILD_FLAG: &str = "--catalogue";
+pub(crate) const CHILD_FLAG: &str = "--kinds";
 
 /// What a server may pay for the catalogue.
 const START_MAX: Duration = Duration::from_millis(10);

@@ -23,7 +23,7 @@ use access::User;
 use api::Status;
 use api::json::JsonObject;
 use api::time::Time;
-use catalogue::{FeatureGates, ServedResource};
+use kinds::{FeatureGates, ServedResource};
 use object::delete::DeleteOutcome;
 use object::rules::{GarbageCollectionPolicy, GenerationRule, GracePeriodRule, NameRule, StatusSubresource};
 use object::{KindRules, Rejection};

@@ -1,4 +1,4 @@
-//! What the table in [`crate::kinds`] says of a group, a kind, a version, a subresource, and what follows for one release.
+//! What the table in [`crate::groups`] says of a group, a kind, a version, a subresource, and what follows for one release.
 
 pub(crate) mod builder;
 

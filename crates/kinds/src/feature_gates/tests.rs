@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::kinds::GROUPS;
+use crate::groups::GROUPS;
 use crate::release::Release::*;
 
 /// The named gates after the flag, or the refusal.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{GroupVersion, GroupVersionResource};
 
 use crate::flag::parse_bool;
+use crate::groups::{is_group_registered, is_version_registered};
 use crate::kind::{KindVersion, StabilityLevel};
-use crate::kinds::{is_group_registered, is_version_registered};
 use crate::release::Release;
 
 /// The value of `--runtime-config`, checked against a release.

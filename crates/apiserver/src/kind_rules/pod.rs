@@ -1,7 +1,7 @@
 //! Pods: what a new one says of itself, and the parts that are written through subresources of their own.
 
 use api::json::JsonObject;
-use catalogue::{FeatureGates, Release, qos_class};
+use kinds::{FeatureGates, Release, qos_class};
 use object::unstructured::{self, nested_object_mut};
 use serde_json::{Value, json};
 

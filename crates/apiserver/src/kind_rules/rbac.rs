@@ -2,7 +2,7 @@
 
 use access::rbac::{RbacKind, validation};
 use api::json::JsonObject;
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::Rejection;
 
 /// Which of the four it is; `None` if it is none of them.

@@ -5,7 +5,7 @@
 //! table is not served.
 
 use api::json::JsonObject;
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::unstructured::set_or_remove;
 use serde_json::json;
 
@@ -100,7 +100,7 @@ pub(super) fn restrict_to_fields(old: &JsonObject, new: &JsonObject, fields: &[&
 mod tests {
     use std::collections::BTreeSet;
 
-    use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+    use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 
     use super::*;
     use crate::rest::is_subresource_implemented;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use api::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 
 use crate::feature_gates::FeatureGates;
+use crate::groups::{self, GROUPS};
 use crate::kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindVersion};
-use crate::kinds::{self, GROUPS};
 use crate::release::Release;
 use crate::runtime_config::RuntimeConfig;
 
@@ -169,7 +169,7 @@ fn stored_resource_for(
 ) -> Option<StoredResource> {
     let release = gates.release();
     let GroupResource { group, resource } = home;
-    let kind = kinds::find_kind(group, resource)?;
+    let kind = groups::find_kind(group, resource)?;
     let encoding = GroupVersionKind { group, version: kind.storage_version(release)?, kind: kind.name };
     let (own, guests): (Vec<&OfferedKind>, Vec<&OfferedKind>) =
         sharing.iter().partition(|offer| offer.group.name == group);
