@@ -8,11 +8,11 @@ use edge::Request;
 use edge::audit::RequestRecord;
 use edge::body::{ReadBodyError, read_body};
 use http::header::CONTENT_TYPE;
-use kinds::Release;
-use kinds::protobuf::{self, ProtobufError};
+use kinds::{Release, types_of};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
+use schema::protobuf::{self, ProtobufError};
 
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
@@ -106,7 +106,7 @@ fn decode_body(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> 
 }
 
 fn decode_protobuf(body: &[u8], expected: GroupVersionKind<&str>, release: Release) -> Result<JsonObject, Rejection> {
-    protobuf::decode(body, release, expected).map_err(|error| match &error {
+    protobuf::decode(body, types_of(release), expected).map_err(|error| match &error {
         ProtobufError::Empty | ProtobufError::NoPrefix | ProtobufError::Envelope(_) => {
             decode::unrecognized_object(body, expected, &error.to_string())
         }

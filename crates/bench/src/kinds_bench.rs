@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::GroupVersionKind;
-use kinds::schema::StructType;
-use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources, types_of};
 
 use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
@@ -77,7 +76,7 @@ pub(crate) fn run_child() -> anyhow::Result<()> {
     let (start, started) = (monotonic_time() - begin, resident_bytes()?);
     let begin = monotonic_time();
     let pod = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
-    let pod = StructType::for_kind(Release::NEWEST, pod).context("there are pods")?;
+    let pod = types_of(Release::NEWEST).for_kind(pod).context("there are pods")?;
     let (types, read) = (monotonic_time() - begin, resident_bytes()?);
     std::hint::black_box((surface, pod));
     let grown = |now: u64| now.saturating_sub(empty);

@@ -16,10 +16,10 @@ use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
-use crate::schema::{StructType, TypeForm, ValueType};
+use schema::{StructType, TypeForm, ValueType};
 
-/// Completes a body of a kind. It must have passed [`crate::schema::check_types`]: what has a wrong type stays as it is.
-pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType, gates: &FeatureGates) {
+/// Completes a body of a kind. It must have passed [`schema::check_types`]: what has a wrong type stays as it is.
+pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates: &FeatureGates) {
     apply_type_defaults(body, kind, gates);
     apply_declared_defaults(body, kind);
     for row in field_defaults::defaults_of_type(kind) {
@@ -33,12 +33,12 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType, gates: &F
 }
 
 /// The status that says nothing: what Go writes of it although it is zero. `None` if the kind has no status.
-pub fn empty_status(kind: StructType) -> Option<Map<String, Value>> {
+pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
     let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
     Some(zero_object(status))
 }
 
-fn zero_object(kind: StructType) -> Map<String, Value> {
+fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     for field in kind.fields() {
         let is_written = field.is_required() || WRITTEN_THOUGH_EMPTY.contains(&(kind.name(), field.name()));
@@ -66,7 +66,7 @@ const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
     ("StatefulSetStatus", "availableReplicas"),
 ];
 
-fn apply_defaults_to_value(value: &mut Value, shape: ValueType, gates: &FeatureGates) {
+fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &FeatureGates) {
     match (shape.form(), value) {
         (TypeForm::Struct(inner), Value::Object(object)) => apply_defaults(object, inner, gates),
         (TypeForm::List(items), Value::Array(list)) => {
@@ -80,7 +80,7 @@ fn apply_defaults_to_value(value: &mut Value, shape: ValueType, gates: &FeatureG
 }
 
 /// The types whose defaults look at other fields.
-fn apply_type_defaults(object: &mut JsonObject, kind: StructType, gates: &FeatureGates) {
+fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &FeatureGates) {
     let package = kind.package().strip_prefix("io.k8s.api.").unwrap_or(kind.package());
     match (package, kind.name()) {
         ("core.v1", "Pod") => pods::set_pod_defaults(object, gates),
@@ -114,7 +114,7 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType, gates: &Featur
 }
 
 /// The defaults that Go's declarations state. Text counts as missing when it is empty.
-fn apply_declared_defaults(object: &mut JsonObject, kind: StructType) {
+fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
     for field in kind.fields() {
         let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };
         if default.is_string() {

@@ -24,8 +24,8 @@ use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
-use crate::schema::semantic_equality::is_field_equal;
-use crate::schema::{StructField, StructType, TypeForm};
+use schema::semantic_equality::is_field_equal;
+use schema::{StructField, StructType, TypeForm};
 
 /// What Kubernetes says of most fields that stay.
 const FIELD_IS_IMMUTABLE: &str = "field is immutable";
@@ -34,7 +34,7 @@ const FIELD_IS_IMMUTABLE: &str = "field is immutable";
 /// defaults, and the old one should be: servers of other releases have stored fewer of them. `subresource` is the one through
 /// which the update came; empty: the object itself.
 pub fn validate_update(
-    kind: StructType,
+    kind: StructType<'_>,
     gates: &FeatureGates,
     subresource: &str,
     [old, new]: [&Map<String, Value>; 2],
@@ -69,7 +69,7 @@ pub fn validate_update(
 /// Two states of an object.
 #[derive(Clone, Copy)]
 struct ObjectUpdate<'a> {
-    kind: StructType,
+    kind: StructType<'a>,
     gates: &'a FeatureGates,
     old: &'a JsonObject,
     new: &'a JsonObject,
@@ -77,7 +77,7 @@ struct ObjectUpdate<'a> {
 
 impl<'a> ObjectUpdate<'a> {
     /// The field at a path of names with dots; `None` if the type does not have it, in this version and release.
-    fn field(self, path: &str) -> Option<StructField> {
+    fn field(self, path: &str) -> Option<StructField<'a>> {
         let mut names = path.split('.');
         let first = self.kind.field(names.next()?)?;
         names.try_fold(first, |field, name| {

@@ -10,16 +10,16 @@ use api::json::JsonObject;
 use api::{FieldError, validation};
 use serde_json::{Map, Value};
 
-use crate::schema::StructType;
+use schema::StructType;
 
 /// Priority classes that Kubernetes makes itself.
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// What is wrong with the values of an object, in Kubernetes' words. It must have passed [`crate::schema::check_types`] and have its
+/// What is wrong with the values of an object, in Kubernetes' words. It must have passed [`schema::check_types`] and have its
 /// defaults.
-pub fn validate_values(kind: StructType, object: &Map<String, Value>) -> Vec<FieldError> {
+pub fn validate_values(kind: StructType<'_>, object: &Map<String, Value>) -> Vec<FieldError> {
     let Some(named) = kind.kind() else { return Vec::new() };
     let mut errors = Vec::new();
     match (named.group, named.kind) {

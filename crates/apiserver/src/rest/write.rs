@@ -7,17 +7,19 @@ use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
+use kinds::types_of;
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
 use object::{Rejection, StoredObject, decode, delete, metadata, unknown_fields, validate};
 use registry::read::ReadConsistency;
 use registry::{WriteDecision, WriteError, WriteOutcome};
+use schema::SchemaCursor;
 use store::Compare;
 
 use super::{RequestContext, current_time};
 use crate::admission::{NamespaceFreshness, ObjectWrite, SigningRequestWrite};
-use crate::built_in_types::{self, CheckedObject, ReleaseSchema};
+use crate::built_in_types::{self, CheckedObject};
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
@@ -231,7 +233,7 @@ impl RequestContext<'_> {
             new: &new,
         })?;
         built_in_types::set_defaults(&mut new, &self.server.feature_gates, served.group_version_kind());
-        if let Some(schema) = self.release_schema().schema_for(served.group_version_kind()) {
+        if let Some(schema) = self.schema_of(served.group_version_kind()) {
             unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
             unknown_fields::keep_unknown_fields(old, &mut new, schema);
         }
@@ -342,9 +344,9 @@ impl RequestContext<'_> {
         response
     }
 
-    /// What the release of this server knows of its kinds' fields.
-    pub(super) fn release_schema(&self) -> ReleaseSchema {
-        ReleaseSchema(self.server.served_resources.release())
+    /// The fields of a kind in this server's release; `None` if the release does not have it.
+    pub(super) fn schema_of(&self, kind: GroupVersionKind<&str>) -> Option<SchemaCursor<'static>> {
+        types_of(self.server.served_resources.release()).for_kind(kind).map(SchemaCursor::new)
     }
 
     /// The version of the request, as in `apiVersion`.

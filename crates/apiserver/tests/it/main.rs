@@ -6,8 +6,8 @@ mod storage_versions;
 use std::collections::HashSet;
 
 use api::{GroupVersion, GroupVersionKind};
-use kinds::schema::{StructType, TypeForm};
-use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources, types_of};
+use schema::{StructType, TypeForm};
 
 /// Everything that a release can serve.
 fn served_with_everything_enabled(release: Release) -> ServedResources {
@@ -34,7 +34,7 @@ fn every_served_version_converts_from_storage_version() {
             let [there, back] = [(stored, shown), (shown, stored)].map(|(from, to)| {
                 object::convert::conversion_between(shown.kind, version(from), version(to)).is_some()
             });
-            let is_same = match (StructType::for_kind(release, stored), StructType::for_kind(release, shown)) {
+            let is_same = match (types_of(release).for_kind(stored), types_of(release).for_kind(shown)) {
                 (Some(a), Some(b)) => are_types_equal(a, b, &mut HashSet::new()),
                 // A version that this release only reads from storage has no type of its own in it.
                 (None, _) | (_, None) => false,
@@ -55,7 +55,7 @@ fn every_served_version_converts_from_storage_version() {
 }
 
 /// Whether two types have the same fields of the same forms, all the way down.
-fn are_types_equal(a: StructType, b: StructType, compared: &mut HashSet<(String, String)>) -> bool {
+fn are_types_equal(a: StructType<'_>, b: StructType<'_>, compared: &mut HashSet<(String, String)>) -> bool {
     if !compared.insert((a.definition(), b.definition())) {
         return true;
     }
@@ -70,7 +70,7 @@ fn are_types_equal(a: StructType, b: StructType, compared: &mut HashSet<(String,
     }
 }
 
-fn are_forms_equal(a: TypeForm, b: TypeForm, compared: &mut HashSet<(String, String)>) -> bool {
+fn are_forms_equal(a: TypeForm<'_>, b: TypeForm<'_>, compared: &mut HashSet<(String, String)>) -> bool {
     match (a, b) {
         (TypeForm::Struct(a), TypeForm::Struct(b)) => are_types_equal(a, b, compared),
         (TypeForm::List(a), TypeForm::List(b)) | (TypeForm::Map(a), TypeForm::Map(b)) => {

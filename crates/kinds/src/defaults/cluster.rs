@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use serde_json::{Value, json};
 
 use super::{is_empty, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
-use crate::schema::StructType;
+use schema::StructType;
 
 /// How long a client stays with one pod, if it does.
 const SESSION_AFFINITY_SECONDS: i32 = 3 * 60 * 60;
@@ -121,7 +121,7 @@ pub(super) fn set_rbac_subject_defaults(subject: &mut JsonObject) {
 }
 
 /// One device, unless the request is a choice among others.
-pub(super) fn set_device_request_defaults(request: &mut JsonObject, kind: StructType) {
+pub(super) fn set_device_request_defaults(request: &mut JsonObject, kind: StructType<'_>) {
     let may_choose = kind.name() == "DeviceRequest" && kind.field("firstAvailable").is_some();
     if may_choose && string_field(request, "deviceClassName").is_empty() {
         return;

@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use super::{set_if_absent, set_if_empty};
-use crate::schema::StructType;
+use schema::StructType;
 
 /// One field and its default.
 pub(super) struct FieldDefault {
@@ -50,7 +50,7 @@ impl FieldDefault {
 }
 
 /// The rows of a type.
-pub(super) fn defaults_of_type(kind: StructType) -> &'static [FieldDefault] {
+pub(super) fn defaults_of_type(kind: StructType<'_>) -> &'static [FieldDefault] {
     let package = kind.package();
     let package =
         package.strip_prefix("io.k8s.api.").or_else(|| package.split_once(".pkg.apis.").map(|(_, rest)| rest));

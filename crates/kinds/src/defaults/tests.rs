@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::release::Release;
-use crate::schema::type_check;
+use crate::types::types_of;
+use schema::type_check;
 
 fn with_defaults(release: Release, flags: &str, body: Value) -> Value {
     let gates = FeatureGates::parse(release, flags).unwrap();
@@ -12,7 +13,7 @@ fn with_defaults(release: Release, flags: &str, body: Value) -> Value {
         panic!("no kind in {body}")
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = StructType::for_kind(release, GroupVersionKind { group, version, kind }).unwrap();
+    let kind = types_of(release).for_kind(GroupVersionKind { group, version, kind }).unwrap();
     let Value::Object(mut body) = body else { panic!("a body is an object") };
     apply_defaults(&mut body, kind, &gates);
     let once = body.clone();
@@ -421,7 +422,7 @@ fn feature_gates_control_new_defaults() {
 #[test]
 fn field_defaults_are_sorted_and_name_existing_fields() {
     assert!(field_defaults::FIELD_DEFAULTS.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
-    let packages: Vec<_> = Release::ALL.into_iter().flat_map(StructType::all).collect();
+    let packages: Vec<_> = Release::ALL.into_iter().flat_map(|release| types_of(release).all()).collect();
     for (package, name, rows) in field_defaults::FIELD_DEFAULTS {
         let homes: Vec<_> = packages
             .iter()

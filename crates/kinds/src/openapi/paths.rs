@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::GroupVersionKind;
+use schema::openapi::{OpenApiOperation, OperationAction};
 
-use super::operation::{OpenApiOperation, OperationAction};
 use crate::kind::{BuiltInSubresource, KindScope, ResponseKind};
 use crate::served_resources::ServedResource;
 
@@ -17,9 +17,11 @@ pub(super) fn group_version_path(resource: &ServedResource) -> String {
 }
 
 /// Every operation on these resources, by path.
-pub(super) fn operations_by_path(served: &[&ServedResource]) -> BTreeMap<String, Vec<OpenApiOperation>> {
+pub(super) fn operations_by_path<'s>(
+    resources: impl IntoIterator<Item = &'s ServedResource>,
+) -> BTreeMap<String, Vec<OpenApiOperation<'static>>> {
     let mut operations = BTreeMap::new();
-    for served in served {
+    for served in resources {
         let names = OperationNames::from_served(served);
         let listing = OpenApiOperation::list_resources(format!("get{}APIResources", names.version), names.tag.clone());
         operations.entry(format!("{}/", group_version_path(served))).or_insert_with(|| vec![listing]);
@@ -78,7 +80,7 @@ fn collection_path(resource: &ServedResource) -> String {
 }
 
 fn add_resource(
-    operations: &mut BTreeMap<String, Vec<OpenApiOperation>>,
+    operations: &mut BTreeMap<String, Vec<OpenApiOperation<'static>>>,
     resource: &ServedResource,
     names: &OperationNames,
 ) {
@@ -111,7 +113,7 @@ fn add_resource(
 }
 
 fn add_subresource(
-    operations: &mut BTreeMap<String, Vec<OpenApiOperation>>,
+    operations: &mut BTreeMap<String, Vec<OpenApiOperation<'static>>>,
     resource: &ServedResource,
     subresource: &BuiltInSubresource,
     names: &OperationNames,

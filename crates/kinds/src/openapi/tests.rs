@@ -1,5 +1,7 @@
 use expect_test::{Expect, expect};
 
+use serde_json::Value;
+
 use super::*;
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, list_items};
 use crate::release::Release;
-use crate::schema::TypeForm;
-use crate::schema::semantic_equality::is_object_equal;
+use schema::TypeForm;
+use schema::semantic_equality::is_object_equal;
 
 pub(super) fn check_node(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();

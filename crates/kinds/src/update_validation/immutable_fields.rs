@@ -5,7 +5,7 @@ use api::FieldError;
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::release::Release::{self, *};
 use crate::release::ReleaseRange;
-use crate::schema::semantic_equality::{is_field_equal, is_semantically_empty};
+use schema::semantic_equality::{is_field_equal, is_semantically_empty};
 
 /// One field, and what is said to those who change it.
 pub(super) struct ImmutableField {

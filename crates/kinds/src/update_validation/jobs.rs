@@ -5,7 +5,7 @@ use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
-use crate::schema::semantic_equality::is_field_equal;
+use schema::semantic_equality::is_field_equal;
 
 pub(super) fn check_job(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     [check_completions(update), check_template(update)].into_iter().flatten().collect()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::unified_diff::unified_diff;
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
 use crate::release::Release;
-use crate::schema::semantic_equality::is_field_equal;
+use schema::semantic_equality::is_field_equal;
 
 /// What may change, as refusals list it.
 const MUTABLE_FIELDS: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\

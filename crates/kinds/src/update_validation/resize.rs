@@ -12,8 +12,8 @@ use super::unified_diff::unified_diff;
 use super::{ObjectUpdate, copy_or_remove, list_items};
 use crate::qos::qos_class;
 use crate::release::Release;
-use crate::schema::compare_quantities;
-use crate::schema::semantic_equality::is_field_equal;
+use schema::compare_quantities;
+use schema::semantic_equality::is_field_equal;
 
 /// How Kubernetes prints the path of a refusal that is about no field.
 const NO_PATH: &str = "[]";

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::defaults;
 use crate::release::Release::{self, *};
+use crate::types::types_of;
 
 mod kinds;
 mod pods;
@@ -27,12 +28,12 @@ fn subresource_update_errors(
     let gates = FeatureGates::parse(release, flags).unwrap();
     let (api_version, kind) = what.split_once(' ').unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let Some(kind) = StructType::for_kind(release, GroupVersionKind { group, version, kind }) else {
+    let Some(kind) = types_of(release).for_kind(GroupVersionKind { group, version, kind }) else {
         return "unknown\n".to_owned();
     };
     let [old, new] = [old, new].map(|state| {
         let Value::Object(mut state) = state.clone() else { panic!("a state is an object") };
-        assert_eq!(crate::schema::check_types(&state, kind), Ok(Vec::new()), "{state:?}");
+        assert_eq!(schema::check_types(&state, kind), Ok(Vec::new()), "{state:?}");
         defaults::apply_defaults(&mut state, kind, &gates);
         state
     });
@@ -77,7 +78,7 @@ fn immutable_fields_are_sorted_and_name_existing_fields() {
     for (group, kind, rows) in immutable_fields::IMMUTABLE_FIELDS {
         for row in *rows {
             let of_release = |release: Release| {
-                let known = StructType::all(release).filter(move |known| {
+                let known = types_of(release).all().filter(move |known| {
                     known.kind().is_some_and(|named| (named.group, named.kind) == (*group, *kind))
                 });
                 known.filter(move |_| row.releases.contains(release))

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::unified_diff::unified_diff;
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove, list_items};
-use crate::schema::semantic_equality::is_field_equal;
-use crate::schema::{StructField, TypeForm};
+use schema::semantic_equality::is_field_equal;
+use schema::{StructField, TypeForm};
 
 /// The class of a claim, before there was a field for it.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -54,7 +54,7 @@ fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
 fn volume_source_fields(update: ObjectUpdate<'_>, spec: Option<&Value>) -> JsonObject {
     let is_source = |name: &str| {
         let field = update.field(&format!("spec.{name}"));
-        field.is_some_and(|field: StructField| field.protobuf_numbers().count() > 1)
+        field.is_some_and(|field: StructField<'_>| field.protobuf_numbers().count() > 1)
     };
     let fields = spec.and_then(Value::as_object).into_iter().flatten();
     fields.filter(|(name, _)| is_source(name)).map(|(name, value)| (name.clone(), value.clone())).collect()

@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::*;
 use crate::release::Release;
+use crate::types::types_of;
 
 #[track_caller]
 fn check(group: &str, kind: &str, object: &Value, expected: &Expect) {
-    let kind = StructType::for_kind(Release::R36, GroupVersionKind { group, version: "v1", kind }).unwrap();
+    let kind = types_of(Release::R36).for_kind(GroupVersionKind { group, version: "v1", kind }).unwrap();
     let found: Vec<_> = validate_values(kind, object.as_object().unwrap()).iter().map(ToString::to_string).collect();
     expected.assert_eq(&found.join("\n"));
 }

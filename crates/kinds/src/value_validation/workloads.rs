@@ -8,7 +8,7 @@ use api::{FieldError, validation};
 use serde_json::{Map, Value, json};
 
 use super::{check_port, check_supported, cron, list_items};
-use crate::schema::compare_quantities;
+use schema::compare_quantities;
 
 /// What a container for debugging has not.
 const EPHEMERAL_FORBIDDEN_FIELDS: [&str; 6] =

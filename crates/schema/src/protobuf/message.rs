@@ -13,35 +13,35 @@ use serde_json::{Map, Number, Value};
 
 use super::wire::{Payload, WireError, WireFields, unpack_fixed64s, unpack_varints};
 use super::{DEPTH_MAX, OBJECTS_MAX, special};
-use crate::schema::{StructField, StructType, TypeForm, ValueType};
+use crate::{StructField, StructType, TypeForm, ValueType};
 
 /// A fault and where it is: the names of fields, the innermost first.
 #[derive(Debug)]
-pub(super) struct MessageError {
-    path: Vec<&'static str>,
+pub(super) struct MessageError<'t> {
+    path: Vec<&'t str>,
     pub(super) error: WireError,
 }
 
-impl MessageError {
+impl<'t> MessageError<'t> {
     /// `spec.containers.name`
     pub(super) fn path(&self) -> String {
         self.path.iter().rev().copied().collect::<Vec<_>>().join(".")
     }
 
-    fn in_field(mut self, field: StructField) -> Self {
+    fn in_field(mut self, field: StructField<'t>) -> Self {
         self.path.push(field.name());
         self
     }
 }
 
-impl From<WireError> for MessageError {
+impl From<WireError> for MessageError<'_> {
     fn from(fault: WireError) -> Self {
         Self { path: Vec::new(), error: fault }
     }
 }
 
 /// Reads the object of a kind.
-pub(super) fn read_message(message: &[u8], kind: StructType) -> Result<Map<String, Value>, MessageError> {
+pub(super) fn read_message<'t>(message: &[u8], kind: StructType<'t>) -> Result<Map<String, Value>, MessageError<'t>> {
     let mut object = Map::new();
     MessageReader::new(kind, DepthBudget(DEPTH_MAX), &BodyContext::default())?.read_into(&mut object, message)?;
     Ok(object)
@@ -62,9 +62,9 @@ impl DepthBudget {
 }
 
 /// A field, and its numbers from the outermost message in; zeros fill the row.
-struct FieldSlot {
+struct FieldSlot<'t> {
     numbers: [u32; INLINE_LEVELS_MAX + 1],
-    field: StructField,
+    field: StructField<'t>,
 }
 
 /// JSON has at most so many messages inline in each other, the field included: rules with operations.
@@ -72,29 +72,29 @@ const INLINE_LEVELS_MAX: usize = 3;
 
 /// What one body has had so far.
 #[derive(Default)]
-struct BodyContext {
+struct BodyContext<'t> {
     /// A list of many items must not sort their fields as many times.
-    types: RefCell<HashMap<TypeName, Rc<[FieldSlot]>>>,
+    types: RefCell<HashMap<TypeName<'t>, Rc<[FieldSlot<'t>]>>>,
     objects: Cell<usize>,
 }
 
 /// Package and name.
-type TypeName = (&'static str, &'static str);
+type TypeName<'t> = (&'t str, &'t str);
 
-impl BodyContext {
+impl<'t> BodyContext<'t> {
     fn count_object(&self) -> Result<(), WireError> {
         self.objects.set(self.objects.get() + 1);
         if self.objects.get() > OBJECTS_MAX { Err(WireError::TooManyObjects) } else { Ok(()) }
     }
 
     /// By numbers.
-    fn field_slots(&self, kind: StructType) -> Rc<[FieldSlot]> {
+    fn field_slots(&self, kind: StructType<'t>) -> Rc<[FieldSlot<'t>]> {
         let mut types = self.types.borrow_mut();
         types.entry((kind.package(), kind.name())).or_insert_with(|| field_slots(kind)).clone()
     }
 }
 
-fn field_slots(kind: StructType) -> Rc<[FieldSlot]> {
+fn field_slots(kind: StructType<'_>) -> Rc<[FieldSlot<'_>]> {
     let mut slots = Vec::new();
     for field in kind.fields() {
         let mut numbers = [0; INLINE_LEVELS_MAX + 1];
@@ -111,21 +111,21 @@ fn field_slots(kind: StructType) -> Rc<[FieldSlot]> {
 }
 
 /// Reads messages of one type.
-pub(super) struct MessageReader<'t> {
-    kind: StructType,
-    slots: Rc<[FieldSlot]>,
+pub(super) struct MessageReader<'c, 't> {
+    kind: StructType<'t>,
+    slots: Rc<[FieldSlot<'t>]>,
     /// What is left within the object.
     depth_budget: DepthBudget,
-    context: &'t BodyContext,
+    context: &'c BodyContext<'t>,
 }
 
-impl<'t> MessageReader<'t> {
-    fn new(kind: StructType, room: DepthBudget, seen: &'t BodyContext) -> Result<Self, WireError> {
+impl<'c, 't> MessageReader<'c, 't> {
+    fn new(kind: StructType<'t>, room: DepthBudget, seen: &'c BodyContext<'t>) -> Result<Self, WireError> {
         seen.count_object()?;
         Ok(Self { kind, slots: seen.field_slots(kind), depth_budget: room.descend()?, context: seen })
     }
 
-    fn read_into(&self, object: &mut Map<String, Value>, message: &[u8]) -> Result<(), MessageError> {
+    fn read_into(&self, object: &mut Map<String, Value>, message: &[u8]) -> Result<(), MessageError<'t>> {
         self.read_inline_into(object, message, &self.slots, 0)
     }
 
@@ -134,9 +134,9 @@ impl<'t> MessageReader<'t> {
         &self,
         object: &mut Map<String, Value>,
         message: &[u8],
-        slots: &[FieldSlot],
+        slots: &[FieldSlot<'t>],
         level: usize,
-    ) -> Result<(), MessageError> {
+    ) -> Result<(), MessageError<'t>> {
         for field in WireFields::new(message) {
             let (number, payload) = field?;
             let start = slots.partition_point(|slot| slot.numbers[level] < number);
@@ -155,9 +155,9 @@ impl<'t> MessageReader<'t> {
     fn put_field(
         &self,
         object: &mut Map<String, Value>,
-        field: StructField,
+        field: StructField<'t>,
         payload: Payload<'_>,
-    ) -> Result<(), MessageError> {
+    ) -> Result<(), MessageError<'t>> {
         let name = field.name();
         match field.value_type().form() {
             TypeForm::Struct(inner) => MessageReader::new(inner, self.depth_budget, self.context)?
@@ -195,7 +195,7 @@ impl<'t> MessageReader<'t> {
     }
 
     /// One item, or all of a packed list.
-    fn read_items(&self, shape: ValueType, payload: Payload<'_>) -> Result<Vec<Value>, MessageError> {
+    fn read_items(&self, shape: ValueType<'t>, payload: Payload<'_>) -> Result<Vec<Value>, MessageError<'t>> {
         let room = self.depth_budget.descend()?;
         let item = |payload: Result<_, WireError>| self.read_item(shape, payload?, room);
         match (shape.form(), payload) {
@@ -208,7 +208,7 @@ impl<'t> MessageReader<'t> {
     }
 
     /// An entry of a map is a message of its own: the key is field 1, the value field 2.
-    fn read_map_entry(&self, values: ValueType, message: &[u8]) -> Result<(String, Value), MessageError> {
+    fn read_map_entry(&self, values: ValueType<'t>, message: &[u8]) -> Result<(String, Value), MessageError<'t>> {
         let (mut key, mut value) = ("", empty_payload(values));
         for field in WireFields::new(message) {
             match field? {
@@ -221,7 +221,12 @@ impl<'t> MessageReader<'t> {
     }
 
     /// What stands in a list or a map, with the room that there is in it.
-    fn read_item(&self, shape: ValueType, payload: Payload<'_>, room: DepthBudget) -> Result<Value, MessageError> {
+    fn read_item(
+        &self,
+        shape: ValueType<'t>,
+        payload: Payload<'_>,
+        room: DepthBudget,
+    ) -> Result<Value, MessageError<'t>> {
         match shape.form() {
             TypeForm::Struct(inner) => self.read_object(inner, payload.bytes()?, room),
             // A list in a map is a message whose field 1 has the items.
@@ -243,17 +248,22 @@ impl<'t> MessageReader<'t> {
     }
 
     /// An object of the type itself: a schema within a schema.
-    pub(super) fn read_same_type(&self, message: &[u8], room: DepthBudget) -> Result<Value, MessageError> {
+    pub(super) fn read_same_type(&self, message: &[u8], room: DepthBudget) -> Result<Value, MessageError<'t>> {
         self.read_object(self.kind, message, room)
     }
 
-    fn read_object(&self, kind: StructType, message: &[u8], room: DepthBudget) -> Result<Value, MessageError> {
+    fn read_object(&self, kind: StructType<'t>, message: &[u8], room: DepthBudget) -> Result<Value, MessageError<'t>> {
         let mut object = Map::new();
         MessageReader::new(kind, room, self.context)?.read_into(&mut object, message)?;
         Ok(object.into())
     }
 
-    fn read_scalar(&self, form: TypeForm, payload: Payload<'_>, room: DepthBudget) -> Result<Value, MessageError> {
+    fn read_scalar(
+        &self,
+        form: TypeForm<'t>,
+        payload: Payload<'_>,
+        room: DepthBudget,
+    ) -> Result<Value, MessageError<'t>> {
         Ok(match form {
             TypeForm::Text => payload.text()?.into(),
             // Negative numbers have 64 bits even here, and Go drops the upper half of any.
@@ -274,7 +284,7 @@ fn object_field_mut<'o>(object: &'o mut Map<String, Value>, name: &str) -> &'o m
 }
 
 /// What an entry of a map has for a value if there is none.
-fn empty_payload(shape: ValueType) -> Payload<'static> {
+fn empty_payload(shape: ValueType<'_>) -> Payload<'static> {
     match shape.form() {
         TypeForm::Int32 | TypeForm::Int64 | TypeForm::Bool => Payload::Varint(0),
         TypeForm::Double => Payload::Fixed64(0),

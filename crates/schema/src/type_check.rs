@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use api::GroupVersionKind;
 use serde_json::{Map, Number, Value};
 
-use super::quantity::Quantity;
-use super::{SpecialType, StructType, TypeForm, ValueType};
+use crate::quantity::Quantity;
+use crate::{SpecialType, StructType, TypeForm, ValueType};
 
 /// How many unknown fields are named, as in Kubernetes.
 const REPORTED_UNKNOWN_FIELDS_MAX: usize = 100;
@@ -27,7 +27,7 @@ pub struct TypeMismatchError(String);
 
 /// Refuses a body with a wrong type; else names the fields that the type does not have, each as a warning or a part of a
 /// [`strict_decoding_error`]: `unknown field "spec.foo"`.
-pub fn check_types(body: &Map<String, Value>, kind: StructType) -> Result<Vec<String>, TypeMismatchError> {
+pub fn check_types(body: &Map<String, Value>, kind: StructType<'_>) -> Result<Vec<String>, TypeMismatchError> {
     let mut walk = TypeChecker { kind, fields: Vec::new(), path: String::new(), unknown: Vec::new(), is_opaque: false };
     walk.check_fields(body, kind)?;
     Ok(walk.unknown)
@@ -44,11 +44,11 @@ pub fn cannot_be_handled_message(kind: GroupVersionKind<&str>, reason: &str) -> 
 }
 
 /// Where in the body we are.
-struct TypeChecker {
+struct TypeChecker<'t> {
     /// The innermost type whose field we are in; Go names it in every message.
-    kind: StructType,
+    kind: StructType<'t>,
     /// The names of fields on the way, without indices and keys.
-    fields: Vec<&'static str>,
+    fields: Vec<&'t str>,
     /// The same with them: `spec.containers[0].name`.
     path: String,
     unknown: Vec<String>,
@@ -56,8 +56,8 @@ struct TypeChecker {
     is_opaque: bool,
 }
 
-impl TypeChecker {
-    fn check_fields(&mut self, object: &Map<String, Value>, kind: StructType) -> Result<(), TypeMismatchError> {
+impl<'t> TypeChecker<'t> {
+    fn check_fields(&mut self, object: &Map<String, Value>, kind: StructType<'t>) -> Result<(), TypeMismatchError> {
         for (name, value) in object {
             let Some(field) = kind.field(name) else {
                 self.record_unknown_field(name);
@@ -80,7 +80,7 @@ impl TypeChecker {
     }
 
     /// Null is no value, for every type.
-    fn check_value(&mut self, value: &Value, shape: ValueType) -> Result<(), TypeMismatchError> {
+    fn check_value(&mut self, value: &Value, shape: ValueType<'t>) -> Result<(), TypeMismatchError> {
         match (shape.form(), value) {
             (_, Value::Null)
             | (TypeForm::Text, Value::String(_))
@@ -97,7 +97,7 @@ impl TypeChecker {
         }
     }
 
-    fn check_list(&mut self, list: &[Value], items: ValueType) -> Result<(), TypeMismatchError> {
+    fn check_list(&mut self, list: &[Value], items: ValueType<'t>) -> Result<(), TypeMismatchError> {
         let length = self.path.len();
         for (index, item) in list.iter().enumerate() {
             write!(self.path, "[{index}]").expect("writing to a string cannot fail");
@@ -107,7 +107,7 @@ impl TypeChecker {
         Ok(())
     }
 
-    fn check_map(&mut self, map: &Map<String, Value>, values: ValueType) -> Result<(), TypeMismatchError> {
+    fn check_map(&mut self, map: &Map<String, Value>, values: ValueType<'t>) -> Result<(), TypeMismatchError> {
         let length = self.path.len();
         for (key, value) in map {
             self.push_path(key);

@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::message::{DepthBudget, MessageError, MessageReader};
 use super::wire::{Payload, WireError, WireFields};
-use crate::schema::SpecialType;
+use crate::SpecialType;
 
 /// The first and the last second of the years that a date of four digits can name.
 const SECONDS_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// Reads a value; null if there is none. `home` reads the type that has the field: a schema, if the value is one.
-pub(super) fn read_special(
+pub(super) fn read_special<'t>(
     special: SpecialType,
     message: &[u8],
-    owner_reader: &MessageReader<'_>,
+    owner_reader: &MessageReader<'_, 't>,
     room: DepthBudget,
-) -> Result<Value, MessageError> {
+) -> Result<Value, MessageError<'t>> {
     Ok(match special {
         SpecialType::Quantity => read_quantity(message)?,
         SpecialType::IntOrString => read_int_or_string(message)?,
@@ -124,12 +124,12 @@ fn nesting_depth(value: &Value) -> usize {
     }
 }
 
-fn read_schema_or_list(
+fn read_schema_or_list<'t>(
     message: &[u8],
-    schema: &MessageReader<'_>,
+    schema: &MessageReader<'_, 't>,
     room: DepthBudget,
-    item: impl Fn(Payload<'_>) -> Result<Value, MessageError>,
-) -> Result<Value, MessageError> {
+    item: impl Fn(Payload<'_>) -> Result<Value, MessageError<'t>>,
+) -> Result<Value, MessageError<'t>> {
     let (mut alone, mut list) = (Value::Null, Vec::new());
     for field in WireFields::new(message) {
         match field? {
@@ -141,7 +141,11 @@ fn read_schema_or_list(
     Ok(if list.is_empty() { alone } else { list.into() })
 }
 
-fn read_schema_or_bool(message: &[u8], schema: &MessageReader<'_>, room: DepthBudget) -> Result<Value, MessageError> {
+fn read_schema_or_bool<'t>(
+    message: &[u8],
+    schema: &MessageReader<'_, 't>,
+    room: DepthBudget,
+) -> Result<Value, MessageError<'t>> {
     let (mut is_allowed, mut what) = (false, None);
     for field in WireFields::new(message) {
         match field? {

@@ -1,6 +1,6 @@
-//! The shape of a value, as a word of the table.
+//! The type of a value, as a word of the table.
 
-use super::super::SpecialType;
+use crate::types::SpecialType;
 
 #[derive(Debug)]
 pub(crate) struct ValueTypeRow {

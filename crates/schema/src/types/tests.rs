@@ -3,17 +3,16 @@ use std::collections::BTreeSet;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::groups::GROUPS;
-use crate::kind::ResponseKind;
+use crate::built_in_types;
 
 #[track_caller]
-fn kind(release: Release, group: &str, version: &str, kind: &str) -> StructType {
-    StructType::for_kind(release, GroupVersionKind { group, version, kind }).unwrap()
+fn kind(release: u8, group: &str, version: &str, kind: &str) -> StructType<'static> {
+    built_in_types(release).for_kind(GroupVersionKind { group, version, kind }).unwrap()
 }
 
 /// Fields of a type on a path from a kind, each with all that is known of it.
 #[track_caller]
-fn check(release: Release, from: (&str, &str, &str), path: &[&str], expected: &Expect) {
+fn check(release: u8, from: (&str, &str, &str), path: &[&str], expected: &Expect) {
     let (group, version, name) = from;
     let mut home = kind(release, group, version, name);
     for step in path {
@@ -24,7 +23,7 @@ fn check(release: Release, from: (&str, &str, &str), path: &[&str], expected: &E
         let TypeForm::Struct(inner) = form else { panic!("{step} is no type with fields") };
         home = inner;
     }
-    let line = |field: StructField| {
+    let line = |field: StructField<'_>| {
         let mut line =
             format!("{}{} {:?}", field.name(), if field.is_required() { "!" } else { "" }, field.value_type());
         line.extend(field.topology().map(|topology| format!(" {topology:?}")));
@@ -38,7 +37,7 @@ fn check(release: Release, from: (&str, &str, &str), path: &[&str], expected: &E
 #[test]
 fn struct_fields_have_go_types() {
     check(
-        Release::R36,
+        36,
         ("apps", "v1", "Deployment"),
         &["spec"],
         &expect![[r#"
@@ -53,7 +52,7 @@ fn struct_fields_have_go_types() {
     "#]],
     );
     check(
-        Release::R31,
+        31,
         ("", "v1", "Pod"),
         &["spec", "containers", "ports"],
         &expect![[r#"
@@ -65,7 +64,7 @@ fn struct_fields_have_go_types() {
     "#]],
     );
     check(
-        Release::R36,
+        36,
         ("", "v1", "Pod"),
         &["spec", "containers", "resources"],
         &expect![[r#"
@@ -75,7 +74,7 @@ fn struct_fields_have_go_types() {
     "#]],
     );
     check(
-        Release::R36,
+        36,
         ("", "v1", "PodList"),
         &[],
         &expect![[r#"
@@ -90,8 +89,7 @@ fn struct_fields_have_go_types() {
 #[test]
 fn fields_state_topology_and_patch_rule() {
     let spec = |field: &str| {
-        let TypeForm::Struct(spec) = kind(Release::R36, "", "v1", "Pod").field("spec").unwrap().value_type().form()
-        else {
+        let TypeForm::Struct(spec) = kind(36, "", "v1", "Pod").field("spec").unwrap().value_type().form() else {
             panic!("spec has fields")
         };
         let field = spec.field(field).unwrap();
@@ -101,69 +99,31 @@ fn fields_state_topology_and_patch_rule() {
     expect!["Some(Atomic) None"].assert_eq(&spec("nodeSelector"));
     expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { merges_lists: true, replaces_objects: false, retains_keys: false, merge_key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
     expect!["Some(Atomic) None"].assert_eq(&spec("tolerations"));
-    assert_eq!(kind(Release::R36, "", "v1", "Pod").topology(), None);
-    let selector = StructType::for_definition(Release::R36, "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");
+    assert_eq!(kind(36, "", "v1", "Pod").topology(), None);
+    let selector = built_in_types(36).for_definition("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");
     assert_eq!(selector.unwrap().topology(), Some(Topology::Atomic));
 }
 
 #[test]
 fn fields_exist_only_in_their_releases() {
     let has = |field: &str, release| {
-        StructType::for_definition(release, "io.k8s.api.core.v1.Container").unwrap().field(field).is_some()
+        built_in_types(release).for_definition("io.k8s.api.core.v1.Container").unwrap().field(field).is_some()
     };
-    assert!(!has("restartPolicyRules", Release::R33));
-    assert!(has("restartPolicyRules", Release::R34));
+    assert!(!has("restartPolicyRules", 33));
+    assert!(has("restartPolicyRules", 34));
     let is_required = |release| kind(release, "apps", "v1", "Deployment").field("spec").unwrap().is_required();
-    assert!(!is_required(Release::R36));
-    assert!(is_required(Release::R37));
+    assert!(!is_required(36));
+    assert!(is_required(37));
     let alpha = GroupVersionKind { group: "scheduling.k8s.io", version: "v1alpha2", kind: "Workload" };
-    let known = Release::ALL.into_iter().filter(|release| StructType::for_kind(*release, alpha).is_some());
-    assert_eq!(known.collect::<Vec<_>>(), [Release::R36]);
-}
-
-#[test]
-fn every_served_kind_has_a_type() {
-    for release in Release::ALL {
-        for (group, served) in GROUPS.iter().flat_map(|group| group.kinds.iter().map(move |kind| (group, kind))) {
-            for version in served.served_versions(release) {
-                let kind = GroupVersionKind { group: group.name, version: version.name, kind: served.name };
-                let found = StructType::for_kind(release, kind).unwrap_or_else(|| panic!("{release} {kind:?}"));
-                assert!(found.field("metadata").is_some() || served.name.ends_with("Review"), "{found:?}");
-                for subresource in served.subresources_in(release).filter(|subresource| !subresource.is_connect) {
-                    let answered = match subresource.kind {
-                        ResponseKind::Parent => kind,
-                        ResponseKind::Sibling(sibling) => GroupVersionKind { kind: sibling, ..kind },
-                        ResponseKind::Foreign(group, version, kind) => GroupVersionKind { group, version, kind },
-                    };
-                    assert!(StructType::for_kind(release, answered).is_some(), "{release} {answered:?}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn every_stored_kind_has_a_list_type() {
-    let release = Release::NEWEST;
-    let without: Vec<_> = GROUPS
-        .iter()
-        .flat_map(|group| group.kinds.iter().map(move |kind| (group, kind)))
-        .filter_map(|(group, kind)| Some((group, kind, kind.storage_version(release)?)))
-        .filter(|(_, kind, version)| kind.version(version).is_some_and(|version| version.is_served(release)))
-        .filter(|(group, kind, version)| {
-            let list = format!("{}List", kind.name);
-            StructType::for_kind(release, GroupVersionKind { group: group.name, version, kind: &list }).is_none()
-        })
-        .map(|(_, kind, _)| kind.name)
-        .collect();
-    assert_eq!(without, [""; 0]);
+    let known = (31..=37).filter(|release| built_in_types(*release).for_kind(alpha).is_some());
+    assert_eq!(known.collect::<Vec<_>>(), [36]);
 }
 
 /// A field of a release never has a type that the release does not know.
 #[test]
 fn every_field_type_exists_in_its_release() {
-    for release in Release::ALL {
-        for home in StructType::all(release) {
+    for release in 31..=37 {
+        for home in built_in_types(release).all() {
             for field in home.fields() {
                 let mut form = field.value_type().form();
                 while let TypeForm::List(inner) | TypeForm::Map(inner) = form {
@@ -178,15 +138,14 @@ fn every_field_type_exists_in_its_release() {
 
 #[test]
 fn types_and_fields_are_sorted_and_unique() {
-    let table = TypeTable::get();
+    let table = built_in_types(37).table;
     for package in &table.packages {
-        let names =
-            StructType::all(Release::NEWEST).filter(|known| known.package() == package.name).map(StructType::name);
+        let names = built_in_types(37).all().filter(|known| known.package() == package.name).map(StructType::name);
         assert!(names.is_sorted_by(|a, b| a < b), "{}", package.name);
     }
     for home in &table.types {
-        for release in Release::ALL {
-            let Some(home) = StructType::if_in_release(home, release) else { continue };
+        for release in 31..=37 {
+            let Some(home) = built_in_types(release).if_in_release(home) else { continue };
             let names: Vec<_> = home.fields().map(StructField::name).collect();
             assert!(names.is_sorted_by(|a, b| a < b), "{home:?}");
             assert!(names.iter().all(|name| home.field(name).is_some()), "{home:?}");
@@ -197,7 +156,7 @@ fn types_and_fields_are_sorted_and_unique() {
 /// The keys of a list must be fields of its items, or nothing can be told apart by them.
 #[test]
 fn list_map_keys_are_fields_of_items() {
-    for home in Release::ALL.into_iter().flat_map(StructType::all) {
+    for home in (31..=37).flat_map(|release| built_in_types(release).all()) {
         for field in home.fields() {
             let keys: Vec<_> = match field.topology() {
                 Some(Topology::Map(keys)) => keys.names().collect(),
@@ -222,7 +181,7 @@ fn list_map_keys_are_fields_of_items() {
 /// Two fields of one message with one number would be read as each other.
 #[test]
 fn protobuf_numbers_are_unique_within_type() {
-    for home in StructType::all(Release::NEWEST) {
+    for home in built_in_types(37).all() {
         let numbers: Vec<Vec<u32>> = home.fields().map(|field| field.protobuf_numbers().collect()).collect();
         let numbers: Vec<_> = numbers.into_iter().filter(|numbers| !numbers.is_empty()).collect();
         let distinct: BTreeSet<_> = numbers.iter().collect();
@@ -237,7 +196,7 @@ fn protobuf_numbers_are_unique_within_type() {
 
 #[test]
 fn type_table_stays_below_one_mebibyte() {
-    let table = TypeTable::get();
+    let table = built_in_types(37).table;
     let rows = table.types.len() * size_of::<table::TypeRow>();
     let fields: usize = table.types.iter().map(|row| table.fields_of(row).len()).sum();
     let bytes = rows + fields * size_of::<table::FieldRow>();

@@ -12,8 +12,7 @@ mod wire;
 use api::{GroupVersion, GroupVersionKind};
 use serde_json::{Map, Value};
 
-use crate::release::Release;
-use crate::schema::StructType;
+use crate::{StructType, Types};
 use wire::{Payload, WireFields};
 
 pub use wire::WireError;
@@ -77,12 +76,12 @@ fn path_prefix(path: &str) -> String {
 /// check, since the object says what it is.
 pub fn decode(
     body: &[u8],
-    release: Release,
+    types: Types<'_>,
     expected: GroupVersionKind<&str>,
 ) -> Result<Map<String, Value>, ProtobufError> {
     let envelope = UnknownEnvelope::parse(body)?;
     let kind = envelope.kind_or(expected);
-    let known = struct_of_kind(release, kind).ok_or_else(|| ProtobufError::UnknownKind(kind.owned()))?;
+    let known = struct_of_kind(types, kind).ok_or_else(|| ProtobufError::UnknownKind(kind.owned()))?;
     let mut object = message::read_message(envelope.raw, known).map_err(|failure| ProtobufError::Message {
         kind: kind.owned(),
         path: failure.path(),
@@ -93,10 +92,10 @@ pub fn decode(
     Ok(object)
 }
 
-fn struct_of_kind(release: Release, kind: GroupVersionKind<&str>) -> Option<StructType> {
+fn struct_of_kind<'t>(types: Types<'t>, kind: GroupVersionKind<&str>) -> Option<StructType<'t>> {
     match kind.kind {
-        "DeleteOptions" => StructType::for_definition(release, DELETE_OPTIONS),
-        _ => StructType::for_kind(release, kind),
+        "DeleteOptions" => types.for_definition(DELETE_OPTIONS),
+        _ => types.for_kind(kind),
     }
 }
 

@@ -7,12 +7,12 @@
 use api::time::{MicroTime, Time};
 use serde_json::{Map, Value};
 
-use super::quantity::Quantity;
-use super::{SpecialType, StructType, TypeForm, ValueType};
+use crate::quantity::Quantity;
+use crate::{SpecialType, StructType, TypeForm, ValueType};
 
-/// Settles the fields that the type has; others stay as they are. The body must have passed [`super::check_types`]: what has a
+/// Settles the fields that the type has; others stay as they are. The body must have passed [`crate::check_types`]: what has a
 /// wrong type stays as it is.
-pub fn normalize(body: &mut Map<String, Value>, kind: StructType) {
+pub fn normalize(body: &mut Map<String, Value>, kind: StructType<'_>) {
     body.retain(|name, value| !value.is_null() || kind.field(name).is_none());
     for (name, value) in body {
         if let Some(field) = kind.field(name) {
@@ -25,7 +25,7 @@ pub fn normalize(body: &mut Map<String, Value>, kind: StructType) {
 ///
 /// For an object that is made from a request. A stored object may have fields of a newer release, which an older server
 /// must not lose.
-pub fn drop_unknown_fields(body: &mut Map<String, Value>, kind: StructType) {
+pub fn drop_unknown_fields(body: &mut Map<String, Value>, kind: StructType<'_>) {
     body.retain(|name, value| {
         let Some(field) = kind.field(name) else { return false };
         drop_unknown_in_value(value, field.value_type());
@@ -33,7 +33,7 @@ pub fn drop_unknown_fields(body: &mut Map<String, Value>, kind: StructType) {
     });
 }
 
-fn normalize_value(value: &mut Value, shape: ValueType) {
+fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
     match (shape.form(), &mut *value) {
         (TypeForm::Struct(inner), Value::Object(object)) => normalize(object, inner),
         (TypeForm::List(items), Value::Array(list)) => list.iter_mut().for_each(|item| normalize_item(item, items)),
@@ -44,7 +44,7 @@ fn normalize_value(value: &mut Value, shape: ValueType) {
 }
 
 /// An item has a place, so null cannot go: it becomes the type's empty value.
-fn normalize_item(item: &mut Value, shape: ValueType) {
+fn normalize_item(item: &mut Value, shape: ValueType<'_>) {
     if item.is_null() {
         *item = match shape.form() {
             TypeForm::Text => "".into(),
@@ -60,7 +60,7 @@ fn normalize_item(item: &mut Value, shape: ValueType) {
 }
 
 /// `home` is the type that has the field.
-fn normalize_special(value: &mut Value, special: SpecialType, home: StructType) {
+fn normalize_special(value: &mut Value, special: SpecialType, home: StructType<'_>) {
     match (special, &mut *value) {
         (SpecialType::Quantity, _) => {
             if let Ok(quantity) = Quantity::from_value(value) {
@@ -81,7 +81,7 @@ fn normalize_special(value: &mut Value, special: SpecialType, home: StructType) 
     }
 }
 
-fn drop_unknown_in_value(value: &mut Value, shape: ValueType) {
+fn drop_unknown_in_value(value: &mut Value, shape: ValueType<'_>) {
     match (shape.form(), &mut *value) {
         (TypeForm::Struct(inner), Value::Object(object)) => drop_unknown_fields(object, inner),
         (TypeForm::List(items), Value::Array(list)) => {

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 /// A quantity that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Quantity(String);
+pub(crate) struct Quantity(String);
 
 /// Why a value is no quantity, in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum QuantityError {
+pub(crate) enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     #[error("unable to parse numeric part of quantity")]
@@ -48,14 +48,14 @@ struct QuantityParts<'a> {
 }
 
 /// Compares two values as amounts; `None` if one is no quantity.
-pub(crate) fn compare_quantities(left: &Value, right: &Value) -> Option<Ordering> {
+pub fn compare_quantities(left: &Value, right: &Value) -> Option<Ordering> {
     let [left, right] = [left, right].map(|value| Quantity::from_value(value).ok()?.to_nano_units());
     Some(left?.cmp(&right?))
 }
 
 impl Quantity {
     /// Reads text or a number; anything else is read as its JSON text, which is never a quantity. Null is zero.
-    pub(super) fn from_value(value: &Value) -> Result<Self, QuantityError> {
+    pub(crate) fn from_value(value: &Value) -> Result<Self, QuantityError> {
         match value {
             Value::Null => Ok(Self("0".to_owned())),
             Value::String(text) => Self::parse(text.trim()),
@@ -65,7 +65,7 @@ impl Quantity {
     }
 
     /// The canonical text.
-    pub(super) fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 

@@ -3,14 +3,14 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::release::Release;
+use crate::built_in_types;
 
-fn pod() -> StructType {
-    StructType::for_kind(Release::R36, GroupVersionKind { group: "", version: "v1", kind: "Pod" }).unwrap()
+fn pod() -> StructType<'static> {
+    built_in_types(36).for_kind(GroupVersionKind { group: "", version: "v1", kind: "Pod" }).unwrap()
 }
 
 #[track_caller]
-fn check(body: Value, act: fn(&mut Map<String, Value>, StructType), expected: &Expect) {
+fn check(body: Value, act: fn(&mut Map<String, Value>, StructType<'_>), expected: &Expect) {
     let Value::Object(mut body) = body else { panic!("a body is an object") };
     act(&mut body, pod());
     expected.assert_eq(&Value::Object(body).to_string());

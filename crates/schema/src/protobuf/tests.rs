@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
+use crate::built_in_types;
 use test_message::{TestMessage, encode_envelope};
 
 const NO_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "v1", kind: "Nothing" };
@@ -14,7 +15,7 @@ const NO_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "
 fn check(api_version: &str, kind: &str, message: TestMessage, expected: &Expect) {
     let TestMessage(message) = message;
     let body = encode_envelope(api_version, kind, &message);
-    let shown = match decode(&body, Release::R37, NO_KIND) {
+    let shown = match decode(&body, built_in_types(37), NO_KIND) {
         Ok(mut object) => {
             object.remove("kind");
             object.remove("apiVersion");
@@ -34,7 +35,7 @@ fn check_pod(spec: TestMessage, expected: &Expect) {
 #[track_caller]
 fn check_envelope(body: &[u8], expected: &Expect) {
     let expected_kind = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
-    expected.assert_eq(&match decode(body, Release::R36, expected_kind) {
+    expected.assert_eq(&match decode(body, built_in_types(36), expected_kind) {
         Ok(object) => Value::from(object).to_string(),
         Err(error) => format!("{error} ({:?})", error.kind().map(|kind| kind.kind)),
     });
@@ -81,8 +82,8 @@ fn decode_rejects_malformed_envelope() {
 #[test]
 fn decode_rejects_kind_of_other_release() {
     let body = encode_envelope("lifecycle.k8s.io/v1alpha1", "Eviction", b"");
-    assert!(decode(&body, Release::R37, NO_KIND).is_ok());
-    assert!(matches!(decode(&body, Release::R36, NO_KIND), Err(ProtobufError::UnknownKind(_))));
+    assert!(decode(&body, built_in_types(37), NO_KIND).is_ok());
+    assert!(matches!(decode(&body, built_in_types(36), NO_KIND), Err(ProtobufError::UnknownKind(_))));
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn decode_reads_embedded_json() {
     // Managed fields are four levels down: object, metadata, list, entry.
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let body = |depth: usize| encode_envelope("v1", "ConfigMap", &managed(nested(depth).as_bytes()).0);
-    assert!(decode(&body(DEPTH_MAX - 4), Release::R36, NO_KIND).is_ok());
+    assert!(decode(&body(DEPTH_MAX - 4), built_in_types(36), NO_KIND).is_ok());
     check(nested(DEPTH_MAX - 3).as_bytes(), &expect!["metadata.managedFields.fieldsV1: objects nest too deeply"]);
 }
 
@@ -300,7 +301,7 @@ fn decode_reads_json_schema_alternatives() {
     let property = |name: &str, schema| TestMessage::new().with(29, TestMessage::new().text(1, name).with(2, schema));
     let check = |schema, expected: &Expect| {
         let body = encode_envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition(schema).0);
-        let object = Value::from(decode(&body, Release::R36, NO_KIND).unwrap());
+        let object = Value::from(decode(&body, built_in_types(36), NO_KIND).unwrap());
         expected.assert_eq(&object["spec"]["versions"][0]["schema"]["openAPIV3Schema"].to_string());
     };
     let items = |items| TestMessage::new().with(26, items);
@@ -332,7 +333,7 @@ fn decode_limits_schema_nesting() {
     };
     let read_nested = |depth| {
         let body = encode_envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &nested(depth).0);
-        decode(&body, Release::R36, NO_KIND).map(drop)
+        decode(&body, built_in_types(36), NO_KIND).map(drop)
     };
     // Above the schema: object, spec, list, version, validation.
     assert_eq!(read_nested(DEPTH_MAX - 5), Ok(()));
@@ -351,7 +352,7 @@ fn decode_limits_object_count() {
             "Pod",
             &TestMessage::new().with(2, TestMessage::new().raw(&b"\x12\0".repeat(containers))).0,
         );
-        decode(&body, Release::R36, NO_KIND).map(|object| object["spec"]["containers"].as_array().unwrap().len())
+        decode(&body, built_in_types(36), NO_KIND).map(|object| object["spec"]["containers"].as_array().unwrap().len())
     };
     assert_eq!(pod(OBJECTS_MAX - 2), Ok(OBJECTS_MAX - 2));
     let error = pod(OBJECTS_MAX - 1).unwrap_err();
@@ -394,7 +395,7 @@ fn decode_error_names_field() {
         "CustomResourceDefinition",
         &definition(TestMessage::new().fixed64(9, f64::NAN.to_bits())).0,
     );
-    let error = decode(&body, Release::R36, NO_KIND).unwrap_err();
+    let error = decode(&body, built_in_types(36), NO_KIND).unwrap_err();
     assert_eq!(error.to_string(), "spec.versions.schema.openAPIV3Schema.maximum: NaN is no number of JSON");
 }
 
@@ -414,13 +415,13 @@ fn decode_never_panics_on_damaged_body() {
         "Pod",
         &TestMessage::new().with(1, metadata).with(2, TestMessage::new().with(2, container)).0,
     );
-    assert!(decode(&body, Release::R37, NO_KIND).is_ok());
+    assert!(decode(&body, built_in_types(37), NO_KIND).is_ok());
     for position in 0..body.len() {
-        let _ = decode(&body[..position], Release::R37, NO_KIND);
+        let _ = decode(&body[..position], built_in_types(37), NO_KIND);
         for byte in 0..=u8::MAX {
             let mut damaged = body.clone();
             damaged[position] = byte;
-            let _ = decode(&damaged, Release::R37, NO_KIND);
+            let _ = decode(&damaged, built_in_types(37), NO_KIND);
         }
     }
 }
@@ -429,8 +430,8 @@ proptest! {
     #[test]
     fn decode_never_panics_on_random_bytes(message in proptest::collection::vec(any::<u8>(), 0..200)) {
         for (api_version, kind) in [("v1", "Pod"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition")] {
-            let _ = decode(&encode_envelope(api_version, kind, &message), Release::R37, NO_KIND);
+            let _ = decode(&encode_envelope(api_version, kind, &message), built_in_types(37), NO_KIND);
         }
-        let _ = decode(&[PROTOBUF_PREFIX, &message].concat(), Release::R37, NO_KIND);
+        let _ = decode(&[PROTOBUF_PREFIX, &message].concat(), built_in_types(37), NO_KIND);
     }
 }

@@ -1,86 +1,79 @@
-//! `schemas.txt` in memory: read once, at the first lookup, into rows that point into the text.
+//! A table of types in memory: the rows point into its text.
 //!
-//! The first lines of the text describe its form. It is part of the program and made by `cargo xtask schemas`, so a line
-//! that cannot be read is a fault of the program; a test reads all of it.
+//! The first lines of the text describe its form. The text is part of the program, so a line that cannot be read is a defect
+//! of the program and panics.
 
 mod value_type;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use super::{ListMapKeys, PatchRule, Topology};
-use crate::release::Release;
+use crate::types::{ListMapKeys, PatchRule, Topology, Types};
 
-pub(super) use value_type::{TypeWord, ValueTypeRow};
-
-const TEXT: &str = include_str!("schemas.txt");
-
-static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(TEXT));
+pub(crate) use value_type::{TypeWord, ValueTypeRow};
 
 /// All types of all releases.
 #[derive(Debug)]
-pub(super) struct TypeTable {
-    pub(super) packages: Vec<TypePackage>,
+pub struct TypeTable {
+    pub(crate) packages: Vec<TypePackage>,
     /// By package, and by name within one.
-    pub(super) types: Vec<TypeRow>,
+    pub(crate) types: Vec<TypeRow>,
     fields: Vec<FieldRow>,
 }
 
 #[derive(Debug)]
-pub(super) struct TypePackage {
-    pub(super) name: &'static str,
-    pub(super) group: &'static str,
+pub(crate) struct TypePackage {
+    pub(crate) name: &'static str,
+    pub(crate) group: &'static str,
     /// Empty if no type of the package is a kind.
-    pub(super) version: &'static str,
+    pub(crate) version: &'static str,
     types: Range<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct TypeRow {
-    pub(super) name: &'static str,
-    pub(super) package: usize,
-    pub(super) is_kind: bool,
-    pub(super) topology: Option<Topology>,
-    pub(super) releases: ReleaseMask,
+pub(crate) struct TypeRow {
+    pub(crate) name: &'static str,
+    pub(crate) package: usize,
+    pub(crate) is_kind: bool,
+    pub(crate) topology: Option<Topology<'static>>,
+    pub(crate) releases: ReleaseMask,
     fields: Range<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct FieldRow {
-    pub(super) name: &'static str,
-    pub(super) is_required: bool,
-    pub(super) number: &'static str,
-    pub(super) shape: ValueTypeRow,
-    pub(super) default: Option<&'static str>,
-    pub(super) topology: Option<Topology>,
-    pub(super) patch: Option<PatchRule>,
-    pub(super) releases: ReleaseMask,
+pub(crate) struct FieldRow {
+    pub(crate) name: &'static str,
+    pub(crate) is_required: bool,
+    pub(crate) number: &'static str,
+    pub(crate) shape: ValueTypeRow,
+    pub(crate) default: Option<&'static str>,
+    pub(crate) topology: Option<Topology<'static>>,
+    pub(crate) patch: Option<PatchRule<'static>>,
+    pub(crate) releases: ReleaseMask,
 }
 
-/// A set of releases, one bit for each.
+/// A set of releases, one bit for each minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReleaseMask(u8);
+pub(crate) struct ReleaseMask(u64);
 
 impl ReleaseMask {
-    const ALL: Self = Self(0x7f);
+    const ALL: Self = Self(u64::MAX);
 
-    pub(super) fn contains(self, release: Release) -> bool {
-        self.0 & (1 << release.index()) != 0
+    pub(crate) fn contains(self, minor: u8) -> bool {
+        self.0 & (1 << minor) != 0
     }
 
     /// `31-33,35+`; `None` if the word is something else.
     fn parse(word: &str) -> Option<Self> {
-        let minor = |text: &str| text.parse::<u8>().ok();
+        let minor = |text: &str| text.parse::<u8>().ok().filter(|minor| u32::from(*minor) < u64::BITS);
         let mut bits = 0;
         for span in word.split(',') {
             let (first, last) = match (span.strip_suffix('+'), span.split_once('-')) {
-                (Some(first), _) => (minor(first)?, Release::NEWEST.minor()),
+                (Some(first), _) => (minor(first)?, 63),
                 (None, Some((first, last))) => (minor(first)?, minor(last)?),
                 (None, None) => (minor(span)?, minor(span)?),
             };
-            let known = Release::ALL.into_iter().filter(|release| (first..=last).contains(&release.minor()));
-            bits |= known.fold(0, |bits, release| bits | 1 << release.index());
+            bits |= (first..=last).fold(0, |bits, minor| bits | 1 << minor);
         }
         Some(Self(bits))
     }
@@ -90,18 +83,19 @@ impl ReleaseMask {
 type TypePositions = HashMap<(&'static str, &'static str), usize>;
 
 impl TypeTable {
-    pub(super) fn get() -> &'static Self {
-        &TABLE
+    /// The types of a release, by its minor version (36 of 1.36); below 64.
+    pub fn in_release(&self, minor: u8) -> Types<'_> {
+        Types { table: self, release: minor }
     }
 
     /// The kind of this name.
-    pub(super) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&TypeRow> {
+    pub(crate) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&TypeRow> {
         let packages = self.packages.iter().filter(|package| package.version == version && package.group == group);
         packages.filter_map(|package| self.find_in_package(package, kind)).find(|found| found.is_kind)
     }
 
     /// The type of this name in this package.
-    pub(super) fn find_type(&self, package: &str, name: &str) -> Option<&TypeRow> {
+    pub(crate) fn find_type(&self, package: &str, name: &str) -> Option<&TypeRow> {
         let package = self.packages.iter().find(|known| known.name == package)?;
         self.find_in_package(package, name)
     }
@@ -112,29 +106,12 @@ impl TypeTable {
     }
 
     /// The fields of a type, by name; a field that changed stands once for each of its forms.
-    pub(super) fn fields_of(&self, owner: &TypeRow) -> &[FieldRow] {
+    pub(crate) fn fields_of(&self, owner: &TypeRow) -> &[FieldRow] {
         &self.fields[owner.fields.clone()]
     }
 
-    /// The fields of all types.
-    pub(super) fn fields(&self) -> &[FieldRow] {
-        &self.fields
-    }
-
-    /// Where a type of this table stands.
-    pub(super) fn position_of_type(&self, row: &TypeRow) -> usize {
-        let types = &self.types[self.packages[row.package].types.clone()];
-        let within = types.partition_point(|known| known.name < row.name);
-        self.packages[row.package].types.start + within
-    }
-
-    /// Where a field of a type of this table stands.
-    pub(super) fn position_of_field(&self, row: &FieldRow, owner: &TypeRow) -> Option<usize> {
-        let within = self.fields_of(owner).iter().position(|known| std::ptr::eq(known, row))?;
-        Some(owner.fields.start + within)
-    }
-
-    fn parse(text: &'static str) -> Self {
+    /// Reads the text of a table, whose first lines describe its form.
+    pub fn parse(text: &'static str) -> Self {
         let mut table = Self { packages: Vec::new(), types: Vec::new(), fields: Vec::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ' '])) {
             table.parse_header(line);
@@ -256,7 +233,7 @@ impl FieldsReader<'_> {
     }
 }
 
-fn parse_topology(word: &'static str) -> Option<Topology> {
+fn parse_topology(word: &'static str) -> Option<Topology<'static>> {
     match word {
         "atomic" => Some(Topology::Atomic),
         "granular" => Some(Topology::Granular),
@@ -265,7 +242,7 @@ fn parse_topology(word: &'static str) -> Option<Topology> {
     }
 }
 
-fn parse_patch_rule(word: &'static str) -> Option<PatchRule> {
+fn parse_patch_rule(word: &'static str) -> Option<PatchRule<'static>> {
     let rule = word.strip_prefix("patch(")?.strip_suffix(')')?;
     let (strategy, key) = rule.split_once(':').map_or((rule, None), |(strategy, key)| (strategy, Some(key)));
     let has = |wanted: &str| strategy.split(',').any(|word| word == wanted);

@@ -4,33 +4,43 @@ use api::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
 use super::types::Dialect;
-use crate::release::Release;
-use crate::schema::{SpecialType, StructType};
+use crate::{SpecialType, StructType, Types};
 
-/// What one may do with a path.
+/// One operation on a path.
 #[derive(Clone, Debug)]
-pub(super) struct OpenApiOperation {
-    pub(super) action: OperationAction,
-    pub(super) name: String,
-    pub(super) tag: String,
-    /// What it is about.
-    pub(super) kind: GroupVersionKind<&'static str>,
+pub struct OpenApiOperation<'a> {
+    /// The action, which gives the method, the parameters and the body.
+    pub action: OperationAction,
+    /// The `operationId`.
+    pub name: String,
+    /// The tag of the group and version: `apps_v1`.
+    pub tag: String,
+    /// The kind of the objects.
+    pub kind: GroupVersionKind<&'a str>,
 }
 
+/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OperationAction {
-    /// The resources of a group-version.
+pub enum OperationAction {
+    /// Lists the resources of a group-version.
     Resources,
+    /// Lists objects.
     List,
+    /// Creates an object.
     Create,
+    /// Deletes all objects that are selected.
     DeleteCollection,
+    /// Reads an object.
     Get,
+    /// Replaces an object.
     Update,
+    /// Patches an object.
     Patch,
+    /// Deletes an object.
     Delete,
-    /// Plain text: logs.
+    /// Reads plain text: logs.
     Text,
-    /// A connection, by this method.
+    /// Opens a connection, by this method.
     Connect(&'static str),
 }
 
@@ -78,16 +88,17 @@ const DELETE_COLLECTION_PARAMETERS: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
 ];
 
-impl OpenApiOperation {
-    pub(super) fn list_resources(name: String, tag: String) -> Self {
+impl OpenApiOperation<'_> {
+    /// The list of resources of a group-version.
+    pub fn list_resources(name: String, tag: String) -> Self {
         let kind = GroupVersionKind { group: "", version: "v1", kind: "APIResourceList" };
         Self { action: OperationAction::Resources, name, tag, kind }
     }
 
     /// The types that it names.
-    pub(super) fn definitions(&self, release: Release) -> impl Iterator<Item = String> {
-        let body = self.body_type(release).map(|(definition, _)| definition);
-        body.into_iter().chain(self.response_type(release)).chain([format!("{META_V1}.WatchEvent")])
+    pub(super) fn definitions(&self, types: Types<'_>) -> impl Iterator<Item = String> {
+        let body = self.body_type(types).map(|(definition, _)| definition);
+        body.into_iter().chain(self.response_type(types)).chain([format!("{META_V1}.WatchEvent")])
     }
 
     fn method(&self) -> &'static str {
@@ -133,10 +144,10 @@ impl OpenApiOperation {
     }
 
     /// The type of the body, and whether there must be one.
-    fn body_type(&self, release: Release) -> Option<(String, bool)> {
+    fn body_type(&self, types: Types<'_>) -> Option<(String, bool)> {
         match self.action {
             OperationAction::Create | OperationAction::Update => {
-                self.definition(release).map(|definition| (definition, true))
+                self.definition(types).map(|definition| (definition, true))
             }
             OperationAction::Patch => Some((SpecialType::Patch.definition().to_owned(), true)),
             OperationAction::Delete | OperationAction::DeleteCollection => {
@@ -151,25 +162,25 @@ impl OpenApiOperation {
     }
 
     /// The type of a successful answer; `None` for text.
-    fn response_type(&self, release: Release) -> Option<String> {
+    fn response_type(&self, types: Types<'_>) -> Option<String> {
         match self.action {
             OperationAction::Resources => Some(format!("{META_V1}.APIResourceList")),
-            OperationAction::List => self.definition(release).map(|definition| format!("{definition}List")),
+            OperationAction::List => self.definition(types).map(|definition| format!("{definition}List")),
             OperationAction::Create | OperationAction::Get | OperationAction::Update | OperationAction::Patch => {
-                self.definition(release)
+                self.definition(types)
             }
             OperationAction::Delete | OperationAction::DeleteCollection => Some(format!("{META_V1}.Status")),
             OperationAction::Text | OperationAction::Connect(_) => None,
         }
     }
 
-    fn definition(&self, release: Release) -> Option<String> {
-        StructType::for_kind(release, self.kind).map(StructType::definition)
+    fn definition(&self, types: Types<'_>) -> Option<String> {
+        types.for_kind(self.kind).map(StructType::definition)
     }
 }
 
 /// All operations on one path, with the parameters that they share.
-pub(super) fn path_item(path: &str, release: Release, operations: &[OpenApiOperation], dialect: Dialect) -> Value {
+pub(super) fn path_item(path: &str, types: Types<'_>, operations: &[OpenApiOperation<'_>], dialect: Dialect) -> Value {
     let mut item = Map::new();
     let mut parameters: Vec<Value> = ["name", "namespace"]
         .into_iter()
@@ -181,7 +192,7 @@ pub(super) fn path_item(path: &str, release: Release, operations: &[OpenApiOpera
         item.insert("parameters".to_owned(), parameters.into());
     }
     for operation in operations {
-        item.insert(operation.method().to_owned(), operation_value(operation, release, dialect));
+        item.insert(operation.method().to_owned(), operation_value(operation, types, dialect));
     }
     Value::Object(item)
 }
@@ -197,11 +208,11 @@ fn parameter(name: &str, location: &str, kind: &str, dialect: Dialect) -> Value 
     parameter
 }
 
-fn operation_value(operation: &OpenApiOperation, release: Release, dialect: Dialect) -> Value {
+fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
     let mut value = json!({"operationId": operation.name, "tags": [operation.tag]});
     let mut parameters: Vec<Value> =
         operation.query_parameters().iter().map(|(name, kind)| parameter(name, "query", kind, dialect)).collect();
-    let body = operation.body_type(release);
+    let body = operation.body_type(types);
     match (dialect, &body) {
         (Dialect::V2, Some((definition, required))) => {
             let schema = dialect.reference(definition);
@@ -223,7 +234,7 @@ fn operation_value(operation: &OpenApiOperation, release: Release, dialect: Dial
             if operation.action == OperationAction::Patch { json!(PATCH_MEDIA_TYPES) } else { json!(["*/*"]) };
         value["produces"] = json!(JSON_MEDIA_TYPES);
     }
-    value["responses"] = responses(operation, release, dialect);
+    value["responses"] = responses(operation, types, dialect);
     if let Some(word) = operation.kubernetes_action() {
         let GroupVersionKind { group, version, kind } = operation.kind;
         value["x-kubernetes-action"] = word.into();
@@ -232,8 +243,8 @@ fn operation_value(operation: &OpenApiOperation, release: Release, dialect: Dial
     value
 }
 
-fn responses(operation: &OpenApiOperation, release: Release, dialect: Dialect) -> Value {
-    let (schema, media) = match operation.response_type(release) {
+fn responses(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
+    let (schema, media) = match operation.response_type(types) {
         Some(definition) => (dialect.reference(&definition), &JSON_MEDIA_TYPES[..]),
         None => (json!({"type": "string"}), &["*/*"][..]),
     };

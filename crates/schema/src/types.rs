@@ -1,56 +1,46 @@
-//! The types of built-in kinds in every release: fields, their shapes, how lists and maps are merged.
+//! Types with fields, and the forms of their values.
 //!
-//! One table for all releases, `schemas.txt`, is part of the program. Nothing of it is read before the first lookup, and
-//! then once; a lookup is a binary search. [`StructType::for_kind`] is where to begin; everything reached from it is of the same
-//! release.
-//!
-//! [`type_check`] says what is wrong with a body, [`normalize`](mod@normalize) writes it as Kubernetes would; [`type_index`] is for
-//! patches.
-
-pub mod normalize;
-mod quantity;
-pub(crate) mod semantic_equality;
-mod table;
-pub mod type_check;
-pub mod type_index;
+//! [`Types::for_kind`] is where to begin; everything reached from it is of the same table and release.
 
 use std::fmt;
 
 use api::GroupVersionKind;
 
-use crate::release::Release;
-use table::{TypeTable, TypeWord};
+use crate::table::{self, TypeTable, TypeWord};
 
-pub(crate) use quantity::compare_quantities;
-
-pub use normalize::{drop_unknown_fields, normalize};
-pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
-pub use type_index::{IndexedField, TypeIndex};
+/// The types of one release of a table.
+#[derive(Clone, Copy)]
+pub struct Types<'t> {
+    pub(crate) table: &'t TypeTable,
+    /// The minor version of the release.
+    pub(crate) release: u8,
+}
 
 /// A type made of fields, in one release.
 #[derive(Clone, Copy)]
-pub struct StructType {
-    row: &'static table::TypeRow,
-    release: Release,
+pub struct StructType<'t> {
+    row: &'t table::TypeRow,
+    types: Types<'t>,
 }
 
 /// One field of a type, in one release.
 #[derive(Clone, Copy)]
-pub struct StructField {
-    row: &'static table::FieldRow,
-    owner: StructType,
+pub struct StructField<'t> {
+    row: &'t table::FieldRow,
+    owner: StructType<'t>,
 }
 
 /// What a value looks like, with where it stands: the name of a string type is that of a package.
 #[derive(Clone, Copy)]
-pub struct ValueType {
-    row: &'static table::ValueTypeRow,
-    owner: StructType,
+pub struct ValueType<'t> {
+    row: &'t table::ValueTypeRow,
+    /// The type that has the field.
+    pub(crate) owner: StructType<'t>,
 }
 
 /// The forms of values.
 #[derive(Clone, Copy, Debug)]
-pub enum TypeForm {
+pub enum TypeForm<'t> {
     /// Text.
     Text,
     /// A signed integer of 32 bits.
@@ -66,11 +56,11 @@ pub enum TypeForm {
     /// A special type: see [`SpecialType`].
     Special(SpecialType),
     /// A list of values of one shape.
-    List(ValueType),
+    List(ValueType<'t>),
     /// A map from text to values of one shape.
-    Map(ValueType),
+    Map(ValueType<'t>),
     /// An object with known fields.
-    Struct(StructType),
+    Struct(StructType<'t>),
 }
 
 /// Types that are neither plain values nor made of fields: in Go each of them reads JSON by its own rules.
@@ -102,7 +92,7 @@ pub enum SpecialType {
 
 /// How two versions of a list or a map become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topology {
+pub enum Topology<'t> {
     /// As a whole.
     Atomic,
     /// Field by field: the usual way for maps.
@@ -110,16 +100,16 @@ pub enum Topology {
     /// A list without duplicates, item by item.
     Set,
     /// A list of objects which these fields tell apart.
-    Map(ListMapKeys),
+    Map(ListMapKeys<'t>),
 }
 
 /// The fields that tell the items of a list apart; never empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ListMapKeys(&'static str);
+pub struct ListMapKeys<'t>(pub(crate) &'t str);
 
 /// How a strategic merge patch treats a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PatchRule {
+pub struct PatchRule<'t> {
     /// Lists are merged, not replaced.
     pub merges_lists: bool,
     /// Objects are replaced, not merged.
@@ -127,36 +117,36 @@ pub struct PatchRule {
     /// The patch may say which fields stay, and all others go.
     pub retains_keys: bool,
     /// The field that tells the items of a merged list apart; `None` for plain values.
-    pub merge_key: Option<&'static str>,
+    pub merge_key: Option<&'t str>,
     /// As Kubernetes writes it: `merge,retainKeys`.
-    pub strategy: &'static str,
+    pub strategy: &'t str,
 }
 
-impl StructType {
-    /// The type of a kind that servers of this release know.
-    pub fn for_kind(release: Release, kind: GroupVersionKind<&str>) -> Option<Self> {
-        let found = TypeTable::get().find_kind(kind.group, kind.version, kind.kind)?;
-        Self::if_in_release(found, release)
+impl<'t> Types<'t> {
+    /// The type of a kind.
+    pub fn for_kind(self, kind: GroupVersionKind<&str>) -> Option<StructType<'t>> {
+        self.if_in_release(self.table.find_kind(kind.group, kind.version, kind.kind)?)
     }
 
     /// The type of this name in OpenAPI documents: `io.k8s.api.apps.v1.Deployment`.
-    pub fn for_definition(release: Release, definition: &str) -> Option<Self> {
+    pub fn for_definition(self, definition: &str) -> Option<StructType<'t>> {
         let (package, name) = definition.rsplit_once('.')?;
-        Self::if_in_release(TypeTable::get().find_type(package, name)?, release)
+        self.if_in_release(self.table.find_type(package, name)?)
     }
 
-    /// Every type of a release, by package and name.
-    #[cfg(test)]
-    pub(crate) fn all(release: Release) -> impl Iterator<Item = Self> {
-        TypeTable::get().types.iter().filter_map(move |row| Self::if_in_release(row, release))
+    /// Every type, by package and name.
+    pub fn all(self) -> impl Iterator<Item = StructType<'t>> {
+        self.table.types.iter().filter_map(move |row| self.if_in_release(row))
     }
 
-    fn if_in_release(row: &'static table::TypeRow, release: Release) -> Option<Self> {
-        row.releases.contains(release).then_some(Self { row, release })
+    fn if_in_release(self, row: &'t table::TypeRow) -> Option<StructType<'t>> {
+        row.releases.contains(self.release).then_some(StructType { row, types: self })
     }
+}
 
+impl<'t> StructType<'t> {
     /// The name alone: `DeploymentSpec`.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> &'t str {
         self.row.name
     }
 
@@ -166,53 +156,48 @@ impl StructType {
     }
 
     /// The package of Go in the form of OpenAPI documents: `io.k8s.api.apps.v1`.
-    pub fn package(self) -> &'static str {
-        TypeTable::get().packages[self.row.package].name
-    }
-
-    /// The release it was asked for.
-    pub fn release(self) -> Release {
-        self.release
+    pub fn package(self) -> &'t str {
+        self.types.table.packages[self.row.package].name
     }
 
     /// The kind that objects of this type say they are; `None` for a part of other types.
-    pub fn kind(self) -> Option<GroupVersionKind<&'static str>> {
-        let package = &TypeTable::get().packages[self.row.package];
+    pub fn kind(self) -> Option<GroupVersionKind<&'t str>> {
+        let package = &self.types.table.packages[self.row.package];
         let kind = GroupVersionKind { group: package.group, version: package.version, kind: self.row.name };
         self.row.is_kind.then_some(kind)
     }
 
     /// How two versions of it become one, if that is said.
-    pub fn topology(self) -> Option<Topology> {
+    pub fn topology(self) -> Option<Topology<'t>> {
         self.row.topology
     }
 
     /// The field of this name.
-    pub fn field(self, name: &str) -> Option<StructField> {
-        let fields = TypeTable::get().fields_of(self.row);
+    pub fn field(self, name: &str) -> Option<StructField<'t>> {
+        let fields = self.types.table.fields_of(self.row);
         let first = fields.partition_point(|field| field.name < name);
         let forms = fields[first..].iter().take_while(|field| field.name == name);
         forms.filter_map(|row| self.field_if_in_release(row)).next()
     }
 
     /// The fields, by name.
-    pub fn fields(self) -> impl Iterator<Item = StructField> {
-        TypeTable::get().fields_of(self.row).iter().filter_map(move |row| self.field_if_in_release(row))
+    pub fn fields(self) -> impl Iterator<Item = StructField<'t>> {
+        self.types.table.fields_of(self.row).iter().filter_map(move |row| self.field_if_in_release(row))
     }
 
-    fn field_if_in_release(self, row: &'static table::FieldRow) -> Option<StructField> {
-        row.releases.contains(self.release).then_some(StructField { row, owner: self })
+    fn field_if_in_release(self, row: &'t table::FieldRow) -> Option<StructField<'t>> {
+        row.releases.contains(self.types.release).then_some(StructField { row, owner: self })
     }
 
     /// The last part of the package, which Go writes before a type's name.
-    fn go_package(self) -> &'static str {
+    fn go_package(self) -> &'t str {
         self.package().rsplit('.').next().unwrap_or_default()
     }
 }
 
-impl StructField {
+impl<'t> StructField<'t> {
     /// The name in JSON.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> &'t str {
         self.row.name
     }
 
@@ -222,22 +207,22 @@ impl StructField {
     }
 
     /// What its value looks like.
-    pub fn value_type(self) -> ValueType {
+    pub fn value_type(self) -> ValueType<'t> {
         ValueType { row: &self.row.shape, owner: self.owner }
     }
 
     /// How two values of it become one, if that is said.
-    pub fn topology(self) -> Option<Topology> {
+    pub fn topology(self) -> Option<Topology<'t>> {
         self.row.topology
     }
 
     /// How a strategic merge patch treats it, if not in the usual way.
-    pub fn patch_rule(self) -> Option<PatchRule> {
+    pub fn patch_rule(self) -> Option<PatchRule<'t>> {
         self.row.patch
     }
 
     /// The declared default as JSON.
-    pub fn default(self) -> Option<&'static str> {
+    pub fn default(self) -> Option<&'t str> {
         self.row.default
     }
 
@@ -254,15 +239,15 @@ impl StructField {
     }
 
     /// Whether it is a pointer in Go, which tells nothing and an empty value apart.
-    pub(crate) fn is_pointer(self) -> bool {
+    pub fn is_pointer(self) -> bool {
         self.row.number.ends_with('*')
     }
 }
 
-impl ValueType {
+impl<'t> ValueType<'t> {
     /// The form of the value.
-    pub fn form(self) -> TypeForm {
-        let at = |row: &'static table::ValueTypeRow| ValueType { row, owner: self.owner };
+    pub fn form(self) -> TypeForm<'t> {
+        let at = |row: &'t table::ValueTypeRow| ValueType { row, owner: self.owner };
         match &self.row.word {
             TypeWord::Text => TypeForm::Text,
             TypeWord::Int32 => TypeForm::Int32,
@@ -274,12 +259,12 @@ impl ValueType {
             TypeWord::List(items) => TypeForm::List(at(items)),
             TypeWord::Map(values) => TypeForm::Map(at(values)),
             TypeWord::Struct(index) => {
-                TypeForm::Struct(StructType { row: &TypeTable::get().types[*index], release: self.owner.release })
+                TypeForm::Struct(StructType { row: &self.owner.types.table.types[*index], types: self.owner.types })
             }
         }
     }
 
-    /// What Go's decoder calls the type: `v1.PullPolicy`, `[]v1.Container`, `map[string]string`.
+    /// The type's name in Go's decoder: `v1.PullPolicy`, `[]v1.Container`, `map[string]string`.
     pub fn go_type_name(self) -> String {
         let named = |name: &str| match name.contains('.') {
             true => name.to_owned(),
@@ -349,32 +334,32 @@ impl SpecialType {
     }
 }
 
-impl ListMapKeys {
+impl<'t> ListMapKeys<'t> {
     /// The names of the fields.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
+    pub fn names(self) -> impl Iterator<Item = &'t str> {
         self.0.split(',')
     }
 }
 
-impl fmt::Debug for ListMapKeys {
+impl fmt::Debug for ListMapKeys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }
 }
 
-impl fmt::Debug for StructType {
+impl fmt::Debug for StructType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.definition(), self.release)
+        write!(f, "{} (1.{})", self.definition(), self.types.release)
     }
 }
 
-impl fmt::Debug for StructField {
+impl fmt::Debug for StructField<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}: {}", self.owner.name(), self.name(), self.value_type().go_type_name())
     }
 }
 
-impl fmt::Debug for ValueType {
+impl fmt::Debug for ValueType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.go_type_name())
     }

@@ -6,11 +6,11 @@
 
 use serde_json::{Map, Value};
 
-use super::quantity::Quantity;
-use super::{SpecialType, StructField, StructType, TypeForm, ValueType};
+use crate::quantity::Quantity;
+use crate::{SpecialType, StructField, StructType, TypeForm, ValueType};
 
 /// Whether two values of a field are the same; `None` if it is not there.
-pub(crate) fn is_field_equal(field: StructField, old: Option<&Value>, new: Option<&Value>) -> bool {
+pub fn is_field_equal(field: StructField<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
     let given = |value: Option<&Value>| value.is_some_and(|value| !is_semantically_empty(field, value));
     match (old, new) {
         (Some(old), Some(new)) if given(Some(old)) && given(Some(new)) => is_value_equal(field.value_type(), old, new),
@@ -19,7 +19,7 @@ pub(crate) fn is_field_equal(field: StructField, old: Option<&Value>, new: Optio
 }
 
 /// Whether two objects of a type are the same.
-pub(crate) fn is_object_equal(kind: StructType, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
+pub fn is_object_equal(kind: StructType<'_>, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let names = old.keys().chain(new.keys());
     names.into_iter().all(|name| match kind.field(name) {
         Some(field) => is_field_equal(field, old.get(name), new.get(name)),
@@ -28,7 +28,7 @@ pub(crate) fn is_object_equal(kind: StructType, old: &Map<String, Value>, new: &
 }
 
 /// Whether a value says no more than its absence.
-pub(crate) fn is_semantically_empty(field: StructField, value: &Value) -> bool {
+pub fn is_semantically_empty(field: StructField<'_>, value: &Value) -> bool {
     match (value, field.value_type().form()) {
         (Value::Null, _) => true,
         (Value::Array(items), _) => items.is_empty(),
@@ -44,7 +44,7 @@ pub(crate) fn is_semantically_empty(field: StructField, value: &Value) -> bool {
     }
 }
 
-fn is_value_equal(shape: ValueType, old: &Value, new: &Value) -> bool {
+fn is_value_equal(shape: ValueType<'_>, old: &Value, new: &Value) -> bool {
     match (shape.form(), old, new) {
         (TypeForm::Struct(inner), Value::Object(old), Value::Object(new)) => is_object_equal(inner, old, new),
         (TypeForm::List(items), Value::Array(old), Value::Array(new)) => {
@@ -71,12 +71,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::release::Release;
+    use crate::built_in_types;
 
     #[track_caller]
     fn check(old: &Value, new: &Value, expected: bool) {
         let kind = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
-        let spec = StructType::for_kind(Release::R36, kind).and_then(|pod| pod.field("spec")).unwrap();
+        let spec = built_in_types(36).for_kind(kind).and_then(|pod| pod.field("spec")).unwrap();
         assert_eq!(is_field_equal(spec, Some(old), Some(new)), expected, "{old} and {new}");
         assert_eq!(is_field_equal(spec, Some(new), Some(old)), expected, "{new} and {old}");
     }

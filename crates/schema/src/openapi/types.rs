@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::release::Release;
-use crate::schema::{SpecialType, StructField, StructType, Topology, TypeForm, ValueType};
+use crate::{SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -30,21 +29,21 @@ impl Dialect {
 }
 
 /// These types and all that they are made of, by name.
-pub(super) fn reachable_definitions(release: Release, named: impl Iterator<Item = String>) -> BTreeSet<String> {
+pub(super) fn reachable_definitions(types: Types<'_>, named: impl Iterator<Item = String>) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut due: Vec<String> = named.collect();
     while let Some(definition) = due.pop() {
         if !found.insert(definition.clone()) {
             continue;
         }
-        let fields = StructType::for_definition(release, &definition).into_iter().flat_map(StructType::fields);
+        let fields = types.for_definition(&definition).into_iter().flat_map(StructType::fields);
         due.extend(fields.filter_map(|field| definition_name_of(field.value_type())));
     }
     found
 }
 
 /// The name of the type of a value, or of its items; `None` for plain values.
-fn definition_name_of(shape: ValueType) -> Option<String> {
+fn definition_name_of(shape: ValueType<'_>) -> Option<String> {
     match shape.form() {
         TypeForm::List(inner) | TypeForm::Map(inner) => definition_name_of(inner),
         TypeForm::Struct(inner) => Some(inner.definition()),
@@ -57,13 +56,13 @@ fn definition_name_of(shape: ValueType) -> Option<String> {
 
 /// The schema of a type; a type that the release does not have is any object.
 pub(super) fn definition_schema(
-    release: Release,
+    types: Types<'_>,
     definition: &str,
     dialect: Dialect,
-    group_versions: &[(&'static str, &'static str)],
+    group_versions: &[(&str, &str)],
 ) -> Value {
     let special = SpecialType::ALL.into_iter().find(|special| special.definition() == definition);
-    match (special, StructType::for_definition(release, definition)) {
+    match (special, types.for_definition(definition)) {
         (Some(special), _) => special_definition(special, dialect),
         (None, Some(found)) => struct_definition(found, dialect, group_versions),
         (None, None) => json!({"type": "object"}),
@@ -88,7 +87,7 @@ fn special_definition(special: SpecialType, dialect: Dialect) -> Value {
     }
 }
 
-fn struct_definition(found: StructType, dialect: Dialect, group_versions: &[(&'static str, &'static str)]) -> Value {
+fn struct_definition(found: StructType<'_>, dialect: Dialect, group_versions: &[(&str, &str)]) -> Value {
     let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
     let properties: Map<String, Value> =
         found.fields().map(|field| (field.name().to_owned(), property_schema(field, dialect))).collect();
@@ -117,7 +116,7 @@ fn struct_definition(found: StructType, dialect: Dialect, group_versions: &[(&'s
     Value::Object(schema)
 }
 
-fn property_schema(field: StructField, dialect: Dialect) -> Value {
+fn property_schema(field: StructField<'_>, dialect: Dialect) -> Value {
     let Value::Object(mut schema) = value_schema(field.value_type(), dialect) else {
         unreachable!("a schema is an object")
     };
@@ -130,7 +129,7 @@ fn property_schema(field: StructField, dialect: Dialect) -> Value {
     Value::Object(schema)
 }
 
-fn value_schema(shape: ValueType, dialect: Dialect) -> Value {
+fn value_schema(shape: ValueType<'_>, dialect: Dialect) -> Value {
     match shape.form() {
         TypeForm::Text => json!({"type": "string"}),
         TypeForm::Int32 => json!({"type": "integer", "format": "int32"}),
@@ -146,7 +145,7 @@ fn value_schema(shape: ValueType, dialect: Dialect) -> Value {
 }
 
 /// What Kubernetes adds to a field.
-fn kubernetes_extensions(field: StructField, dialect: Dialect) -> Map<String, Value> {
+fn kubernetes_extensions(field: StructField<'_>, dialect: Dialect) -> Map<String, Value> {
     let mut marks = Map::new();
     if let Some(topology) = field.topology() {
         let is_list = matches!(field.value_type().form(), TypeForm::List(_));
@@ -166,7 +165,7 @@ fn kubernetes_extensions(field: StructField, dialect: Dialect) -> Map<String, Va
     marks
 }
 
-fn topology_name(topology: Topology) -> &'static str {
+fn topology_name(topology: Topology<'_>) -> &'static str {
     match topology {
         Topology::Atomic => "atomic",
         Topology::Granular => "granular",
