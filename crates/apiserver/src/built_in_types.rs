@@ -3,7 +3,9 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use kinds::{FeatureGates, Release, defaults, types_of, update_validation, value_validation};
+use kinds::{
+    FeatureGates, KindStrategy, Release, ServedResource, defaults, types_of, update_validation, value_validation,
+};
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
@@ -96,15 +98,13 @@ pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: 
 
 /// Values that Kubernetes refuses. What is stored already may stay as it is: another server, or a former one, took it.
 pub(crate) fn validate_new_values(
+    strategy: &KindStrategy,
     old: Option<&JsonObject>,
     new: &JsonObject,
-    release: Release,
-    kind: GroupVersionKind<&str>,
 ) -> Vec<FieldError> {
-    let Some(struct_type) = types_of(release).for_kind(kind) else { return Vec::new() };
-    let mut errors = value_validation::validate_values(struct_type, new);
+    let mut errors = value_validation::validate_values(strategy, new);
     if let Some(old) = old.filter(|_| !errors.is_empty()) {
-        let before = value_validation::validate_values(struct_type, old);
+        let before = value_validation::validate_values(strategy, old);
         errors.retain(|error| !before.contains(error));
     }
     errors
@@ -117,16 +117,18 @@ pub(crate) fn validate_new_values(
 pub(crate) fn validate_immutable_fields(
     [old, new]: [&JsonObject; 2],
     feature_gates: &FeatureGates,
-    kind: GroupVersionKind<&str>,
+    served: &ServedResource,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let Some(struct_type) = types_of(feature_gates.release()).for_kind(kind) else { return Vec::new() };
-    if update_validation::validate_update(struct_type, feature_gates, subresource, [old, new]).is_empty() {
+    let strategy = served.kind.strategy;
+    let struct_type = types_of(feature_gates.release()).for_kind(served.group_version_kind());
+    let Some(struct_type) = struct_type else { return Vec::new() };
+    if update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [old, new]).is_empty() {
         return Vec::new();
     }
     let mut old = old.clone();
     defaults::apply_defaults(&mut old, struct_type, feature_gates);
-    update_validation::validate_update(struct_type, feature_gates, subresource, [&old, new])
+    update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [&old, new])
 }
 
 /// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it

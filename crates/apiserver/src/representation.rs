@@ -5,7 +5,7 @@ use api::media::{
     MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
 };
 use api::metadata::ListMeta;
-use api::{GroupKind, Status, query};
+use api::{Status, query};
 use bytes::Bytes;
 use kinds::ServedResource;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
@@ -110,7 +110,8 @@ fn table_options(
     column_definitions: ColumnDefinitions,
 ) -> TableOptions<'static> {
     TableOptions {
-        kind: GroupKind { group: resource.group.name, kind: resource.kind.name },
+        columns: resource.kind.strategy.columns,
+        row_condition: resource.kind.strategy.row_condition,
         api_version: meta_api_version(version),
         include_object,
         column_definitions,

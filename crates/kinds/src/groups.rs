@@ -71,6 +71,12 @@ pub fn find_kind(group: &str, resource: &str) -> Option<&'static BuiltInKind> {
     self::find_group(group)?.kinds.iter().find(|kind| kind.plural == resource)
 }
 
+/// The strategy of a kind by its name.
+#[cfg(test)]
+pub(crate) fn strategy_of(group: &str, kind: &str) -> Option<&'static crate::strategy::KindStrategy> {
+    self::find_group(group)?.kinds.iter().find(|known| known.name == kind).map(|kind| kind.strategy)
+}
+
 /// Whether any release of the catalogue can serve this resource in this version.
 pub fn may_be_built_in(group: &str, version: &str, resource: &str) -> bool {
     find_kind(group, resource).and_then(|kind| kind.version(version)).is_some_and(|version| version.is_ever_served())

@@ -5,6 +5,7 @@ pub(crate) mod builder;
 pub use api::KindScope;
 
 use crate::release::{Release, ReleaseRange};
+use crate::strategy::KindStrategy;
 use crate::verbs::VerbSet;
 
 /// One API group with its kinds.
@@ -43,6 +44,8 @@ pub struct BuiltInKind {
     pub subresources: &'static [BuiltInSubresource],
     /// The versions, the preferred one first.
     pub versions: &'static [KindVersion],
+    /// What is special about the kind.
+    pub strategy: &'static KindStrategy,
     storage: KindStorage,
     key_override: Option<&'static str>,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+use object::KindRules;
 
 use crate::feature_gates::FeatureGates;
 use crate::groups::{self, GROUPS};
@@ -37,6 +38,8 @@ pub struct ServedResource {
     pub subresources: Vec<&'static BuiltInSubresource>,
     /// How objects are kept; the same for every version. `None` if they are not.
     pub stored_resource: Option<Arc<StoredResource>>,
+    /// The rules of objects of this kind.
+    pub rules: KindRules,
 }
 
 /// How the objects of a resource are kept, whatever the version they are served in.
@@ -147,11 +150,14 @@ impl OfferedKind {
         gates: &FeatureGates,
         persisted: Option<&Arc<StoredResource>>,
     ) -> impl Iterator<Item = ServedResource> {
+        let subresources = enabled_subresources(gates, self.kind);
+        let has_status = subresources.iter().any(|subresource| subresource.name == "status");
         self.versions.iter().map(move |version| ServedResource {
             group: self.group,
             version,
             kind: self.kind,
-            subresources: enabled_subresources(gates, self.kind),
+            rules: self.kind.strategy.rules(self.kind.scope, has_status),
+            subresources: subresources.clone(),
             stored_resource: persisted.cloned(),
         })
     }

@@ -1,11 +1,10 @@
 //! Agreement on encoding versions (KEP-2339): which version each server writes, and that it says so before it writes.
 //!
-//! A pure core decides: [`agreement`] computes what follows from the entries of an object, [`edit`] what becomes of it,
-//! [`validation`] what Kubernetes accepts. A thin shell acts through [`ports`]: [`publisher`] keeps our entries in place,
+//! A pure core decides: [`agreement`] computes what follows from the entries of an object, [`edit`] what becomes of it. A thin shell acts through [`ports`]: [`publisher`] keeps our entries in place,
 //! [`barrier`] is the barrier that every write passes, [`collector`] removes what servers leave behind. [`StorageVersionManager`]
 //! wires all of it.
 //!
-//! Nothing here knows a store, a registry or a catalogue. So an aggregated API server can use the crate as it is: it gives its
+//! Nothing here knows a store, a registry or the built-in kinds. So an aggregated API server can use the crate as it is: it gives its
 //! own resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client of the
 //! main API server, keeps an identity lease, and asks the [`PublicationBarrier`] before it persists.
 
@@ -22,7 +21,6 @@ pub mod publisher;
 pub mod registration;
 #[cfg(test)]
 mod testing;
-pub mod validation;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What must hold between the catalogue's data and the rules that work on it.
+//! What must hold between the table of kinds and the rules that work on it.
 
 mod partial_execution;
 mod storage_versions;
@@ -31,9 +31,8 @@ fn every_served_version_converts_from_storage_version() {
             pairs += 1;
             let version =
                 |kind: GroupVersionKind<&'static str>| GroupVersion { group: kind.group, version: kind.version };
-            let [there, back] = [(stored, shown), (shown, stored)].map(|(from, to)| {
-                object::convert::conversion_between(shown.kind, version(from), version(to)).is_some()
-            });
+            let [there, back] = [(stored, shown), (shown, stored)]
+                .map(|(from, to)| (served.kind.strategy.conversion)(version(from), version(to)).is_some());
             let is_same = match (types_of(release).for_kind(stored), types_of(release).for_kind(shown)) {
                 (Some(a), Some(b)) => are_types_equal(a, b, &mut HashSet::new()),
                 // A version that this release only reads from storage has no type of its own in it.
@@ -50,7 +49,7 @@ fn every_served_version_converts_from_storage_version() {
             }
         }
     }
-    assert!(pairs > 100, "the catalogue has many such pairs: {pairs}");
+    assert!(pairs > 100, "the table has many such pairs: {pairs}");
     assert!(missing.is_empty(), "{missing:#?}");
 }
 

@@ -3,7 +3,7 @@
 use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use super::{set_if_absent, set_if_empty};
+use crate::fields::{set_if_absent, set_if_empty};
 use schema::StructType;
 
 /// One field and its default.

@@ -3,6 +3,7 @@
 use crate::kind::builder::{cluster_scoped_kind, group, namespaced_kind, stored_only, version};
 use crate::kind::{BuiltInGroup, KindVersion};
 use crate::release::Release::{self, *};
+use crate::{admission, api_service, custom_resource_definition, event, flow_control, lease, storage_version};
 
 pub(super) static ADMISSION_REGISTRATION: BuiltInGroup = group(
     "admissionregistration.k8s.io",
@@ -10,24 +11,30 @@ pub(super) static ADMISSION_REGISTRATION: BuiltInGroup = group(
     &[("v1", 15), ("v1beta1", 12), ("v1alpha1", 9)],
     &[
         cluster_scoped_kind("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
+            .strategy(&admission::MUTATING_POLICY_STRATEGY)
             .categories(&["api-extensions"])
             .versions(MUTATING_VERSIONS)
             .storage_versions(MUTATING_STORED),
         cluster_scoped_kind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
+            .strategy(&admission::POLICY_BINDING_STRATEGY)
             .categories(&["api-extensions"])
             .versions(MUTATING_VERSIONS)
             .storage_versions(MUTATING_STORED),
         cluster_scoped_kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+            .strategy(&admission::WEBHOOK_STRATEGY)
             .categories(&["api-extensions"])
             .versions(&[version("v1"), stored_only("v1beta1")]),
         cluster_scoped_kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+            .strategy(&admission::VALIDATING_POLICY_STRATEGY)
             .categories(&["api-extensions"])
             .versions(VALIDATING_VERSIONS)
             .status(),
         cluster_scoped_kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
+            .strategy(&admission::POLICY_BINDING_STRATEGY)
             .categories(&["api-extensions"])
             .versions(VALIDATING_VERSIONS),
         cluster_scoped_kind("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+            .strategy(&admission::WEBHOOK_STRATEGY)
             .categories(&["api-extensions"])
             .versions(&[version("v1"), stored_only("v1beta1")]),
     ],
@@ -47,6 +54,7 @@ pub(super) static API_EXTENSIONS: BuiltInGroup = group(
     16700,
     &[("v1", 15)],
     &[cluster_scoped_kind("CustomResourceDefinition", "customresourcedefinitions")
+        .strategy(&custom_resource_definition::STRATEGY)
         .short_names(&["crd", "crds"])
         .categories(&["api-extensions"])
         .versions(&[version("v1"), stored_only("v1beta1")])
@@ -61,6 +69,7 @@ pub(super) static API_REGISTRATION: BuiltInGroup = group(
     20001,
     &[("v1", 0)],
     &[cluster_scoped_kind("APIService", "apiservices")
+        .strategy(&api_service::STRATEGY)
         .categories(&["api-extensions"])
         .versions(&[version("v1"), stored_only("v1beta1")])
         .key_override("apiregistration.k8s.io/apiservices")
@@ -73,13 +82,16 @@ pub(super) static COORDINATION: BuiltInGroup = group(
     &[("v1", 15), ("v1beta1", 13), ("v1alpha2", 12), ("v1alpha1", 9)],
     &[
         namespaced_kind("LeaseCandidate", "leasecandidates")
+            .strategy(&lease::LEASE_CANDIDATE_STRATEGY)
             .versions(&[
                 version("v1beta1").since(R33),
                 version("v1alpha2").since(R32),
                 version("v1alpha1").undecodable_since(R32),
             ])
             .storage_versions(&[(R31, "v1alpha1"), (R32, "v1alpha2"), (R33, "v1beta1")]),
-        namespaced_kind("Lease", "leases").versions(&[version("v1"), stored_only("v1beta1")]),
+        namespaced_kind("Lease", "leases")
+            .strategy(&lease::LEASE_STRATEGY)
+            .versions(&[version("v1"), stored_only("v1beta1")]),
     ],
 );
 
@@ -89,6 +101,7 @@ pub(super) static EVENTS: BuiltInGroup = group(
     17750,
     &[("v1", 15)],
     &[namespaced_kind("Event", "events")
+        .strategy(&event::EVENTS_STRATEGY)
         .short_names(&["ev"])
         .versions(&[version("v1"), stored_only("v1beta1")])
         .stored_in_group("")],
@@ -99,8 +112,12 @@ pub(super) static FLOW_CONTROL: BuiltInGroup = group(
     16100,
     &[("v1", 21), ("v1beta3", 18)],
     &[
-        cluster_scoped_kind("FlowSchema", "flowschemas").versions(FLOW_VERSIONS).status(),
+        cluster_scoped_kind("FlowSchema", "flowschemas")
+            .strategy(&flow_control::FLOW_SCHEMA_STRATEGY)
+            .versions(FLOW_VERSIONS)
+            .status(),
         cluster_scoped_kind("PriorityLevelConfiguration", "prioritylevelconfigurations")
+            .strategy(&flow_control::PRIORITY_LEVEL_STRATEGY)
             .versions(FLOW_VERSIONS)
             .status(),
     ],
@@ -117,5 +134,8 @@ pub(super) static INTERNAL: BuiltInGroup = group(
     "internal.apiserver.k8s.io",
     16000,
     &[("v1alpha1", 9)],
-    &[cluster_scoped_kind("StorageVersion", "storageversions").versions(&[version("v1alpha1")]).status()],
+    &[cluster_scoped_kind("StorageVersion", "storageversions")
+        .strategy(&storage_version::STRATEGY)
+        .versions(&[version("v1alpha1")])
+        .status()],
 );

@@ -6,6 +6,10 @@ use crate::kind::builder::{
 use crate::kind::{BuiltInGroup, BuiltInSubresource, ResponseKind};
 use crate::release::Release::*;
 use crate::verbs::VerbSet;
+use crate::{
+    config_map, endpoints, event, limit_range, namespace, node, persistent_volume, persistent_volume_claim, pod,
+    pod_template, replication_controller, resource_quota, secret, service, service_account,
+};
 
 pub(super) static CORE: BuiltInGroup = group(
     "",
@@ -18,31 +22,57 @@ pub(super) static CORE: BuiltInGroup = group(
             .verbs(VerbSet::GET_LIST)
             .not_stored()
             .not_implemented(),
-        namespaced_kind("ConfigMap", "configmaps").short_names(&["cm"]),
-        namespaced_kind("Endpoints", "endpoints").short_names(&["ep"]).key_override("services/endpoints"),
-        namespaced_kind("Event", "events").short_names(&["ev"]),
-        namespaced_kind("LimitRange", "limitranges").short_names(&["limits"]),
+        namespaced_kind("ConfigMap", "configmaps").strategy(&config_map::STRATEGY).short_names(&["cm"]),
+        namespaced_kind("Endpoints", "endpoints")
+            .strategy(&endpoints::ENDPOINTS_STRATEGY)
+            .short_names(&["ep"])
+            .key_override("services/endpoints"),
+        namespaced_kind("Event", "events").strategy(&event::CORE_STRATEGY).short_names(&["ev"]),
+        namespaced_kind("LimitRange", "limitranges").strategy(&limit_range::STRATEGY).short_names(&["limits"]),
         cluster_scoped_kind("Namespace", "namespaces")
+            .strategy(&namespace::STRATEGY)
             .short_names(&["ns"])
             .verbs(VerbSet::ALL_BUT_DELETE_COLLECTION)
             .subresources(&[subresource("finalize", VerbSet::UPDATE), STATUS]),
-        cluster_scoped_kind("Node", "nodes").short_names(&["no"]).key_override("minions").subresources(&[
-            connect_subresource("proxy", "NodeProxyOptions", VerbSet::PROXY).not_implemented(),
-            STATUS,
-        ]),
-        namespaced_kind("PersistentVolumeClaim", "persistentvolumeclaims").short_names(&["pvc"]).status(),
-        cluster_scoped_kind("PersistentVolume", "persistentvolumes").short_names(&["pv"]).status(),
-        namespaced_kind("Pod", "pods").short_names(&["po"]).categories(&["all"]).subresources(POD_SUBRESOURCES),
-        namespaced_kind("PodTemplate", "podtemplates"),
+        cluster_scoped_kind("Node", "nodes")
+            .strategy(&node::STRATEGY)
+            .short_names(&["no"])
+            .key_override("minions")
+            .subresources(&[
+                connect_subresource("proxy", "NodeProxyOptions", VerbSet::PROXY).not_implemented(),
+                STATUS,
+            ]),
+        namespaced_kind("PersistentVolumeClaim", "persistentvolumeclaims")
+            .strategy(&persistent_volume_claim::STRATEGY)
+            .short_names(&["pvc"])
+            .status(),
+        cluster_scoped_kind("PersistentVolume", "persistentvolumes")
+            .strategy(&persistent_volume::STRATEGY)
+            .short_names(&["pv"])
+            .status(),
+        namespaced_kind("Pod", "pods")
+            .strategy(&pod::STRATEGY)
+            .short_names(&["po"])
+            .categories(&["all"])
+            .subresources(POD_SUBRESOURCES),
+        namespaced_kind("PodTemplate", "podtemplates").strategy(&pod_template::STRATEGY),
         namespaced_kind("ReplicationController", "replicationcontrollers")
+            .strategy(&replication_controller::STRATEGY)
             .short_names(&["rc"])
             .categories(&["all"])
             .key_override("controllers")
             .subresources(&[SCALE, STATUS]),
-        namespaced_kind("ResourceQuota", "resourcequotas").short_names(&["quota"]).status(),
-        namespaced_kind("Secret", "secrets"),
-        namespaced_kind("ServiceAccount", "serviceaccounts").short_names(&["sa"]).subresources(&[TOKEN]),
+        namespaced_kind("ResourceQuota", "resourcequotas")
+            .strategy(&resource_quota::STRATEGY)
+            .short_names(&["quota"])
+            .status(),
+        namespaced_kind("Secret", "secrets").strategy(&secret::STRATEGY),
+        namespaced_kind("ServiceAccount", "serviceaccounts")
+            .strategy(&service_account::STRATEGY)
+            .short_names(&["sa"])
+            .subresources(&[TOKEN]),
         namespaced_kind("Service", "services")
+            .strategy(&service::STRATEGY)
             .short_names(&["svc"])
             .categories(&["all"])
             .key_override("services/specs")

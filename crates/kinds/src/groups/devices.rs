@@ -1,5 +1,6 @@
 //! Devices that pods claim: dynamic resource allocation.
 
+use crate::devices;
 use crate::kind::builder::{STATUS, cluster_scoped_kind, group, namespaced_kind, version};
 use crate::kind::{BuiltInGroup, KindVersion};
 use crate::release::Release::{self, *};
@@ -10,8 +11,12 @@ pub(super) static RESOURCE: BuiltInGroup = group(
     16200,
     &[("v1", 21), ("v1beta2", 15), ("v1beta1", 9), ("v1alpha3", 1)],
     &[
-        cluster_scoped_kind("DeviceClass", "deviceclasses").versions(CLAIM_VERSIONS).storage_versions(CLAIM_STORED),
+        cluster_scoped_kind("DeviceClass", "deviceclasses")
+            .strategy(&devices::DEVICE_CLASS_STRATEGY)
+            .versions(CLAIM_VERSIONS)
+            .storage_versions(CLAIM_STORED),
         cluster_scoped_kind("DeviceTaintRule", "devicetaintrules")
+            .strategy(&devices::DEVICE_TAINT_RULE_STRATEGY)
             .versions(&[version("v1").since(R37), version("v1beta2").since(R36), version("v1alpha3").since(R33)])
             .storage_versions(&[(R33, "v1alpha3"), (R37, "v1beta2")])
             .subresources(&[STATUS.since(R35)]),
@@ -19,16 +24,22 @@ pub(super) static RESOURCE: BuiltInGroup = group(
             .versions(&[version("v1alpha3").undecodable_since(R32)])
             .status(),
         namespaced_kind("ResourceClaim", "resourceclaims")
+            .strategy(&devices::RESOURCE_CLAIM_STRATEGY)
             .versions(CLAIM_VERSIONS)
             .storage_versions(CLAIM_STORED)
             .status(),
         namespaced_kind("ResourceClaimTemplate", "resourceclaimtemplates")
+            .strategy(&devices::RESOURCE_CLAIM_TEMPLATE_STRATEGY)
             .versions(CLAIM_VERSIONS)
             .storage_versions(CLAIM_STORED),
         cluster_scoped_kind("ResourcePoolStatusRequest", "resourcepoolstatusrequests")
+            .strategy(&devices::RESOURCE_POOL_STATUS_REQUEST_STRATEGY)
             .versions(&[version("v1alpha3").since(R36)])
             .status(),
-        cluster_scoped_kind("ResourceSlice", "resourceslices").versions(CLAIM_VERSIONS).storage_versions(CLAIM_STORED),
+        cluster_scoped_kind("ResourceSlice", "resourceslices")
+            .strategy(&devices::RESOURCE_SLICE_STRATEGY)
+            .versions(CLAIM_VERSIONS)
+            .storage_versions(CLAIM_STORED),
     ],
 )
 .priority_before(R32, 15900);

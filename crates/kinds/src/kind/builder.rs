@@ -5,6 +5,7 @@
 
 use super::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindStorage, KindVersion, ResponseKind};
 use crate::release::{Release, ReleaseRange};
+use crate::strategy::KindStrategy;
 use crate::verbs::VerbSet;
 
 /// A group with the priorities that order groups, and versions within the group.
@@ -30,6 +31,7 @@ pub(crate) const fn namespaced_kind(name: &'static str, plural: &'static str) ->
         is_implemented: true,
         subresources: &[],
         versions: V1,
+        strategy: &KindStrategy::DEFAULT,
         storage: KindStorage::PreferredVersion,
         key_override: None,
     }
@@ -103,6 +105,10 @@ impl BuiltInKind {
 
     pub(crate) const fn subresources(self, subresources: &'static [BuiltInSubresource]) -> Self {
         Self { subresources, ..self }
+    }
+
+    pub(crate) const fn strategy(self, strategy: &'static KindStrategy) -> Self {
+        Self { strategy, ..self }
     }
 
     /// Has the status subresource and no other.

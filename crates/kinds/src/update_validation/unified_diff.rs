@@ -9,7 +9,7 @@ const DIFF_LINES_MAX: usize = 200;
 
 /// Both values as indented JSON, from the first line that differs to the last, in the form of `diff -u`. Empty if they are
 /// equal.
-pub(super) fn unified_diff(old: &Value, new: &Value) -> String {
+pub(crate) fn unified_diff(old: &Value, new: &Value) -> String {
     let [old, new] = [old, new].map(|value| serde_json::to_string_pretty(value).unwrap_or_default());
     let [old, new]: [Vec<&str>; 2] = [old.lines().collect(), new.lines().collect()];
     let same = |(old, new): &(&&str, &&str)| old == new;

@@ -1,15 +1,14 @@
-use api::GroupVersionKind;
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::release::Release;
-use crate::types::types_of;
+use crate::groups::strategy_of;
 
 #[track_caller]
 fn check(group: &str, kind: &str, object: &Value, expected: &Expect) {
-    let kind = types_of(Release::R36).for_kind(GroupVersionKind { group, version: "v1", kind }).unwrap();
-    let found: Vec<_> = validate_values(kind, object.as_object().unwrap()).iter().map(ToString::to_string).collect();
+    let strategy = strategy_of(group, kind).unwrap();
+    let found: Vec<_> =
+        validate_values(strategy, object.as_object().unwrap()).iter().map(ToString::to_string).collect();
     expected.assert_eq(&found.join("\n"));
 }
 
