@@ -36,7 +36,7 @@ cargo xtask <command> [--help]
   dist       an archive, a Debian package and a container image of the program
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are
-  schemas    make the catalogue's table of built-in types
+  schemas    make the table of built-in types
 ";
 
 /// Runs a command with the arguments after its name.

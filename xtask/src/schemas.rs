@@ -1,4 +1,4 @@
-//! The table of built-in types in `crates/catalogue`, made from the type definitions of every release.
+//! The table of built-in types in `crates/kinds`, made from the type definitions of every release.
 //!
 //! Only names, types, keys and strategies are taken, no descriptions. Facts that the definitions lack and Go's
 //! declarations have (protobuf field numbers, Go names of string types, declared defaults) are kept from the existing
@@ -21,14 +21,14 @@ use table::DeclaredFields;
 pub(crate) const HELP: &str = "\
 cargo xtask schemas [--check]
 
-Makes crates/catalogue/src/schema/schemas.txt from the type definitions of every release. With --check nothing is
+Makes crates/kinds/src/types/schemas.txt from the type definitions of every release. With --check nothing is
 written: it is an error if the table would change.
 ";
 
-/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::ReleaseSet`].
+/// The releases of the table, as minor versions; the position is the bit in a [`row::ReleaseSet`].
 const MINOR_VERSIONS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
 
-const TABLE_PATH: &str = "crates/catalogue/src/schema/schemas.txt";
+const TABLE_PATH: &str = "crates/kinds/src/types/schemas.txt";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let check_only = match words {

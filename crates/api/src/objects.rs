@@ -11,7 +11,7 @@ pub use endpoints::{CoreV1, EndpointAddress, EndpointPort, EndpointSubset, Endpo
 pub use lease::{CoordinationV1, Lease, LeaseKind, LeaseSpec};
 pub use storage_version::{
     ApiServerInternalV1Alpha1, ServerStorageVersion, StorageVersion, StorageVersionCondition, StorageVersionKind,
-    StorageVersionStatus,
+    StorageVersionStatus, common_encoding_version,
 };
 
 use crate::json::to_go_json;

@@ -23,6 +23,7 @@ impl StatusContext<'_> {
 pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusContext<'_>) -> Status {
     match rejection {
         Rejection::BadRequest(message) => Status::bad_request(message),
+        Rejection::Forbidden(message) => Status::forbidden(status_context.resource, status_context.name, message),
         Rejection::Invalid { subject, errors } => match subject {
             RejectionSubject::Kind | RejectionSubject::Resource => {
                 Status::invalid(status_context.group_kind(), status_context.name, &errors)

@@ -2,10 +2,11 @@
 
 use api::Status;
 use bytes::Bytes;
-use catalogue::openapi::{OpenApi, OpenApiDocument, protobuf};
 use edge::{Body, Response};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
+use kinds::openapi::OpenApi;
+use schema::openapi::{OpenApiDocument, protobuf};
 
 const JSON_MEDIA_TYPE: &str = "application/json";
 /// A document whose address names its content never changes.

@@ -5,9 +5,9 @@ use api::media::{
     MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
 };
 use api::metadata::ListMeta;
-use api::{GroupKind, Status, query};
+use api::{Status, query};
 use bytes::Bytes;
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
@@ -109,7 +109,8 @@ fn table_options(
     column_definitions: ColumnDefinitions,
 ) -> TableOptions<'static> {
     TableOptions {
-        kind: GroupKind { group: resource.group.name, kind: resource.kind.name },
+        columns: resource.kind.strategy.columns,
+        row_condition: resource.kind.strategy.row_condition,
         api_version: meta_api_version(version),
         include_object,
         column_definitions,

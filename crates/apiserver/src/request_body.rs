@@ -4,14 +4,14 @@ use api::json::JsonObject;
 use api::media::Encoding;
 use api::{GroupVersionKind, Status, query};
 use bytes::Bytes;
-use catalogue::Release;
-use catalogue::protobuf::{self, ProtobufError};
 use edge::body::{ReadBodyError, read_body};
 use edge::{Request, RequestRecord};
 use http::header::CONTENT_TYPE;
+use kinds::{Release, types_of};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
+use schema::protobuf::{self, ProtobufError};
 
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
@@ -100,7 +100,7 @@ fn decode_body(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> 
 }
 
 fn decode_protobuf(body: &[u8], expected: GroupVersionKind<&str>, release: Release) -> Result<JsonObject, Rejection> {
-    protobuf::decode(body, release, expected).map_err(|error| match &error {
+    protobuf::decode(body, types_of(release), expected).map_err(|error| match &error {
         ProtobufError::Empty | ProtobufError::NoPrefix | ProtobufError::Envelope(_) => {
             decode::unrecognized_object(body, expected, &error.to_string())
         }

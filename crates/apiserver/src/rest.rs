@@ -25,7 +25,7 @@ use store::Key;
 use self::persist::ExecutionTracker;
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::StatusContext;
-use crate::{ApiServer, ResolvedResource, kinds, not_implemented};
+use crate::{ApiServer, ResolvedResource, not_implemented};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -75,11 +75,6 @@ pub(crate) async fn serve(
     handling.await.map_err(|status| executed.failure_status(status))
 }
 
-/// Whether there is a handler for a subresource.
-pub(crate) fn is_subresource_implemented(subresource: &catalogue::kind::BuiltInSubresource) -> bool {
-    subresource.is_implemented && kinds::is_writable_subresource(subresource.name)
-}
-
 impl<'a> RequestContext<'a> {
     /// Resources and subresources that are not built, and `?watch=true` for a resource that can only be listed.
     fn check_is_served(&self) -> Result<(), Status> {
@@ -89,7 +84,7 @@ impl<'a> RequestContext<'a> {
             "" => (served.kind.is_implemented, served.kind.verbs),
             subresource => {
                 let offered = served.subresource(subresource).ok_or_else(Status::path_not_found)?;
-                (is_subresource_implemented(offered), offered.verbs)
+                (offered.is_implemented, offered.verbs)
             }
         };
         match (is_built, verbs.contains(verb)) {

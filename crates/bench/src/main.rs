@@ -6,10 +6,10 @@
 
 mod access_bench;
 mod api_bench;
-mod catalogue_bench;
 mod controllers_bench;
 mod discovery_bench;
 mod gateway_bench;
+mod kinds_bench;
 mod peers_bench;
 mod serve_bench;
 mod store_bench;
@@ -62,7 +62,7 @@ type BenchGroup = fn(Effort, &mut BenchTable) -> anyhow::Result<()>;
 /// Benchmark groups in the order of the table.
 const GROUPS: &[(&str, BenchGroup)] = &[
     ("api", api_bench::run),
-    ("catalogue", catalogue_bench::run),
+    ("kinds", kinds_bench::run),
     ("access", access_bench::run),
     ("discovery", discovery_bench::run),
     ("store", store_bench::run),
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some(store_bench::CHILD_FLAG) => return store_bench::run_child(&words.collect::<Vec<_>>()),
-        Some(catalogue_bench::CHILD_FLAG) => return catalogue_bench::run_child(),
+        Some(kinds_bench::CHILD_FLAG) => return kinds_bench::run_child(),
         _ => {}
     }
     let selection = BenchSelection::from_args(std::env::args().skip(1))?;

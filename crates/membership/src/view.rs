@@ -17,7 +17,7 @@ use crate::merged::{MergedDocuments, MergedInput};
 use crate::route::IncompleteViewReason;
 use crate::routing_table::{MemberIndex, RoutingTable, ServingMember};
 
-/// Whether something may be built into some server, known or newer: `catalogue::may_be_built_in` or `looks_built_in`.
+/// Whether something may be built into some server, known or newer: `kinds::may_be_built_in` or `looks_built_in`.
 pub type MayBeBuiltIn = fn(GroupVersionResource<&str>) -> bool;
 
 /// The cluster as this server knows it. Immutable; a [`MemberIndex`] means something only with the view it came from.

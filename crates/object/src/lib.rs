@@ -1,7 +1,7 @@
 //! One Kubernetes object: how it is kept, and the rules that hold whatever its kind.
 //!
 //! Pure: no I/O, no clock, no randomness, no async; time, uid and chance come in as values, and so do the facts about a kind
-//! ([`rules`]) and the fields of its type ([`schema`]). Objects are JSON maps here, because a server of one release must keep
+//! ([`rules`]) and the fields of its type ([`schema::SchemaCursor`]). Objects are JSON maps here, because a server of one release must keep
 //! the fields of another. [`stored_object`] is the form in which they lie in storage and in memory, as finished bytes.
 //!
 //! A write goes through [`decode`], perhaps [`patch`] or [`scale`], [`unknown_fields`], [`metadata`], [`managed_fields`] and
@@ -14,7 +14,6 @@
 
 pub mod rejection;
 pub mod rules;
-pub mod schema;
 
 pub mod stored_object;
 
@@ -42,3 +41,5 @@ pub use stored_object::{StoredObject, StoredObjectError};
 
 #[cfg(test)]
 mod arbitrary;
+#[cfg(test)]
+mod test_schema;

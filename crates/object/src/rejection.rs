@@ -11,6 +11,9 @@ pub enum Rejection {
     /// The request itself makes no sense (400).
     #[error("{0}")]
     BadRequest(String),
+    /// The operation is not allowed on this object (403).
+    #[error("{0}")]
+    Forbidden(String),
     /// The object breaks rules (422).
     #[error("{}", FieldError::aggregate(errors).unwrap_or_default())]
     Invalid {

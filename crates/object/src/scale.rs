@@ -32,15 +32,12 @@ pub enum ScaleSelector<'a> {
 }
 
 impl ScalePaths<'static> {
-    /// Deployments, replica sets and stateful sets.
+    /// The usual places: `spec.replicas`, `status.replicas` and a label selector in `spec.selector`.
     pub const WORKLOAD: Self = Self {
         spec_replicas: &["spec", "replicas"],
         status_replicas: &["status", "replicas"],
         selector: ScaleSelector::LabelSelector(&["spec", "selector"]),
     };
-    /// Replication controllers.
-    pub const REPLICATION_CONTROLLER: Self =
-        Self { selector: ScaleSelector::Labels(&["spec", "selector"]), ..Self::WORKLOAD };
 }
 
 /// The `Scale` of an object.
@@ -160,7 +157,10 @@ mod tests {
         assert_eq!((&scale["spec"], &scale["status"]), (&json!({}), &json!({"replicas": 0})));
         let controller = object(&json!({"spec": {"selector": {"a": "b", "c": "d"}}}));
         assert_eq!(
-            scale_from_object(&controller, &ScalePaths::REPLICATION_CONTROLLER)["status"]["selector"],
+            scale_from_object(
+                &controller,
+                &ScalePaths { selector: ScaleSelector::Labels(&["spec", "selector"]), ..ScalePaths::WORKLOAD }
+            )["status"]["selector"],
             "a=b,c=d"
         );
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::schema::SchemaCursor;
+use schema::SchemaCursor;
 
 /// Carries over the fields of `old` that the schema does not have and that `new` does not mention. Where the schema ends, at
 /// free-form objects and at lists without a merge key, `new` is taken as it is.
@@ -88,12 +88,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::tests::{POD, TestSchema};
+    use crate::test_schema::pod;
 
     #[track_caller]
     fn check(old: &Value, new: &Value, expected: &Value) {
         let mut kept = new.as_object().unwrap().clone();
-        keep_unknown_fields(old.as_object().unwrap(), &mut kept, SchemaCursor::new(&TestSchema, POD));
+        keep_unknown_fields(old.as_object().unwrap(), &mut kept, pod());
         assert_eq!(&Value::Object(kept), expected);
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn drop_unknown_fields_keeps_stored_fields() {
         let check = |old: Value, new: Value, expected: Value| {
             let mut left = new.as_object().unwrap().clone();
-            drop_unknown_fields(old.as_object(), &mut left, SchemaCursor::new(&TestSchema, POD));
+            drop_unknown_fields(old.as_object(), &mut left, pod());
             assert_eq!(Value::Object(left), expected);
         };
         check(

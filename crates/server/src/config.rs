@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
-use catalogue::{FeatureGates, ServedResources};
 use edge::pipeline::RequestLimits;
+use kinds::{FeatureGates, ServedResources};
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;

@@ -62,6 +62,5 @@ fn check_draining(draining: CancellationToken) -> HealthCheck {
 
 /// True if some release has the resource, or a release newer than the catalogue may have it.
 fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource)
-        || catalogue::has_built_in_group_name(name.group)
+    kinds::may_be_built_in(name.group, name.version, name.resource) || kinds::has_built_in_group_name(name.group)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus};
+use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus, common_encoding_version};
 use api::time::Time;
 
 use crate::members::MemberSet;
@@ -16,13 +16,6 @@ pub const ALL_SERVERS_REPORTING: &str = "AllServersReporting";
 
 /// Servers named in the message of the condition; the rest is counted.
 const SERVERS_NAMED_MAX: usize = 10;
-
-/// The encoding version of all entries; `None` if they differ or there is none.
-pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str> {
-    let (first, rest) = entries.split_first()?;
-    let is_common = rest.iter().all(|entry| entry.encoding_version == first.encoding_version);
-    is_common.then_some(&*first.encoding_version)
-}
 
 /// Updates the common version and the conditions from the entries. Conditions of other types stay unchanged.
 pub fn update_agreement(status: &mut StorageVersionStatus, generation: i64, members: &MemberSet, now: Time) {

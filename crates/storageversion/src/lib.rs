@@ -2,11 +2,11 @@
 //! resource.
 //!
 //! The rules are pure: [`agreement`] derives the common version and the conditions of an object from its entries,
-//! [`edit`] computes updated objects, [`validation`] is Kubernetes' validation. The I/O goes through [`ports`]:
+//! [`edit`] computes updated objects. The I/O goes through [`ports`]:
 //! [`publisher`] keeps this server's entries in place, [`barrier`] guards every write, [`collector`] removes entries of
 //! servers that are gone. [`StorageVersionManager`] runs all of them.
 //!
-//! The crate knows no store, registry or catalogue, so an aggregated API server can use it as it is: it passes its
+//! The crate knows no store, registry or built-in kind, so an aggregated API server can use it as it is: it passes its
 //! resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client
 //! of the main API server, renews an identity lease, and asks the [`PublicationBarrier`] for a permit before each
 //! write.
@@ -24,7 +24,6 @@ pub mod publisher;
 pub mod registration;
 #[cfg(test)]
 mod testing;
-pub mod validation;
 
 use std::fmt;
 use std::sync::Arc;

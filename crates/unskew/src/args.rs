@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use catalogue::Release;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kinds::Release;
 
 use crate::lab;
 

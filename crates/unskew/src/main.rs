@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     match command {
         Command::ReleasesDiff { from, to } => {
-            print_line(&mut std::io::stdout(), catalogue::diff_releases(from, to).to_string().trim_end());
+            print_line(&mut std::io::stdout(), kinds::diff_releases(from, to).to_string().trim_end());
             ExitCode::SUCCESS
         }
         Command::Serve { args } => serve::main(args),

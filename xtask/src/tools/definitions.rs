@@ -1,4 +1,4 @@
-//! The type definitions of every Kubernetes release, from which `cargo xtask schemas` makes the catalogue's table.
+//! The type definitions of every Kubernetes release, from which `cargo xtask schemas` makes the table of types.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -59,6 +59,13 @@ pub struct StorageVersionStatus {
     pub extra: Map<String, Value>,
 }
 
+/// The version that all entries name; `None` if they differ or there is none.
+pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str> {
+    let (first, rest) = entries.split_first()?;
+    let is_common = rest.iter().all(|entry| entry.encoding_version == first.encoding_version);
+    is_common.then_some(&*first.encoding_version)
+}
+
 /// The versions of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@ use edge::{Request, Response};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
-use object::schema::SchemaCursor;
+use schema::SchemaCursor;
 use serde_json::Value;
 
 use super::write::with_warnings;
@@ -67,7 +67,7 @@ impl PatchRequest {
         kind: GroupVersionKind<&str>,
         context: RequestContext<'_>,
     ) -> Result<CheckedObject, Status> {
-        let patched = match self.patch.apply(current, context.release_schema().schema_for(kind)) {
+        let patched = match self.patch.apply(current, context.schema_of(kind)) {
             Ok(patched) => patch::expect_kind(patched, kind),
             Err(rejection) => Err(rejection),
         };

@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
 use edge::{Request, Response};
 use http::StatusCode;
-use object::scale::{self, ScalePaths};
+use object::scale;
 use object::{StoredObject, decode};
 
 use super::patch::PatchRequest;
@@ -46,8 +46,11 @@ pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Resu
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
-        let checked =
-            patch_request.apply(&scale::scale_from_object(current, &context.scale_paths()), SCALE_KIND, context)?;
+        let checked = patch_request.apply(
+            &scale::scale_from_object(current, &context.resource.served.kind.strategy.scale),
+            SCALE_KIND,
+            context,
+        )?;
         warnings = checked.warnings;
         context.apply_scale(current, &checked.object)
     };
@@ -56,22 +59,16 @@ pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Resu
 }
 
 impl RequestContext<'_> {
-    fn scale_paths(&self) -> ScalePaths<'static> {
-        match self.resource.served.kind.plural {
-            "replicationcontrollers" => ScalePaths::REPLICATION_CONTROLLER,
-            _ => ScalePaths::WORKLOAD,
-        }
-    }
-
     fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
-        let scaled = scale::apply_scale(current, scale, &self.scale_paths());
+        let scaled = scale::apply_scale(current, scale, &self.resource.served.kind.strategy.scale);
         scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
     fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Response {
         let object = object_codec::decode_served(stored, self.resource.served);
-        let mut response =
-            json_response(api::json::to_go_json(&scale::scale_from_object(&object, &self.scale_paths())).into());
+        let mut response = json_response(
+            api::json::to_go_json(&scale::scale_from_object(&object, &self.resource.served.kind.strategy.scale)).into(),
+        );
         *response.status_mut() = code;
         response
     }

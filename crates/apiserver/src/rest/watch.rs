@@ -99,7 +99,7 @@ impl BookmarkMode {
 }
 
 /// A version of a served resource, as the stream needs it: it outlives the request.
-type ServedRef = (Arc<catalogue::ServedResources>, usize);
+type ServedRef = (Arc<kinds::ServedResources>, usize);
 
 fn served_ref(context: RequestContext<'_>) -> ServedRef {
     (context.server.served_resources.clone(), context.resource.served_position)
@@ -114,7 +114,7 @@ fn expired_status(expired: WatchExpired) -> Status {
     Status::expired(expired.to_string())
 }
 
-fn encode_bookmark(resource: &catalogue::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
+fn encode_bookmark(resource: &kinds::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
     let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let object = format!(
@@ -298,7 +298,7 @@ fn column_definitions_for(is_first: bool) -> ColumnDefinitions {
 }
 
 /// Frames are shared between watchers of the storage version only: those of others look different.
-fn is_in_stored_version(object: &StoredObject, resource: &catalogue::ServedResource) -> bool {
+fn is_in_stored_version(object: &StoredObject, resource: &kinds::ServedResource) -> bool {
     let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version }.to_string();
     *object.api_version == *api_version

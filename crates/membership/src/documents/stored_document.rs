@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn encoded_document_of_a_release_is_small() {
-        let gates = catalogue::FeatureGates::new(catalogue::Release::R36);
-        let surface = catalogue::ServedResources::new(&gates, &catalogue::RuntimeConfig::default());
+        let gates = kinds::FeatureGates::new(kinds::Release::R36);
+        let surface = kinds::ServedResources::new(&gates, &kinds::RuntimeConfig::default());
         let document = ServerDocument::new(surface.discovery_of_core().into(), surface.discovery_of_apis().into());
         let stored = StoredDocument {
             document: Arc::new(document),

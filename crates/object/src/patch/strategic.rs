@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::decode::Decoded;
 use crate::rejection::Rejection;
-use crate::schema::{PatchStrategy, SchemaCursor};
+use schema::{PatchStrategy, SchemaCursor};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

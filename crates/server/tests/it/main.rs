@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use access::Authorizer;
 use access::authentication::{CertificateFieldSet, FrontProxy, FrontProxyHeaderNames};
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use cluster_tests::Client;
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::wait::eventually;
 use controllers::ControllerSelection;
 use edge::merged_discovery::MergeDiscovery;
 use edge::pipeline::RequestLimits;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use membership::presence::PresenceTimings;
 use serde_json::json;
 use server::{

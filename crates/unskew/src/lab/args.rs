@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use catalogue::Release;
 use clap::Args;
+use kinds::Release;
 
 /// `unskew up` in a process that stays; nobody types it.
 pub(crate) const DETACHED_COMMAND: &str = "stay";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use access::authentication::{CaBundleOverlap, CertificateFieldSet, FrontProxy, FrontProxyHeaderNames};
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
-use catalogue::{FeatureGates, Release};
+use kinds::{FeatureGates, Release};
 use server::{
     AuthenticationConfig, FRONT_PROXY_CA, FRONT_PROXY_CLIENT, FrontProxyConfig, PeerCertificates, ServiceAccountConfig,
 };

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::Authorizer;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use controllers::ControllerSelection;
 use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
 use server::{AuditConfig, Config, ControllerConfig, StorageConfig};
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use catalogue::FeatureGates;
+use kinds::FeatureGates;
 use membership::presence::PresenceTimings;
 use object::decode::{self, BodyEncoding};
 use server::{PeerCertificates, PeerConfig};

@@ -1,0 +1,18 @@
+//! Eviction requests, and the evictions that serve them.
+
+use object::rules::StatusSubresource;
+
+use crate::strategy::KindStrategy;
+use crate::update_validation::immutable_fields::fixed_field;
+
+pub(crate) static EVICTION_REQUEST_STRATEGY: KindStrategy = KindStrategy {
+    status: StatusSubresource::StatusOnly,
+    immutable_fields: &[fixed_field("spec.target"), fixed_field("spec.requester")],
+    ..KindStrategy::DEFAULT
+};
+
+pub(crate) static EVICTION_STRATEGY: KindStrategy = KindStrategy {
+    status: StatusSubresource::StatusOnly,
+    immutable_fields: &[fixed_field("spec.target")],
+    ..KindStrategy::DEFAULT
+};
