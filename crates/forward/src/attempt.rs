@@ -1,4 +1,4 @@
-//! One candidate's turn.
+//! One attempt to send a request to one candidate.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::{Effect, Execution, Lifetime, PeerError, RetryLoop, classify, forward
 /// How a candidate failed, and whether it may have executed the request.
 pub(super) type AttemptFailure = (PeerError, Execution);
 
-/// How a request travels.
+/// The kind of connection that carries a request.
 #[derive(Clone, Copy)]
 enum ConnectionMode {
-    /// On a connection that carries nothing else meanwhile.
+    /// A connection that carries nothing else meanwhile.
     Exclusive,
-    /// Beside others of its kind: it does no harm to send it again if a connection is given up.
+    /// A stream of a shared HTTP/2 connection. Only for requests that may be sent again if the connection fails.
     Multiplexed(StreamClass),
-    /// On a connection that never comes back.
+    /// A new connection that leaves the pool for good.
     Upgrade,
 }
 
-/// A request and the candidate whose turn it is.
+/// A request and the candidate that it is sent to.
 pub(super) struct ForwardAttempt<'a> {
     pub(super) retry_loop: &'a RetryLoop<'a>,
     pub(super) peer: &'a Arc<Peer>,
-    /// Whether somebody else can be tried after it.
+    /// Shortens the connect timeout.
     pub(super) has_more_candidates: bool,
 }
 
@@ -53,7 +53,7 @@ impl ForwardAttempt<'_> {
             body_timeout: self.retry_loop.forwarder.limits.silence_timeout,
         };
         if self.retry_loop.head.method == Method::HEAD && classifier.needs_body(&response) {
-            // Boxed, because every request would carry the room for what hardly one of them does.
+            // Boxed: rarely needed, and it would enlarge the future of every request.
             classifier.classify(Box::pin(self.send(Self::body_probe)).await?).await?;
             return Ok(classify::pass_through(response));
         }
@@ -70,7 +70,7 @@ impl ForwardAttempt<'_> {
         self.retry_loop.head.build_get_request(&self.peer.host)
     }
 
-    /// Sends a request on a connection that there is or on a new one, and waits for the head of an answer.
+    /// Sends a request on a pooled connection or a new one, and waits for the head of the response.
     async fn send(&self, make: fn(&Self) -> Request<RequestBody>) -> Result<Response<PeerBody>, AttemptFailure> {
         let pool = self.user_pool()?;
         let mode = self.connection_mode();
@@ -82,7 +82,7 @@ impl ForwardAttempt<'_> {
         if let Some(connection) = pooled {
             match self.send_over(connection, make(self)).await {
                 Ok(response) => return Ok(response),
-                // The peer has closed an idle connection, as it may. If that lost nothing, a new one is worth a try.
+                // The peer may close idle connections at any time. If the request may be sent again, open a new connection.
                 Err((PeerError::ConnectionBroken(_), execution))
                     if self.retry_loop.relax_for_reads(execution) != Execution::Unknown
                         && self.retry_loop.body.can_replay() => {}
@@ -108,7 +108,7 @@ impl ForwardAttempt<'_> {
         } else {
             limits.connect_timeout
         };
-        // Boxed, because every request would carry the room for what hardly one of them does.
+        // Boxed: rarely needed, and it would enlarge the future of every request.
         let opened = match mode {
             ConnectionMode::Multiplexed(sharing) => Box::pin(pool.open_stream(sharing, timeout)).await,
             ConnectionMode::Exclusive | ConnectionMode::Upgrade => Box::pin(pool.open(timeout)).await,
@@ -147,7 +147,7 @@ impl ForwardAttempt<'_> {
         })
     }
 
-    /// Waits for the head of an answer. A peer that is silent for long is pinged, and a slow one that answers is left alone.
+    /// Waits for the head of the response. A silent peer is pinged; as long as it answers pings, the request keeps waiting.
     async fn wait_for_head(
         &self,
         mut sending: Pin<&mut impl Future<Output = Result<Response<PeerBody>, SendError>>>,
@@ -169,7 +169,7 @@ impl ForwardAttempt<'_> {
                 pinged = self.peer.ping() => match (pinged, self.retry_loop.forward_request.effect) {
                     (PingResult::Alive, _) => {}
                     (PingResult::Unresponsive, Effect::Reads) => return Err((PeerError::Unresponsive, Execution::Unknown)),
-                    // It was sent, so it stays; but others need not go there.
+                    // A write that was sent is not sent again; later requests prefer other peers.
                     (PingResult::Unresponsive, Effect::Writes) => {
                         self.retry_loop.record_failure(self.peer, &PeerError::Unresponsive);
                         return answered(sending.await);
@@ -197,7 +197,7 @@ impl ForwardAttempt<'_> {
         response
     }
 
-    /// Hands both ends to a task, which carries bytes between them.
+    /// Starts a task that copies bytes between both upgraded connections.
     fn start_tunnel(&self, response: Response<PeerBody>) -> Response<ForwardedBody> {
         let (mut head, peer_end) = transport::peer::PeerUpgrade::from_response(response);
         forwarded_head::clean_response_head(&mut head, self.retry_loop.forwarder.cors_headers);

@@ -1,8 +1,7 @@
-//! How many bytes a second go to and from one peer.
+//! The limit on bytes per second to and from one peer.
 //!
-//! Bytes queue up in the order in which they come, and each piece waits until those before it are paid for. A stream has one
-//! piece in the queue and not the next, so that streams take turns: beside downloads a watch waits for one piece of each.
-//! Nothing is dropped. Without a limit there is no queue.
+//! A leaky bucket delays chunks in the order in which they arrive. Each stream has at most one chunk waiting, so streams take
+//! turns: a watch waits for one chunk of each concurrent download. No bytes are dropped.
 
 use std::num::NonZeroU64;
 use std::pin::Pin;
@@ -16,19 +15,19 @@ use parking_lot::Mutex;
 use prometheus::Counter;
 use tokio::time::{Instant, Sleep};
 
-/// After a quiet time, as much may go at once as flows in this: a limit is about what lasts.
+/// A burst after an idle time: as many bytes as the limit allows in this time pass at once.
 const BURST_WINDOW: Duration = Duration::from_secs(1);
 
-/// What has gone and is not paid for.
+/// The bytes that passed ahead of the rate.
 #[derive(Clone, Copy, Debug)]
 struct LeakyBucket {
     bytes_per_second: NonZeroU64,
-    /// When all that has gone is paid for.
+    /// When the bucket is empty again.
     drained_at: Instant,
 }
 
 impl LeakyBucket {
-    /// Adds a piece, and says when it may go.
+    /// Adds a chunk and returns when it may pass.
     fn reserve(&mut self, bytes: usize, now: Instant) -> Instant {
         let first = self.drained_at.max(now);
         self.drained_at = first + self.drain_time(bytes);
@@ -42,11 +41,11 @@ impl LeakyBucket {
     }
 }
 
-/// The limit of one peer, shared by all that goes there and comes back.
+/// The limit of one peer, shared by request and response bodies.
 #[derive(Debug)]
 pub(super) struct Bandwidth {
     bucket: Mutex<LeakyBucket>,
-    /// For how long pieces were held.
+    /// Total delay of all chunks.
     waited_seconds: Counter,
 }
 
@@ -55,7 +54,7 @@ impl Bandwidth {
         Self { bucket: Mutex::new(LeakyBucket { bytes_per_second, drained_at: Instant::now() }), waited_seconds: held }
     }
 
-    /// When a piece may go; `None` if at once.
+    /// When a chunk may pass; `None` for immediately.
     fn reserve(&self, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
         let when = self.bucket.lock().reserve(bytes, now);
@@ -67,7 +66,7 @@ impl Bandwidth {
         Some(when)
     }
 
-    /// Waits until a piece may go.
+    /// Waits until a chunk may pass.
     pub(super) async fn wait_for(&self, bytes: usize) {
         if let Some(when) = self.reserve(bytes) {
             tokio::time::sleep_until(when).await;
@@ -75,7 +74,7 @@ impl Bandwidth {
     }
 }
 
-/// A body whose pieces wait for their turn, if there is a limit.
+/// A body whose chunks are delayed by the limit, if there is one.
 #[derive(Debug)]
 pub(super) struct ThrottledBody<B> {
     body: B,
@@ -83,7 +82,7 @@ pub(super) struct ThrottledBody<B> {
     delayed: Option<DelayedChunk>,
 }
 
-/// A piece that waits.
+/// A chunk that is delayed.
 #[derive(Debug)]
 struct DelayedChunk {
     bytes: Bytes,

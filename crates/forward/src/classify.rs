@@ -1,7 +1,8 @@
-//! Whether what a peer answers is an answer, or its failure.
+//! Tells a response to the request from a failure of the peer.
 //!
-//! What a peer says of the request (403, 409, 429, 500 and all else) passes. What it says of itself does not: that it does not
-//! serve the resource, does not trust us, is not ready, or wants us elsewhere. What a process behind the peer says always passes.
+//! A response about the request (403, 409, 429, 500 and so on) passes to the client. A response about the peer itself does not:
+//! it does not serve the resource, does not trust us, is not ready, or redirects. Responses of processes behind the peer always
+//! pass.
 
 mod status_details;
 
@@ -18,36 +19,36 @@ use super::attempt::AttemptFailure;
 use super::{Execution, PeerError, ResponseOrigin};
 use status_details::has_details_name;
 
-/// How much of an answer is looked at. A Status has some hundred bytes.
+/// How much of a body is read for classification. A Status has a few hundred bytes.
 const INSPECTED_BYTES_MAX: usize = 64 << 10;
 
-/// An answer that goes back to the client.
+/// A response that passes to the client.
 #[derive(Debug)]
 pub(super) enum ClassifiedResponse {
-    /// What was read of the body, and what is left of it.
+    /// The bytes of the body that were read, and the rest of it.
     Response(Response<(Bytes, Option<PeerBody>)>),
-    /// The connection is handed over.
+    /// The connection switches protocols.
     Upgrade(Response<PeerBody>),
 }
 
-/// By what an answer is judged.
+/// Classifies the responses to one request.
 pub(super) struct ResponseClassifier {
     pub(super) is_upgrade: bool,
     pub(super) origin: ResponseOrigin,
-    /// Whether the peer has only our word for who asks: then a 401 is about us.
+    /// True if only our certificate proves the user: then a 401 rejects our certificate.
     pub(super) is_vouched_for: bool,
-    /// A peer that begins to say why not must come to the point within this time.
+    /// How long the body of an error response may take.
     pub(super) body_timeout: Duration,
 }
 
 impl ResponseClassifier {
-    /// Judges an answer.
+    /// Reads the body where the status alone does not decide.
     pub(super) async fn classify(&self, response: Response<PeerBody>) -> Result<ClassifiedResponse, AttemptFailure> {
         match (response.status(), self.origin) {
             (StatusCode::SWITCHING_PROTOCOLS, _) if self.is_upgrade => Ok(ClassifiedResponse::Upgrade(response)),
             (StatusCode::SWITCHING_PROTOCOLS, _) => Err((PeerError::UnexpectedUpgrade, Execution::Unknown)),
             (_, ResponseOrigin::ProxiedBackend) => Ok(pass_through(response)),
-            // Refused before anything was looked at.
+            // The peer refused before it executed anything.
             (StatusCode::UNAUTHORIZED, _) if self.is_vouched_for => Err((PeerError::Unauthorized, Execution::None)),
             (_, ResponseOrigin::AnyServer) => Ok(pass_through(response)),
             _ if self.needs_body(&response) => {
@@ -64,14 +65,14 @@ impl ResponseClassifier {
         }
     }
 
-    /// Whether the body of a response decides between an answer and a failure of the peer.
+    /// True if only the body tells a response from a failure of the peer.
     pub(super) fn needs_body(&self, response: &Response<PeerBody>) -> bool {
         self.origin == ResponseOrigin::ServingPeer
             && matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
-/// A response that passes to the client as it comes.
+/// A response that passes to the client unread.
 pub(super) fn pass_through(response: Response<PeerBody>) -> ClassifiedResponse {
     ClassifiedResponse::Response(response.map(|body| (Bytes::new(), Some(body))))
 }
@@ -96,7 +97,7 @@ async fn classify_body(response: Response<PeerBody>) -> Result<ClassifiedRespons
     Ok(ClassifiedResponse::Response(Response::from_parts(head, (inspected, rest))))
 }
 
-/// Reads the body, or so much of it that it is certainly no Status.
+/// Reads the body, or its beginning if it is too long to be a Status.
 async fn read_inspected_bytes(body: &mut PeerBody) -> Result<Bytes, PeerConnectionError> {
     let mut inspected = BytesMut::new();
     while inspected.len() <= INSPECTED_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Why a request was not answered by any peer.
+//! Why a request was not answered by any candidate.
 
 use std::sync::Arc;
 
@@ -24,39 +24,39 @@ pub enum Execution {
     Unknown,
 }
 
-/// Why there is no answer. The text is for the log; clients get [`ForwardError::status`].
+/// Why there is no response. The text is for the log; clients get [`ForwardError::status`].
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// No capable peer has an address.
+    /// No candidate was given.
     #[error("no capable peer has an address")]
     NoEndpoint,
-    /// The user is known by our certificate alone, and no capable peer may be sent such requests.
+    /// Only our certificate proves the user, and no candidate may be sent such requests.
     #[error("users are not vouched for to any capable peer")]
     NotVouched,
-    /// The candidates failed, or one did in a way that forbids to try the next.
+    /// All candidates failed, or one failed after it may have executed the request.
     #[error("no peer answered: {}", join_failures(failures))]
     Failed {
-        /// Each of them, in the order they were tried.
+        /// The failed candidates, in the order of the attempts.
         failures: Vec<PeerFailure>,
-        /// What may have happened.
+        /// Whether the request may have been executed.
         execution: Execution,
     },
-    /// The time was over.
+    /// The deadline passed.
     #[error("no peer answered in time")]
     TimedOut {
-        /// What may have happened.
+        /// Whether the request may have been executed.
         execution: Execution,
     },
-    /// All that could answer have as many requests as they may, and this one does not wait for them, or not any longer.
+    /// All candidates are at their in-flight limit, and the request was not queued or left the queue.
     #[error("every peer that could answer has as many requests as it may: {0}")]
     Overloaded(QueueRejection),
-    /// The client broke off in the middle of its request.
+    /// The client disconnected while it sent the request.
     #[error("the client did not finish its request")]
     ClientAborted,
 }
 
 impl ForwardError {
-    /// What the client is told.
+    /// The response to the client.
     pub fn status(&self) -> Status {
         match self {
             Self::Overloaded(rejection) => Status::too_many_requests(
@@ -74,17 +74,17 @@ impl ForwardError {
         }
     }
 
-    /// Whether the request was executed.
+    /// Whether the request may have been executed.
     pub fn execution(&self) -> Execution {
         match self {
             Self::NoEndpoint | Self::NotVouched | Self::Overloaded(_) => Execution::None,
             Self::Failed { execution, .. } | Self::TimedOut { execution } => *execution,
-            // Nobody is left to be told; and part of it was sent.
+            // Part of the request was sent; no client is left to read the response.
             Self::ClientAborted => Execution::Unknown,
         }
     }
 
-    /// How many more peers were tried after the first.
+    /// The number of attempts after the first.
     pub fn retries(&self) -> usize {
         match self {
             Self::Failed { failures, .. } => attempt_count(failures).saturating_sub(1),
@@ -95,7 +95,7 @@ impl ForwardError {
     }
 }
 
-/// How one peer failed.
+/// A failed attempt.
 #[derive(Debug)]
 pub struct PeerFailure {
     /// The candidate that failed.
@@ -104,43 +104,43 @@ pub struct PeerFailure {
     pub error: PeerError,
 }
 
-/// What a peer can do wrong.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Users with credentials of their own are not sent on, or we do not vouch for users to it any more.
+    /// There is no kind of connection for this user: no passthrough connector, or vouching was withdrawn.
     #[error("there are no connections to it for this kind of user")]
     NoUsableConnection,
-    /// No connection.
+    /// No connection could be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// It is sent as many requests as it may be.
+    /// The peer is at its in-flight limit.
     #[error("it has as many forwarded requests as are allowed")]
     Busy,
-    /// The connection ended, or what came over it was not HTTP.
+    /// The connection ended, or carried something other than HTTP.
     #[error("{0}")]
     ConnectionBroken(#[source] PeerConnectionError),
-    /// Neither an answer nor one to a ping.
+    /// The peer answered neither the request nor a ping in time.
     #[error("it does not answer, not even a ping")]
     Unresponsive,
-    /// It executed nothing and says so.
+    /// The peer states that it executed nothing.
     #[error("it handed the request back")]
     NotExecuted,
-    /// It wants us to go elsewhere.
+    /// The peer redirects, which is never followed.
     #[error("it redirects ({0})")]
     Redirect(StatusCode),
-    /// It does not trust us.
+    /// The peer rejects our certificate.
     #[error("it does not accept our certificate (401)")]
     Unauthorized,
-    /// It does not serve what it lists.
+    /// The peer does not serve the resource although it lists it.
     #[error("it does not serve the resource (404)")]
     NotServed,
-    /// It switched protocols and was not asked to.
+    /// The peer switched protocols without being asked.
     #[error("it switched protocols unasked")]
     UnexpectedUpgrade,
 }
 
 impl PeerError {
-    /// A word for metrics.
+    /// The label value for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoUsableConnection => "no_way",
@@ -171,7 +171,7 @@ fn proxy_failed_status(execution: Execution) -> Status {
     }
 }
 
-/// How many of them were sent something. Who had no room was not tried.
+/// The failures that were attempts: a busy peer is sent nothing.
 pub(super) fn attempt_count(failures: &[PeerFailure]) -> usize {
     failures.iter().filter(|failure| !matches!(failure.error, PeerError::Busy)).count()
 }

@@ -1,6 +1,6 @@
-//! The head of a forwarded request, and of the answer that goes back.
+//! The head of a forwarded request and of its response.
 //!
-//! Both lose what concerns one connection only. The request also loses every claim about who is asking, and gets ours.
+//! Both lose hop-by-hop headers. The request also loses every identity header and gets those of the authenticated user.
 
 use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
 use http::header::{
@@ -17,7 +17,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// What concerns one connection only, besides whatever `Connection` names.
+/// Hop-by-hop headers, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("proxy-connection"),
@@ -30,7 +30,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// What says which pages may read an answer.
+/// The CORS headers of a response.
 const CORS_RESPONSE_HEADERS: [HeaderName; 4] = [
     header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
     header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -38,7 +38,7 @@ const CORS_RESPONSE_HEADERS: [HeaderName; 4] = [
     header::ACCESS_CONTROL_ALLOW_ORIGIN,
 ];
 
-/// The head of a request to peers, all but the host.
+/// The head of a forwarded request without its `Host`.
 pub(super) struct ForwardedHead {
     pub(super) method: Method,
     uri: Uri,
@@ -49,14 +49,14 @@ pub(super) struct ForwardedHead {
 impl ForwardedHead {
     pub(super) fn new(request: request::Parts, forward_request: &ForwardRequest<'_>, is_upgrade: bool) -> Self {
         let request::Parts { method, uri, mut headers, .. } = request;
-        // It stays, in the place that the peer's name takes.
+        // The client's `Host` becomes `X-Forwarded-Host`.
         let host = headers.get(HOST).cloned().or_else(|| {
-            // HTTP/2 names the host with the target.
+            // HTTP/2 has the host in the target.
             uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         });
         let protocol = headers.get(UPGRADE).cloned();
         remove_hop_by_hop(&mut headers);
-        // Answered here: the body is on its way already.
+        // The listener has answered it: the client sends the body already.
         headers.remove(EXPECT);
         forward_request.user.write_headers(&mut headers);
         if forward_request.add_hop_mark {
@@ -77,12 +77,12 @@ impl ForwardedHead {
         Self { method, uri: origin_form(&uri), headers, is_upgrade }
     }
 
-    /// What it says of itself, all but the host.
+    /// The headers without `Host`.
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// The request to one peer.
+    /// The request to one peer, which `host` names.
     pub(super) fn build_request(&self, host: &HeaderValue, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
@@ -108,7 +108,7 @@ pub(super) fn mark_forwarded(headers: &mut HeaderMap) {
     }
 }
 
-/// Prepares the head of a peer's answer for the client.
+/// Prepares the head of a peer's response for the client.
 pub(super) fn clean_response_head(response: &mut response::Parts, cors_headers: CorsHeaders) {
     let protocol = response.headers.get(UPGRADE).cloned();
     remove_hop_by_hop(&mut response.headers);
@@ -124,12 +124,12 @@ pub(super) fn clean_response_head(response: &mut response::Parts, cors_headers: 
     response.version = http::Version::HTTP_11;
 }
 
-/// Whether a head asks for the connection to be handed over.
+/// True if a head asks to switch protocols.
 pub(super) fn is_upgrade_request(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE) && connection_tokens(headers).any(|word| word.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Path and query as they came.
+/// Path and query, unchanged.
 fn origin_form(uri: &Uri) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.path_and_query = uri.path_and_query().cloned();
@@ -142,7 +142,7 @@ fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    // Most heads have none of them, which one look at their names tells.
+    // Most heads have none of them.
     if !headers.keys().any(is_hop_by_hop) {
         return;
     }

@@ -1,4 +1,4 @@
-//! A peer's answer on its way to the client.
+//! The response of a peer on its way to the client.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,35 +18,34 @@ use super::peer_set::{Peer, PeerSeat};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RespondingPeer(pub Arc<str>);
 
-/// How many peers were tried in vain before: in the extensions of a forwarded response, if there were any.
+/// The number of failed attempts before this response: in its extensions, unless 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedAttempts(pub usize);
 
-/// The body of a forwarded response, passed on as it comes. Dropping it tells the peer to stop, unless it was read
-/// to its end.
+/// The body of a forwarded response. Dropping it before its end cancels the request at the peer.
 pub struct ForwardedBody {
-    /// What was read already, to judge the answer by.
+    /// What was read for classification.
     buffered: Bytes,
     remaining: Option<ThrottledBody<PeerBody>>,
     lifetime: Lifetime,
-    /// Ends what is open when this server stops.
+    /// Ends a long-running response when this server stops.
     stream_stop: CancellationToken,
-    /// Ends the wait for a peer that will not go on. Only made when there is something to wait for.
+    /// Ends the wait for a deadline or an unresponsive peer. Created on the first `Pending`.
     abort_future: Option<AbortFuture>,
-    /// Given back at the end.
+    /// Released at the end of the body.
     seat: Option<PeerSeat>,
 }
 
 type AbortFuture = Pin<Box<dyn Future<Output = AbortReason> + Send>>;
 
-/// Why the rest of an answer is not waited for.
+/// Why the rest of a response is not waited for.
 #[derive(Debug, thiserror::Error)]
 enum AbortReason {
     #[error("the peer did not finish its answer in time")]
     DeadlineExceeded,
     #[error("the peer does not answer any more")]
     PeerUnresponsive,
-    /// No fault of anybody: the client comes back to another server.
+    /// Not an error: the body ends, and the client reconnects to another server.
     #[error("this server stops")]
     ServerStopping,
 }

@@ -1,4 +1,4 @@
-//! The user of a request: header lines that a peer believes from us, or the client's own credentials.
+//! The user of a forwarded request: `X-Remote-*` headers, or the client's own credentials.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ const USER: HeaderName = HeaderName::from_static(REMOTE_USER);
 const UID: HeaderName = HeaderName::from_static(REMOTE_UID);
 const GROUP: HeaderName = HeaderName::from_static(REMOTE_GROUP);
 
-/// Who a request is for, as a peer is told. Cheap to clone.
+/// The user of a request as a peer sees it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedUser {
     credentials: Credentials,
     impersonation: ImpersonationState,
 }
 
-/// What convinces the peer.
+/// What proves the user to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Credentials {
-    /// We do: these lines name the user, over a connection that shows our certificate.
+    /// Our certificate: these headers name the user, over a connection that shows it.
     FrontProxy(Arc<[(HeaderName, HeaderValue)]>),
-    /// The client's own, which travel on untouched, over a connection that shows no certificate.
+    /// The client's own, forwarded unchanged over a connection without a client certificate.
     Client,
 }
 
-/// Who judges whether the user may act as somebody else.
+/// Which server authorizes impersonation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImpersonationState {
-    /// We did, and the user is whom it led to.
+    /// This server did; the user is the impersonated one.
     Resolved,
-    /// The peer, so that the wish travels on.
+    /// The peer; the impersonation headers are forwarded.
     LeftToPeer,
 }
 
-/// A user whose name, uid, group or extra value cannot be sent, or would be somebody else's on arrival.
+/// A user whose name, uid, group or extra value cannot be a header value, or would arrive as another value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the user cannot be named to a peer: {part} {value:?} is empty, too long, or has characters that headers lose")]
 pub struct UnsendableUser {
-    /// Which part of the user.
+    /// The part: name, uid, group or extra.
     pub part: &'static str,
-    /// Its value.
+    /// The value of that part.
     pub value: String,
 }
 
 impl ForwardedUser {
-    /// A user by its plain values; the uid may be empty, and extra values come with their keys.
+    /// A user that our certificate proves. The uid may be empty; extra values come with their keys.
     pub fn new<'a>(
         name: &str,
         uid: &str,
@@ -67,7 +67,7 @@ impl ForwardedUser {
         for (key, text) in extra {
             let unsendable = |_| UnsendableUser { part: "extra key", value: key.to_owned() };
             let header = HeaderName::try_from(extra_header(key)).map_err(unsendable)?;
-            // An empty value is a value here, unlike everywhere else.
+            // An empty extra value is a value, unlike an empty group or uid.
             lines.push((
                 header,
                 if text.is_empty() { HeaderValue::from_static("") } else { header_value("extra value", text)? },
@@ -76,20 +76,20 @@ impl ForwardedUser {
         Ok(Self { credentials: Credentials::FrontProxy(lines.into()), impersonation: ImpersonationState::Resolved })
     }
 
-    /// Whoever the request's own credentials prove to the peer, be it nobody.
+    /// The user that the request's own credentials prove to the peer, or an anonymous one.
     pub fn with_client_credentials() -> Self {
         Self { credentials: Credentials::Client, impersonation: ImpersonationState::LeftToPeer }
     }
 
-    /// The same user, whose wish to act as somebody else is for the peer to judge.
+    /// The same user; the peer authorizes impersonation.
     pub fn with_impersonation_by_peer(self) -> Self {
         Self { impersonation: ImpersonationState::LeftToPeer, ..self }
     }
 
-    /// The name of the user that we vouch for; `None` if only the peer can tell whose the credentials are.
+    /// The name of a user that our certificate proves; `None` for credentials that only the peer can read.
     pub fn name(&self) -> Option<&str> {
         match &self.credentials {
-            // The first line is the name.
+            // The first header is the name.
             Credentials::FrontProxy(lines) => {
                 lines.first().and_then(|(_, name)| std::str::from_utf8(name.as_bytes()).ok())
             }
@@ -97,7 +97,7 @@ impl ForwardedUser {
         }
     }
 
-    /// Whether the peer has only our word for it.
+    /// True if only our certificate proves the user to the peer.
     pub fn is_vouched_for(&self) -> bool {
         match self.credentials {
             Credentials::FrontProxy(_) => true,
@@ -105,7 +105,7 @@ impl ForwardedUser {
         }
     }
 
-    /// Removes from a head whatever else says who is asking, and writes the user into it.
+    /// Removes every identity header from a head and writes those of the user.
     pub fn write_headers(&self, headers: &mut HeaderMap) {
         let is_wish = |name: &HeaderName| name.as_str().starts_with(IMPERSONATE_PREFIX);
         let is_left_to_peer = self.impersonation == ImpersonationState::LeftToPeer;
@@ -124,7 +124,7 @@ impl ForwardedUser {
     }
 }
 
-/// Headers by which a peer knows users: whole names, and prefixes of names. Compared without case.
+/// Headers that a peer reads as identity: whole names and prefixes, compared without case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityHeaders {
     names: Vec<String>,
@@ -132,14 +132,14 @@ pub struct IdentityHeaders {
 }
 
 impl IdentityHeaders {
-    /// From names and prefixes; blank ones are left out, because a blank prefix is every header's.
+    /// Blank names and prefixes are left out: a blank prefix would match every header.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, prefixes: impl IntoIterator<Item = &'a str>) -> Self {
         let lower = |text: &str| Some(text.trim().to_ascii_lowercase()).filter(|text| !text.is_empty());
         let names = names.into_iter().filter_map(lower).collect();
         Self { names, prefixes: prefixes.into_iter().filter_map(lower).collect() }
     }
 
-    /// True if there are none.
+    /// True if no header is identity.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.prefixes.is_empty()
     }
@@ -168,12 +168,12 @@ fn remove_bearer_protocols(headers: &mut HeaderMap) {
     headers.extend(kept.map(|kept| (SEC_WEBSOCKET_PROTOCOL, kept)));
 }
 
-/// Whether a header could name a user to somebody who believes us.
+/// True for headers that a peer which trusts our certificate reads as identity.
 fn is_identity_header(name: &HeaderName) -> bool {
     name.as_str().starts_with(REMOTE_PREFIX)
 }
 
-/// Spaces at either end are lost on the way, and `"admin "` must not arrive as `"admin"`.
+/// Fails for spaces at either end: HTTP drops them, and `"admin "` must not arrive as `"admin"`.
 fn header_value(part: &'static str, text: &str) -> Result<HeaderValue, UnsendableUser> {
     let unsendable = || UnsendableUser { part, value: text.to_owned() };
     let blank = [' ', '\t'];
@@ -183,7 +183,7 @@ fn header_value(part: &'static str, text: &str) -> Result<HeaderValue, Unsendabl
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| unsendable())
 }
 
-/// kube-apiserver's escaping: whatever is not an HTTP token byte, and every percent sign.
+/// kube-apiserver's escaping: every byte that is no HTTP token byte, and every percent sign.
 fn extra_header(key: &str) -> String {
     let mut header = REMOTE_EXTRA_PREFIX.to_owned();
     for byte in key.bytes() {

@@ -63,49 +63,50 @@ use replay::ReplayableBody;
 use retry_loop::RetryLoop;
 use upgrade::ClientUpgrade;
 
-/// How often idle connections are looked at.
+/// How often idle connections are checked for expiry.
 const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long and how much.
+/// Timeouts and limits, each for one candidate.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardLimits {
-    /// For TCP and TLS together, to the last candidate; to others no longer than `ping_timeout`.
+    /// For TCP and TLS together, to the last candidate; for earlier candidates at most `ping_timeout`.
     pub connect_timeout: Duration,
-    /// For how long a peer may be silent before it is pinged.
+    /// How long a response may fail to begin before the peer is pinged.
     pub silence_timeout: Duration,
     /// For how long it may take to answer that.
     pub ping_timeout: Duration,
-    /// How often a peer is pinged while a watch or the like is open and silent: only its end tells a client to go elsewhere.
+    /// How often a peer is pinged while an open stream such as a watch is silent: only the end of the stream makes a client
+    /// reconnect.
     pub stream_ping_interval: Duration,
     /// For how long it may take to answer that.
     pub stream_ping_timeout: Duration,
-    /// How many short requests one peer is sent at once; `None` for any number. A request that is one too many goes to the next
-    /// peer, and waits if they all have as many.
+    /// Short requests in flight at one peer; `None` for no limit. At the limit a request goes to the next peer, and waits if
+    /// all are at it.
     pub in_flight_max: Option<usize>,
-    /// How many bytes of bodies go to and from one peer in a second; `None` for any number. What is too much waits.
+    /// Bytes of bodies per second to and from one peer; `None` for no limit. Bytes beyond the limit are delayed.
     pub bandwidth_max: Option<NonZeroU64>,
-    /// How many wait, and for how long.
+    /// Requests that wait for a seat.
     pub queue: QueueLimits,
     /// Idle connections to one peer.
     pub pool: PoolLimits,
 }
 
 impl ForwardLimits {
-    /// Two lost packets; beyond that the peer is as good as away.
+    /// Allows for two lost packets; a peer that needs longer counts as unreachable.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Longer than almost all requests take, and short enough for somebody who waits.
+    /// Longer than almost all requests take, and short enough for an interactive client.
     pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
-    /// A peer that lets even a ping wait so long is passed over.
+    /// A peer that does not answer a ping within this time counts as unresponsive.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(2);
     /// Kubernetes' settings for HTTP/2, where a ping is part of the protocol.
     pub const STREAM_PING_INTERVAL: Duration = Duration::from_secs(30);
-    /// The same.
+    /// See [`Self::STREAM_PING_INTERVAL`].
     pub const STREAM_PING_TIMEOUT: Duration = Duration::from_secs(15);
 }
 
 impl ForwardLimits {
-    /// For how long a request may wait for something before it is looked at again: for a connection, or a silent peer. `None`
-    /// if it may have to wait in a queue, and nobody knows.
+    /// The longest time between two polls of a request: a connect or silence timeout. `None` if the request may wait in a
+    /// queue, where the time is not bounded.
     fn repoll_interval_max(&self) -> Option<Duration> {
         (self.queue.length_max == 0).then_some(self.silence_timeout.max(self.connect_timeout))
     }
@@ -137,21 +138,21 @@ pub struct Candidate {
     pub address: Address,
 }
 
-/// What is to be forwarded, apart from the request itself.
+/// How to forward a request: everything apart from the HTTP request itself.
 pub struct ForwardRequest<'a> {
-    /// Whoever can serve it.
+    /// The servers that can serve the request.
     pub candidates: &'a [Candidate],
-    /// Who asks, after impersonation.
+    /// The user of the request, after impersonation.
     pub user: &'a ForwardedUser,
-    /// Where the client connects from.
+    /// The address that the client connects from, for `X-Forwarded-For`.
     pub client_ip: IpAddr,
-    /// Whether it may be sent twice.
+    /// Whether the request may be sent twice.
     pub effect: Effect,
-    /// For how long it may take.
+    /// How long the request may take.
     pub lifetime: Lifetime,
-    /// Whether the answer will be short, as that of one object is.
+    /// True if the response is one object: short reads share HTTP/2 connections while requests to a peer overlap.
     pub has_short_response: bool,
-    /// Who answers, if it is well: because it answered before, or is the nearest.
+    /// The id of the candidate to try first if it is healthy: it answered before, or is the nearest.
     pub preferred_peer: Option<&'a str>,
     /// The process that writes the response: decides what the response says about the peer.
     pub origin: ResponseOrigin,
@@ -166,7 +167,7 @@ pub struct ForwardRequest<'a> {
 pub enum ResponseOrigin {
     /// A server that lists the resource. A response that denies the resource is that server's failure.
     ServingPeer,
-    /// Any server: whatever it says of the resource counts.
+    /// Any server: its response counts, even if it denies the resource.
     AnyServer,
     /// A process behind the server, such as a kubelet or a pod: the response reaches the client unchanged, whatever its status,
     /// and says nothing about the server.
@@ -203,8 +204,8 @@ impl<'a> ForwardRequest<'a> {
         }
     }
 
-    /// The same call for a request that asks for an upgrade. Such a request is never resent once it was sent: the connection may
-    /// have been handed over. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
+    /// The same for a request that asks for an upgrade. An upgrade that was sent is never sent again: the connection may have
+    /// switched protocols. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
     /// that a server serves itself.
     fn for_upgrade(self) -> Self {
         let is_watch = matches!(
@@ -219,14 +220,14 @@ impl<'a> ForwardRequest<'a> {
 /// Whether a request can be repeated without harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It only reads: get, list and watch.
+    /// A get, list or watch.
     Reads,
-    /// It may do anything.
+    /// Anything else: the request may change state.
     Writes,
 }
 
 impl Effect {
-    /// What a request for a resource does. A get that runs a command in a container is no reading.
+    /// The effect of a request for a resource. A get that runs a command in a container is a write.
     pub fn for_resource(resource: &ResourceTarget<'_>) -> Self {
         match resource.verb {
             Verb::Get | Verb::List | Verb::Watch if !resource.is_connect() => Self::Reads,
@@ -244,53 +245,54 @@ impl Effect {
     }
 }
 
-/// For how long a request may take.
+/// How long a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Its answer has come to its end by then.
+    /// The response must be complete by this time.
     Until(Instant),
-    /// As long as both sides like: a watch, a log, a shell.
+    /// No limit: a watch, a log, a shell.
     LongRunning,
 }
 
-/// How peers are reached, and who we are to them.
+/// The connections to candidates, and how this server appears to them.
 #[derive(Clone, Debug)]
 pub struct ForwarderConfig {
-    /// Connections that show our certificate: for users that we vouch for.
+    /// Connections with the front-proxy client certificate, for users named in `X-Remote-*` headers.
     pub front_proxy_connector: Arc<Connector>,
-    /// Connections that show none: for users with credentials of their own. `None`: nobody is sent on with these.
+    /// Connections without a client certificate, for users with credentials of their own; `None` if no such requests are
+    /// forwarded.
     pub passthrough_connector: Option<Arc<Connector>>,
-    /// Whom we name when we ask for ourselves.
+    /// The user of this server's own requests: pings, health and discovery.
     pub own_user: ForwardedUser,
-    /// Who says which pages may read answers.
+    /// What becomes of CORS headers in responses.
     pub cors_headers: CorsHeaders,
-    /// To which peers requests may go in a user's name.
+    /// To which candidates users are named.
     pub vouching_policy: VouchingPolicy,
 }
 
-/// To which peers the forwarder sends requests over connections that show our certificate.
+/// To which candidates the forwarder sends users' requests over connections with the front-proxy certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VouchingPolicy {
-    /// To every peer.
+    /// To every candidate.
     AllPeers,
-    /// To peers that [`Forwarder::set_vouching`] has allowed, and to no others.
+    /// To candidates that [`Forwarder::set_vouching`] has allowed, and to no others.
     AllowedPeers,
 }
 
-/// Who says, to browsers, which pages may read an answer.
+/// What becomes of the CORS headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorsHeaders {
-    /// We do, because browsers talk to us: what a peer says of it is removed.
+    /// Removed: this server sets its own.
     Strip,
-    /// The peer that answers, and we pass it on.
+    /// Passed on to the client.
     PassThrough,
 }
 
 impl ForwarderConfig {
-    /// The user that servers are to each other.
+    /// The user by which API servers know each other.
     const APISERVER_USER: &str = "system:apiserver";
 
-    /// From one server to another.
+    /// The configuration of one API server that forwards to others.
     pub fn for_server(front_proxy_connector: Arc<Connector>) -> Self {
         let ourselves = ForwardedUser::new(Self::APISERVER_USER, Self::APISERVER_USER, ["system:authenticated"], []);
         let ourselves = ourselves.expect("the name has no odd characters");
@@ -305,7 +307,7 @@ impl ForwarderConfig {
     }
 }
 
-/// Forwards requests to peers. Clones share connections and what was observed.
+/// Forwards requests to candidates. Clones share connections and observations.
 #[derive(Clone)]
 pub struct Forwarder(Arc<ForwarderInner>);
 
@@ -314,12 +316,12 @@ pub(crate) struct ForwarderInner {
     limits: ForwardLimits,
     metrics: Metrics,
     tasks: Tasks,
-    /// Ends what is open.
+    /// Ends open streams.
     stream_stop: CancellationToken,
     round_robin: AtomicUsize,
     flow_hasher: FlowHasher,
     cors_headers: CorsHeaders,
-    /// Headers, beside `X-Remote-*`, that some peer reads as identity; `None` if there are none.
+    /// Headers besides `X-Remote-*` that some candidate reads as identity; `None` if there are none.
     peer_identity_headers: RwLock<Option<Arc<IdentityHeaders>>>,
 }
 
@@ -330,7 +332,7 @@ impl fmt::Debug for Forwarder {
 }
 
 impl Forwarder {
-    /// Forwards over connections of these kinds.
+    /// Starts a forwarder and the task that closes its idle connections.
     pub fn new(config: ForwarderConfig, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
         let cross_origin = config.cors_headers;
         let peers = PeerSet::new(config, limits, metrics.clone());
@@ -367,33 +369,34 @@ impl Forwarder {
         self.0.peer_set.own_user()
     }
 
-    /// Allows or forbids requests to a peer in a user's name: over connections that show our certificate. Health and
-    /// discovery requests of our own are not affected. A peer that listens elsewhere than it did must be allowed again.
+    /// Allows or forbids users' requests to a candidate over connections with the front-proxy certificate. This server's own
+    /// health and discovery requests are not affected. A candidate whose address changes must be allowed again.
     pub fn set_vouching(&self, candidate: &Candidate, is_allowed: bool) {
         self.0.peer_set.get(candidate).may_vouch.store(is_allowed, Ordering::Relaxed);
     }
 
-    /// Replaces the set of headers that are removed from requests in a user's name, beside `X-Remote-*`.
+    /// Replaces the set of headers that are removed, besides `X-Remote-*`, from requests over connections with the front-proxy
+    /// certificate.
     pub fn set_peer_identity_headers(&self, headers: IdentityHeaders) {
         let headers = (!headers.is_empty()).then(|| Arc::new(headers));
         *self.0.peer_identity_headers.write() = headers;
     }
 
-    /// Ends watches and the like, and connections that were handed over, as if the peers had: their clients come back, to
+    /// Ends long-running responses and upgraded connections as if the peers had ended them, so that clients reconnect, to
     /// another server if this one stops.
     pub fn end_streams(&self) {
         self.0.stream_stop.cancel();
     }
 
-    /// How the peers have fared, for `/debug/peers` and tests.
+    /// What was observed of each candidate, for tests.
     pub fn peers(&self) -> &PeerSet {
         &self.0.peer_set
     }
 
-    /// Sends a request to one of the candidates and returns its answer, of which the head has arrived.
+    /// Sends a request to one of the candidates and returns its response as soon as the head has arrived.
     ///
-    /// Dropped, or with its answer dropped, it takes the request back, which tells the peer to stop. A request with a
-    /// [`Commitment`] in its extensions commits when it is first sent.
+    /// Dropping the future or the response cancels the request at the peer. A request with a [`Commitment`] in its extensions
+    /// commits when it is first sent.
     pub async fn forward<B>(
         &self,
         forward_request: ForwardRequest<'_>,
@@ -440,8 +443,8 @@ impl Forwarder {
     }
 }
 
-/// Waits for some work until its deadline. Almost every request is answered when it is looked at for the second time, so that
-/// only then an alarm is set, if the work is certainly looked at again long before.
+/// Runs `work` until its deadline. Most requests complete on the second poll, so the timer is armed only on the second
+/// `Pending`, provided that `work` is polled again well before the deadline.
 async fn run_until_deadline<T>(
     deadline: Instant,
     repoll_interval_max: Option<Duration>,
@@ -459,7 +462,8 @@ async fn run_until_deadline<T>(
 }
 
 impl ForwarderInner {
-    /// Removes what a peer would read as a user's name or group: it would believe it, because it believes our certificate.
+    /// Removes headers that a peer would read as the user's identity: the peer trusts our certificate and would believe the
+    /// client.
     fn remove_peer_identity_headers(&self, headers: &mut HeaderMap) {
         let identity_headers = self.peer_identity_headers.read().clone();
         if let Some(identity_headers) = identity_headers {
@@ -467,7 +471,7 @@ impl ForwarderInner {
         }
     }
 
-    /// The candidates of a call that may be asked for its user, the best one first.
+    /// The candidates that accept the user of the request, in the order in which they are tried.
     fn order_candidates(&self, forward_request: &ForwardRequest<'_>) -> SmallVec<[Arc<Peer>; 4]> {
         let mut peers: SmallVec<[Arc<Peer>; 4]> =
             forward_request.candidates.iter().map(|candidate| self.peer_set.get(candidate)).collect();

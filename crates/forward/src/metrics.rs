@@ -6,18 +6,18 @@ use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaug
 
 use super::QueueRejection;
 
-/// From what a hop adds on one machine to what a slow list takes.
+/// Seconds, from one hop on one machine to a slow list.
 const FORWARD_BUCKETS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
 /// Metrics of forwarded requests. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// How long peers took, by peer.
+    /// Seconds from sending a request to the head of its response, by peer.
     pub(super) forward_duration: HistogramVec,
     /// Failed connections and requests, by peer and reason. Membership counts failed discovery fetches here too.
     pub transport_failures: IntCounterVec,
-    /// For how long bodies to and from peers waited because of the limit on bandwidth, by peer.
+    /// Seconds that chunks of bodies were delayed by the bandwidth limit, by peer.
     pub(super) bandwidth_waits: CounterVec,
     queue_length: IntGaugeVec,
     queue_wait: HistogramVec,
@@ -67,22 +67,22 @@ impl Metrics {
         metrics
     }
 
-    /// How many wait for a peer.
+    /// The number of requests that wait for a peer.
     pub(super) fn queue_length(&self, peer: &str) -> IntGauge {
         self.queue_length.with_label_values(&[peer])
     }
 
-    /// Counts a request that waited for a peer and was taken.
+    /// Records the wait of a request that got a seat.
     pub(super) fn observe_queue_wait(&self, peer: &str, waited: Duration) {
         self.queue_wait.with_label_values(&[peer]).observe(waited.as_secs_f64());
     }
 
-    /// Counts a request that was not let wait, or not any longer.
+    /// Counts a request that was not queued or left the queue without a seat.
     pub(super) fn count_queue_rejection(&self, rejection: QueueRejection) {
         self.queue_rejections.with_label_values(&[rejection.reason()]).inc();
     }
 
-    /// Forgets the figures of a peer, or they would remember every server that ever was.
+    /// Removes the series of a peer; otherwise series of departed servers would accumulate.
     pub(super) fn remove_peer(&self, peer: &str) {
         let _ = self.forward_duration.remove_label_values(&[peer]);
         let _ = self.queue_wait.remove_label_values(&[peer]);

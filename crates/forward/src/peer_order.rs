@@ -1,35 +1,35 @@
-//! Which peer is tried first: a plain function over what was observed.
+//! The order in which candidates are tried: a pure function of what was observed.
 
 use smallvec::SmallVec;
 
 use super::Effect;
 
-/// How a peer has fared.
+/// What was observed of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Whether it answers.
+    /// Whether the last request was answered.
     pub health: PeerHealth,
-    /// Short requests that it has not answered to the end.
+    /// Short requests in flight.
     pub in_flight: usize,
-    /// Open watches and the like.
+    /// Long-running requests in flight.
     pub streams: usize,
 }
 
-/// Whether a peer answers.
+/// Whether the last request to a peer was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerHealth {
-    /// The last request was answered.
+    /// It was, or none was sent.
     Healthy,
-    /// It failed, and enough time has passed for a request to try it again.
+    /// It failed, and the backoff is over: a read may try the peer first.
     RetryDue,
-    /// It failed lately.
+    /// It failed, and the backoff runs: the peer is tried last.
     BackingOff,
 }
 
-/// All of them, the one to try first in front: who answers before who failed, then who is preferred, then who has less to do,
-/// then by turns.
+/// Indices of all peers in the order of attempts: healthy before failed ones, then the preferred one, then by load, then round
+/// robin.
 ///
-/// A peer that failed is tried again by a read, never by a write: a read can still go elsewhere.
+/// Only reads probe a failed peer: a read can still go to the next one.
 pub(super) fn order_peers(
     statuses: &[PeerStatus],
     effect: Effect,

@@ -1,4 +1,4 @@
-//! What this server itself has observed of each peer: connections, failures, load. It changes our choice and nothing else.
+//! What this server has observed of each candidate: connections, failures, load. It affects only the order of attempts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,15 +23,14 @@ use super::metrics::Metrics;
 use super::seats::PeerSeats;
 use super::{Candidate, ForwardLimits, ForwardedUser, ForwarderConfig, PeerError, VouchingPolicy};
 
-/// For how long a peer that failed is tried last: doubled with every failure, up to the maximum. A crashed server restarts
-/// within seconds, and the endpoint record of one that does not is gone after fifteen.
+/// Backoff of a failed peer, doubled with every failure up to the maximum. A crashed server restarts within seconds.
 const REST: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 
-/// More requests than this at once are a crowd, and after so many without one there is none.
+/// More requests in flight than the first are contention; after as many requests as the second without it there is none.
 const CONTENTION_MIN: usize = 2;
 const UNCONTENDED_REQUESTS_MAX: usize = 100;
 
-/// All peers that requests were sent to.
+/// All candidates that requests were sent to.
 pub struct PeerSet {
     config: ForwarderConfig,
     limits: ForwardLimits,
@@ -50,7 +49,7 @@ impl PeerSet {
         Self { config, limits, metrics, peers: RwLock::default() }
     }
 
-    /// What is known of a candidate; nothing, if it listens elsewhere than it did.
+    /// Returns what is known of a candidate; a new entry if its address has changed.
     pub(super) fn get(&self, candidate: &Candidate) -> Arc<Peer> {
         let peers = self.peers.read();
         if let Some(peer) = peers.get(&candidate.id).filter(|peer| peer.candidate.address == candidate.address) {
@@ -114,12 +113,12 @@ impl PeerSet {
         }
     }
 
-    /// What was observed of a peer; `None` if nothing was ever sent to it.
+    /// What was observed of a candidate; `None` if nothing was sent to it.
     pub fn status(&self, id: &str) -> Option<PeerStatus> {
         Some(self.find(id)?.status(Instant::now()))
     }
 
-    /// How requests to a peer found a connection.
+    /// How often requests to a candidate opened or reused a connection.
     pub fn pool_stats(&self, id: &str) -> Option<PoolStats> {
         Some(self.find(id)?.front_proxy_pool.stats())
     }
@@ -133,37 +132,37 @@ impl PeerSet {
     }
 }
 
-/// One peer.
+/// A candidate with its connections and observations.
 pub(super) struct Peer {
     candidate: Candidate,
-    /// What it is called in `Host`.
+    /// The value of `Host`.
     pub(super) host: HeaderValue,
-    /// Connections that show our certificate.
+    /// Connections with the front-proxy certificate.
     pub(super) front_proxy_pool: Arc<ConnectionPool>,
-    /// Connections that show none.
+    /// Connections without a client certificate.
     passthrough_pool: Option<Arc<ConnectionPool>>,
-    /// Whether requests in a user's name may go over connections that show our certificate.
+    /// Whether users' requests may use `front_proxy_pool`.
     pub(super) may_vouch: AtomicBool,
     limits: ForwardLimits,
     bandwidth: Option<Arc<Bandwidth>>,
-    /// Who pings it.
+    /// The user of pings.
     own_user: ForwardedUser,
-    /// From sending a request to the head of its answer.
+    /// From sending a request to the head of its response.
     pub(super) response_duration: Histogram,
-    /// Whether the last request failed: most requests need to know no more.
+    /// Whether the last request failed. Read without the lock of `failure_state`.
     is_failing: AtomicBool,
     failure_state: Mutex<FailureState>,
-    /// The requests that it has.
+    /// The requests in flight.
     pub(super) seats: PeerSeats,
-    /// How many requests have found hardly anybody else here, since one that did.
+    /// Consecutive requests without contention, up to [`UNCONTENDED_REQUESTS_MAX`].
     requests_since_contention: AtomicUsize,
-    /// For those who wait for an answer to begin.
+    /// For requests whose response has not begun.
     ping: SharedPing,
-    /// For those whose answer has begun, who are more patient.
+    /// For long-running responses, with a longer timeout.
     stream_ping: SharedPing,
 }
 
-/// How many requests in a row have found no crowd, after one more that finds so many at the peer, itself among them.
+/// The number of consecutive requests without contention, after one more request, which is counted in `in_flight`.
 fn next_requests_since_contention(requests_since_contention: usize, in_flight: usize) -> usize {
     if in_flight > CONTENTION_MIN {
         0
@@ -172,10 +171,10 @@ fn next_requests_since_contention(requests_since_contention: usize, in_flight: u
     }
 }
 
-/// A ping that everybody who waits shares.
+/// A ping shared by all requests that wait for it.
 struct SharedPing {
     timeout: Duration,
-    /// When the last one was over, and what it found. Held while one is under way.
+    /// End and result of the last ping. Locked while a ping runs.
     last: tokio::sync::Mutex<Option<(Instant, PingResult)>>,
 }
 
@@ -184,7 +183,7 @@ impl SharedPing {
         Self { timeout, last: tokio::sync::Mutex::new(None) }
     }
 
-    /// What a ping finds that is over after `since`.
+    /// Returns the result of a ping that ends after `since`, and sends one if there is none.
     async fn send(&self, peer: &Peer, since: Instant) -> PingResult {
         let mut last = self.last.lock().await;
         if let Some((when, result)) = *last
@@ -192,7 +191,7 @@ impl SharedPing {
         {
             return result;
         }
-        // Boxed, because every open watch holds the room for it and hardly ever asks.
+        // Boxed: rarely needed, and it would enlarge every open watch.
         let pinging = Box::pin(peer.send_ping(self.timeout));
         let responded = tokio::time::timeout(self.timeout, pinging).await;
         let result = if responded.unwrap_or(false) { PingResult::Alive } else { PingResult::Unresponsive };
@@ -207,12 +206,12 @@ struct FailureState {
     backoff_until: Instant,
 }
 
-/// Whether a peer lives.
+/// The result of a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PingResult {
-    /// It answered, whatever it said.
+    /// The peer answered, with whatever status.
     Alive,
-    /// It did not answer in time.
+    /// The peer did not answer in time.
     Unresponsive,
 }
 
@@ -230,8 +229,8 @@ impl Peer {
         &self.candidate.id
     }
 
-    /// The connections for a user's requests; `None` if there are none, or we do not vouch for users to this peer. Asked
-    /// right before a request is sent, so that one that waited in a queue meets what was decided meanwhile.
+    /// The connections for a user's requests; `None` if there are none, or users are not named to this peer. Called right
+    /// before a request is sent, because vouching may be withdrawn while the request waits in a queue.
     pub(super) fn pool_for(&self, user: &ForwardedUser) -> Option<&Arc<ConnectionPool>> {
         match user.is_vouched_for() {
             true => Some(&self.front_proxy_pool).filter(|_| self.accepts_user(user)),
@@ -239,13 +238,13 @@ impl Peer {
         }
     }
 
-    /// False for a user that only we vouch for, if we do not vouch for users to this peer.
+    /// False for a user that only our certificate proves, if users are not named to this peer.
     pub(super) fn accepts_user(&self, user: &ForwardedUser) -> bool {
         !user.is_vouched_for() || self.may_vouch.load(Ordering::Relaxed)
     }
 
-    /// Whether many ask it at once, or did a moment ago: then it pays that what they ask travels together. Alone, a request
-    /// arrives sooner. Called once for each request.
+    /// True while requests to this peer overlap: multiplexing them over HTTP/2 is then cheaper than HTTP/1.1. Called once per
+    /// request.
     pub(super) fn should_multiplex(&self) -> bool {
         let (in_flight, _) = self.seats.occupied();
         let requests_since_contention =
@@ -254,7 +253,7 @@ impl Peer {
         requests_since_contention < UNCONTENDED_REQUESTS_MAX
     }
 
-    /// What bodies to and from it wait for, if anything.
+    /// The bandwidth limit, if there is one.
     pub(super) fn bandwidth(&self) -> Option<&Arc<Bandwidth>> {
         self.bandwidth.as_ref()
     }
@@ -271,7 +270,7 @@ impl Peer {
         PeerStatus { health, in_flight, streams }
     }
 
-    /// It is about to be tried first. If it has failed, the others do not follow until it is known how this ends.
+    /// Extends the backoff of a failed peer that is tried first, so that one request probes it at a time.
     pub(super) fn delay_next_retry(&self, now: Instant) {
         if self.is_failing.load(Ordering::Relaxed) {
             let mut failing = self.failure_state.lock();
@@ -286,7 +285,7 @@ impl Peer {
         failing.backoff_until = Instant::now() + REST.after(failing.consecutive_failures);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             let Candidate { id, address } = &self.candidate;
-            tracing::warn!(peer = %id, %address, error = %error, "a peer fails; others are preferred to it");
+            tracing::warn!(peer = %id, %address, error = %error, "peer failed");
         }
     }
 
@@ -298,16 +297,16 @@ impl Peer {
         failing.consecutive_failures = 0;
         if self.is_failing.swap(false, Ordering::Relaxed) {
             let Candidate { id, address } = &self.candidate;
-            tracing::info!(peer = %id, %address, "a peer that failed answers again");
+            tracing::info!(peer = %id, %address, "peer recovered");
         }
     }
 
-    /// Asks a peer that is silent whether it lives, on a connection of its own.
+    /// Pings a silent peer over another connection.
     pub(super) async fn ping(&self) -> PingResult {
         self.ping.send(self, Instant::now()).await
     }
 
-    /// Returns when the peer does not answer pings any more, which are sent from time to time, few for many who wait.
+    /// Pings the peer at intervals and returns when it does not answer. Concurrent callers share pings.
     pub(super) async fn wait_until_unresponsive(self: Arc<Self>) {
         let interval = self.limits.stream_ping_interval;
         loop {

@@ -1,7 +1,6 @@
-//! Who is next at a peer that has as many requests as it may: users take turns, and each user's own requests come in the order
-//! in which they were made.
+//! The queue of a peer at its in-flight limit: users take turns, and the requests of one user keep their order.
 //!
-//! Values in, values out: nothing here waits, and nobody who waits is known by more than a number.
+//! Pure: nothing here waits, and users are known by a hash only.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,41 +13,41 @@ use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 
 use super::identity::ForwardedUser;
 
-/// How many requests may wait for one peer, and for how long.
+/// Limits of the queue of one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// All of them; 0: none waits.
+    /// Requests in the queue; 0 for no queue.
     pub length_max: usize,
-    /// Those of one user.
+    /// Requests of one user in the queue.
     pub user_max: usize,
-    /// For how long.
+    /// The longest wait of one request.
     pub wait_max: Duration,
 }
 
 impl QueueLimits {
-    /// Nobody waits.
+    /// No queue: requests at the limit are rejected.
     pub const NONE: Self = Self { length_max: 0, user_max: 0, wait_max: Duration::ZERO };
 }
 
-/// Why a request does not wait, or does not wait any longer. Nothing was sent.
+/// Why a request was not queued, or left the queue without a seat. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueRejection {
-    /// As many of its user wait as may.
+    /// The user is at `user_max`.
     #[error("too many requests of this user wait already")]
     UserQueueFull,
-    /// As many wait as may, and its user has no fewer than the others.
+    /// The queue is full, and no user has more requests in it than this one would.
     #[error("too many requests wait already")]
     QueueFull,
-    /// It was the last of the user who had the most, and made room for one of a user who had fewer.
+    /// The request was the last one of the user with the most requests and made room for another user's.
     #[error("it waited behind others of its user, and made room for a user who has fewer")]
     Evicted,
-    /// It waited for as long as it may.
+    /// The request waited for `wait_max`.
     #[error("it waited for as long as it may")]
     TimedOut,
 }
 
 impl QueueRejection {
-    /// A word for metrics.
+    /// The label value for metrics.
     pub fn reason(self) -> &'static str {
         match self {
             Self::UserQueueFull => "user_full",
@@ -59,16 +58,16 @@ impl QueueRejection {
     }
 }
 
-/// A user among those who wait. Two users with the same number would share their turns, and no more.
+/// The hash of a user. Users whose hashes collide share their turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Flow(u64);
 
-/// Gives users their numbers, which nobody can choose or foresee, and from which nobody learns a token.
+/// Hashes users with a random seed, so that clients cannot choose a hash and tokens cannot be derived from it.
 #[derive(Debug, Default)]
 pub(super) struct FlowHasher(RandomState);
 
 impl FlowHasher {
-    /// By the user we vouch for; otherwise by the token, which only the peer can tell whose it is; otherwise by the address.
+    /// Hashes the name of the user if it is known, otherwise the credentials, otherwise the client address.
     pub(super) fn flow_for(&self, user: &ForwardedUser, headers: &HeaderMap, client_ip: IpAddr) -> Flow {
         if let Some(name) = user.name() {
             return Flow(self.0.hash_one(("user", name)));
@@ -84,31 +83,31 @@ impl FlowHasher {
     }
 }
 
-/// The requests that wait for one peer.
+/// The requests that wait for one peer, by user.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     length_max: usize,
     user_max: usize,
-    /// What each user has waiting; none of these is empty.
+    /// The requests of each user; no entry is empty.
     queues_by_flow: HashMap<Flow, VecDeque<(Ticket, T)>>,
-    /// The users that have something waiting, the next one in front.
+    /// The users with waiting requests, the next one in front.
     flow_order: VecDeque<Flow>,
     length: usize,
     last_ticket: u64,
 }
 
-/// By which a waiting request can be found again.
+/// Identifies a waiting request for removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     flow: Flow,
     number: u64,
 }
 
-/// A request that waits from now on.
+/// The result of queueing a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Enqueued<T> {
     pub(super) ticket: Ticket,
-    /// One that had to go for it.
+    /// The request that was evicted for it.
     pub(super) evicted: Option<T>,
 }
 
@@ -129,8 +128,8 @@ impl<T> FairQueue<T> {
         self.length
     }
 
-    /// Lets a request wait behind those of its user. A new user's turn comes after everybody's who waits. Where as many wait as
-    /// may, the last of the user who has the most goes, if that user has more than this one has then.
+    /// Appends a request to those of its user. The turn of a new user comes last. If the queue is full, evicts the last request
+    /// of the user with the most requests, provided that this user then still has fewer.
     pub(super) fn push(&mut self, flow: Flow, waiter: T) -> Result<Enqueued<T>, QueueRejection> {
         let own_length = self.flow_length(flow);
         if own_length >= self.user_max {
@@ -149,7 +148,7 @@ impl<T> FairQueue<T> {
         Ok(Enqueued { ticket, evicted })
     }
 
-    /// Who is next.
+    /// Removes and returns the next request.
     pub(super) fn pop(&mut self) -> Option<T> {
         let flow = self.flow_order.pop_front()?;
         let queue = self.queues_by_flow.get_mut(&flow)?;
@@ -163,14 +162,14 @@ impl<T> FairQueue<T> {
         Some(waiter)
     }
 
-    /// Takes one out that does not wait any longer, if it is still there.
+    /// Removes a request that stopped waiting, if it is still there.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let queue = self.queues_by_flow.get(&ticket.flow)?;
         let index = queue.iter().position(|(other, _)| *other == ticket)?;
         self.remove_at(ticket.flow, index)
     }
 
-    /// Takes out the last of the user who has the most, if that is more than `than`.
+    /// Removes the last request of the user with the most requests, if that user has more than `min_length`.
     fn evict_from_longest(&mut self, min_length: usize) -> Result<T, QueueRejection> {
         let longest = self.flow_order.iter().copied().max_by_key(|flow| self.flow_length(*flow));
         let longest = longest.map(|flow| (flow, self.flow_length(flow))).filter(|(_, length)| *length > min_length);

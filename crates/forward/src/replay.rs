@@ -1,7 +1,7 @@
-//! The body of a request, which can be sent again as long as little enough of it was sent.
+//! A request body that can be sent again until more than a limit of it was sent.
 //!
-//! It is sent as it comes, never gathered first. What was sent is remembered (by reference, up to a limit) until a peer has
-//! answered, because a peer that executed nothing may have read part of it.
+//! The body is streamed, never buffered first. Sent chunks are kept by reference, up to the limit, until a peer has answered,
+//! because a peer that executed nothing may have read part of them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use transport::peer::{BoxError, RequestBody};
 
 use super::bandwidth::{Bandwidth, ThrottledBody};
 
-/// Objects in etcd have at most 1.5 MB; what is longer is sent once.
+/// Objects in etcd have at most 1.5 MB; longer bodies are sent once.
 const REPLAY_BYTES_MAX: usize = 2 << 20;
 
-/// A body that outlives the attempts to send it.
+/// The body of a request, shared by the attempts to send it; `None` if it is empty.
 pub(super) struct ReplayableBody(Option<Arc<Mutex<BodySource>>>);
 
 struct BodySource {
@@ -26,17 +26,17 @@ struct BodySource {
     buffered_bytes: usize,
     has_ended: bool,
     state: ReplayState,
-    /// Of the whole.
+    /// Size of the whole body.
     size: SizeHint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplayState {
-    /// All that was sent is remembered.
+    /// All sent chunks are kept.
     Replayable,
-    /// Something that was sent is not.
+    /// Some sent chunks were dropped.
     Discarded,
-    /// The client broke off.
+    /// The client failed to send the rest.
     ClientFailed,
 }
 
@@ -62,17 +62,17 @@ impl ReplayableBody {
         Self(Some(Arc::new(Mutex::new(source))))
     }
 
-    /// Whether there is none.
+    /// True if the request has no body.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether it can be sent, or sent again, from its beginning.
+    /// True if the body can be sent from its beginning.
     pub(super) fn can_replay(&self) -> bool {
         self.state() == ReplayState::Replayable
     }
 
-    /// Whether the client broke off.
+    /// True if the client failed to send the rest.
     pub(super) fn has_client_failed(&self) -> bool {
         self.state() == ReplayState::ClientFailed
     }
@@ -87,7 +87,7 @@ impl ReplayableBody {
         }
     }
 
-    /// It will not be sent again.
+    /// Drops the kept chunks: the body is not sent again.
     pub(super) fn discard(&self) {
         if let Some(source) = &self.0 {
             source.lock().discard();
@@ -118,7 +118,7 @@ impl BodySource {
     }
 }
 
-/// One attempt's way through the body.
+/// The position of one attempt in the body.
 struct ReplayReader {
     source: Arc<Mutex<BodySource>>,
     position: usize,
@@ -139,7 +139,7 @@ impl Body for ReplayReader {
             match ready!(source.remaining.as_mut().poll_frame(context)) {
                 None => source.has_ended = true,
                 Some(Ok(frame)) => {
-                    // Trailers are announced by a header that concerns one connection only.
+                    // Trailers are dropped: `Trailer` is a hop-by-hop header.
                     let Ok(bytes) = frame.into_data() else { continue };
                     source.buffer(&bytes);
                     this.position += 1;

@@ -1,4 +1,4 @@
-//! One request and its candidates, from the first try to the last.
+//! Sends a request to one candidate after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,29 +20,29 @@ use super::{
     error, seats,
 };
 
-/// One request and its candidates.
+/// A request and its candidates.
 pub(super) struct RetryLoop<'a> {
     pub(super) forwarder: &'a Arc<ForwarderInner>,
     pub(super) forward_request: &'a ForwardRequest<'a>,
-    /// The candidates, as they are tried.
+    /// The candidates in the order of attempts.
     pub(super) peers: SmallVec<[Arc<Peer>; 4]>,
-    /// Which of them is tried now.
+    /// Index of the current attempt in `peers`.
     pub(super) current_peer: AtomicUsize,
     pub(super) head: ForwardedHead,
     pub(super) body: ReplayableBody,
     pub(super) client_upgrade: Mutex<Option<ClientUpgrade>>,
-    /// Whether the request is with a peer now.
+    /// True while a peer may execute the request.
     pub(super) is_sent: AtomicBool,
-    /// Until it is sent, the request is cancelled with its client.
+    /// Committed when the request is first sent; until then it is cancelled with its client.
     pub(super) commitment: Option<Arc<Commitment>>,
 }
 
 impl RetryLoop<'_> {
-    /// Tries one candidate after the other, and then those that had no room as soon as they have.
+    /// Tries the candidates that have a free seat, then waits for the busy ones.
     pub(super) async fn run(&self) -> Result<Response<ForwardedBody>, ForwardError> {
         let mut history = AttemptHistory { failures: Vec::new(), execution: Execution::None };
         let mut busy: SmallVec<[usize; 4]> = SmallVec::new();
-        // Who waits is counted there, and is no failure yet.
+        // With a queue a busy peer is not a failure yet; the queue has its own metrics.
         let may_wait = self.forwarder.limits.queue.length_max > 0;
         for (number, peer) in self.peers.iter().enumerate() {
             let Some(seat) = peer.try_acquire_seat(self.seat_kind()) else {
@@ -78,7 +78,7 @@ impl RetryLoop<'_> {
         }
     }
 
-    /// Waits, behind others if need be, until one of these candidates has room.
+    /// Waits in the queues of these candidates until one has a free seat.
     async fn wait_for_seat(&self, busy: &[usize]) -> Result<PeerSeat, ForwardError> {
         let ForwarderInner { limits, flow_hasher: flows, metrics, .. } = &**self.forwarder;
         let begun = Instant::now();
@@ -92,7 +92,7 @@ impl RetryLoop<'_> {
         Ok(seat)
     }
 
-    /// Tries a candidate that has room; `None` if the next may be tried.
+    /// Tries one candidate; `None` if the next one may be tried.
     async fn attempt_peer(
         &self,
         peer_index: usize,
@@ -125,7 +125,7 @@ impl RetryLoop<'_> {
         Err(history.take_error())
     }
 
-    /// The time is over. Whoever has the request now is slow, which is counted and no reason to pass it over.
+    /// The error when the deadline passes. A slow peer is counted in metrics but does not count as failed.
     pub(super) fn timeout_error(&self) -> ForwardError {
         if let Some(peer) = self.peers.get(self.current_peer.load(Ordering::Relaxed)) {
             self.forwarder.metrics.transport_failures.with_label_values(&[peer.id(), "timeout"]).inc();
@@ -135,7 +135,7 @@ impl RetryLoop<'_> {
         ForwardError::TimedOut { execution: self.relax_for_reads(execution) }
     }
 
-    /// What a failure means for the next ones who want to go there.
+    /// Counts a failed attempt and backs off from the peer where the failure is its own.
     pub(super) fn record_failure(&self, peer: &Peer, error: &PeerError) {
         self.forwarder.metrics.transport_failures.with_label_values(&[peer.id(), error.reason()]).inc();
         match error {
@@ -153,7 +153,7 @@ impl RetryLoop<'_> {
         }
     }
 
-    /// What was sent and only reads does no harm, whatever became of it.
+    /// A read whose outcome is unknown is harmless.
     pub(super) fn relax_for_reads(&self, execution: Execution) -> Execution {
         match (self.forward_request.effect, execution) {
             (Effect::Reads, Execution::Unknown) => Execution::Harmless,
@@ -162,10 +162,10 @@ impl RetryLoop<'_> {
     }
 }
 
-/// How the candidates of a request have failed so far.
+/// The failed attempts of a request so far.
 struct AttemptHistory {
     failures: Vec<PeerFailure>,
-    /// What may have become of the request at the last of them.
+    /// Whether the last of them may have executed the request.
     execution: Execution,
 }
 

@@ -1,8 +1,8 @@
-//! The places for requests at one peer, and the wait for one.
+//! The in-flight seats of one peer, and the wait for one.
 //!
-//! A request that finds a place takes it with one atomic step. Where there is a limit, and it is reached, requests wait in a
-//! [`FairQueue`], each at every peer that could answer it; whoever leaves a place gives it to the one that is next. What lasts, as
-//! a watch does, is counted apart and has no limit, so that it never keeps a short request waiting.
+//! A request takes a free seat with one atomic operation. At the limit requests wait in a [`FairQueue`], each in the queues of
+//! all its candidates; a released seat goes to the next one. Long-running requests are counted apart and have no limit, so that
+//! they never delay short ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,25 +15,25 @@ use tokio::sync::oneshot;
 use super::peer_set::Peer;
 use super::queue::{FairQueue, Flow, QueueLimits, QueueRejection, Ticket};
 
-/// What a request is to the peer's load.
+/// Whether a request counts against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SeatKind {
-    /// It comes to its end by itself, and counts against the limit.
+    /// A short request counts.
     Short,
-    /// It stays: a watch would hold its place for an hour.
+    /// A long-running request does not: a watch would hold its seat for an hour.
     Stream,
 }
 
-/// The places at one peer.
+/// The seats of one peer.
 #[derive(Debug)]
 pub(super) struct PeerSeats {
     in_flight: AtomicUsize,
     streams: AtomicUsize,
     in_flight_max: Option<usize>,
-    /// How many wait: most requests need to know no more of the queue than that there is nobody.
+    /// The length of the queue. Read without the lock of the queue.
     waiter_count: AtomicUsize,
     queue: Mutex<FairQueue<Arc<Waiter>>>,
-    /// The same, for who looks; `None` where nobody ever waits.
+    /// The same as a metric; `None` without a limit.
     queue_length_gauge: Option<IntGauge>,
 }
 
@@ -49,7 +49,7 @@ impl PeerSeats {
         }
     }
 
-    /// How many short requests and how many others have a place.
+    /// The numbers of short and of long-running requests in flight.
     pub(super) fn occupied(&self) -> (usize, usize) {
         (self.in_flight.load(Ordering::Relaxed), self.streams.load(Ordering::Relaxed))
     }
@@ -61,7 +61,7 @@ impl PeerSeats {
         }
     }
 
-    /// Nobody who comes now may be served before somebody who waits.
+    /// True if requests wait: a new request must queue behind them.
     fn has_waiters(&self) -> bool {
         self.waiter_count.load(Ordering::SeqCst) > 0
     }
@@ -78,7 +78,7 @@ impl PeerSeats {
 }
 
 impl Peer {
-    /// A place for a request; `None` if there are as many as are allowed, or others wait for one.
+    /// Takes a seat; `None` at the limit, or if other requests wait for one.
     pub(super) fn try_acquire_seat(self: &Arc<Self>, kind: SeatKind) -> Option<PeerSeat> {
         match (kind, self.seats.in_flight_max) {
             (SeatKind::Short, Some(_)) if self.seats.has_waiters() => None,
@@ -91,18 +91,19 @@ impl Peer {
     }
 
     fn acquire_seat_below(self: &Arc<Self>, limit: usize) -> Option<PeerSeat> {
-        // In one order with the count of those who wait: whoever finds no place is seen waiting by whoever leaves one.
+        // Sequentially consistent with `waiter_count`: a request that finds no seat is seen waiting by the one that releases a
+        // seat.
         let one_more = |count: usize| (count < limit).then_some(count + 1);
         self.seats.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         Some(PeerSeat { peer: self.clone(), kind: SeatKind::Short })
     }
 
-    /// Gives the places that are free to those who are next.
+    /// Gives free seats to the next requests in the queue.
     fn grant_free_seats(self: &Arc<Self>) {
         let Some(limit) = self.seats.in_flight_max else { return };
         while self.seats.has_waiters() {
             let Some(mut seat) = self.acquire_seat_below(limit) else { return };
-            // Nobody, if they all found a place elsewhere meanwhile.
+            // Skips requests that got a seat elsewhere meanwhile.
             while let Some(waiter) = self.seats.update_queue(FairQueue::pop) {
                 match waiter.grant(seat) {
                     Ok(()) => break,
@@ -113,7 +114,7 @@ impl Peer {
     }
 }
 
-/// A request's place among those of a peer, free again when dropped.
+/// A seat of a peer, released when dropped.
 #[derive(Debug)]
 pub(super) struct PeerSeat {
     peer: Arc<Peer>,
@@ -135,13 +136,12 @@ impl Drop for PeerSeat {
     }
 }
 
-/// A request that waits, known to the queues of all peers that could answer it. Once none of them knows it any more, its wait
-/// is over.
+/// A waiting request, shared by the queues of all its candidates. When the last queue drops it, the wait ends.
 #[derive(Debug)]
 struct Waiter(Mutex<Option<oneshot::Sender<PeerSeat>>>);
 
 impl Waiter {
-    /// Gives it a place, or that back if it has one or does not wait any longer.
+    /// Hands a seat to the request; returns the seat if the request has one already or stopped waiting.
     fn grant(&self, seat: PeerSeat) -> Result<(), PeerSeat> {
         let sender = self.0.lock().take();
         match sender {
@@ -151,7 +151,7 @@ impl Waiter {
     }
 }
 
-/// Where a request waits; out of all queues when dropped.
+/// The queues in which a request waits; dropping removes it from all of them.
 struct QueueTickets(SmallVec<[(Arc<Peer>, Ticket); 4]>);
 
 impl Drop for QueueTickets {
@@ -162,7 +162,7 @@ impl Drop for QueueTickets {
     }
 }
 
-/// Waits for a place at any of these peers.
+/// Waits for a seat at any of these peers.
 pub(super) async fn wait_for_seat<'a>(
     peers: impl Iterator<Item = &'a Arc<Peer>>,
     flow: Flow,
@@ -174,7 +174,7 @@ pub(super) async fn wait_for_seat<'a>(
     let mut rejection = QueueRejection::QueueFull;
     for peer in peers {
         match peer.seats.update_queue(|queue| queue.push(flow, waiter.clone())) {
-            // Who was pushed out is told by the end of its last reference.
+            // An evicted request learns of it when its last reference is dropped.
             Ok(joined) => tickets.0.push((peer.clone(), joined.ticket)),
             Err(reason) => rejection = reason,
         }
@@ -184,7 +184,7 @@ pub(super) async fn wait_for_seat<'a>(
         return Err(rejection);
     }
     for (peer, _) in &tickets.0 {
-        // A place may have become free before we were seen waiting.
+        // A seat may have been released before the request was in the queue.
         peer.grant_free_seats();
     }
     match tokio::time::timeout(limits.wait_max, granted).await {

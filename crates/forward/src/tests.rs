@@ -21,12 +21,12 @@ mod unresponsive_peers;
 mod upgrades;
 mod vouching;
 
-/// Long enough for a loaded machine, and only ever waited for by a test that fails.
+/// Long enough for a loaded machine; only a failing test waits for it.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// What a peer that never answers is given, and nobody else.
+/// For peers that never answer.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(30);
 
-/// Limits that no working peer meets.
+/// Limits that no working peer reaches.
 fn generous_limits() -> ForwardLimits {
     ForwardLimits {
         connect_timeout: TEST_TIMEOUT,
@@ -36,7 +36,7 @@ fn generous_limits() -> ForwardLimits {
     }
 }
 
-/// A forwarder and what it needs.
+/// A forwarder, its certificates and its metrics.
 struct ForwarderFixture {
     certificates: TestCertificates,
     tasks: Tasks,
@@ -82,7 +82,7 @@ impl ForwarderFixture {
         self.forward(peers, Effect::Reads, Lifetime::LongRunning, request).await
     }
 
-    /// Forwards a request with one.
+    /// Forwards a request with a body.
     async fn post(&self, peers: &[&ScriptedPeer], body: &'static str) -> Result<Response<ForwardedBody>, ForwardError> {
         let request = Request::post("/api/v1/pods").body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap();
         self.forward(peers, Effect::Writes, Lifetime::LongRunning, request).await
@@ -251,7 +251,7 @@ async fn forward_reports_failed_attempts_in_extensions() {
     let b = fixture.start_responder(echo_response).await;
     let response = fixture.get(&[&dead, &b]).await.unwrap();
     assert_eq!(response.extensions().get(), Some(&FailedAttempts(1)));
-    // It is passed over from then on.
+    // The failed peer is tried last from then on.
     assert_eq!(fixture.get(&[&dead, &b]).await.unwrap().extensions().get::<FailedAttempts>(), None);
     let error = fixture.get(&[&dead]).await.unwrap_err();
     assert_eq!(error.retries(), 0);

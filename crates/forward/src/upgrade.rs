@@ -1,4 +1,4 @@
-//! Connections that are handed over: exec, attach, port-forward, websockets.
+//! Upgraded connections: exec, attach, port-forward, websockets.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use transport::peer::PeerUpgrade;
 use super::forwarded_head::is_upgrade_request;
 use super::peer_set::PeerSeat;
 
-/// How long either side may take to let go of its connection once both have agreed.
+/// How long either side may take to switch protocols after the 101 response.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The client's end of a connection that it wants to hand over.
+/// The client's side of a connection that it asks to upgrade.
 pub(super) struct ClientUpgrade(OnUpgrade);
 
 impl ClientUpgrade {
-    /// If the client asks for it, and its connection can be handed over.
+    /// `None` unless the client asks for an upgrade and its connection supports one.
     pub(super) fn from_request(request: &mut request::Parts) -> Option<Self> {
         if !is_upgrade_request(&request.headers) {
             return None;
@@ -27,7 +27,7 @@ impl ClientUpgrade {
     }
 }
 
-/// Carries bytes between both ends until they end or this server stops.
+/// Copies bytes between both connections until they end or this server stops.
 pub(super) fn spawn_tunnel(
     client: ClientUpgrade,
     peer: PeerUpgrade,
@@ -47,7 +47,7 @@ pub(super) fn spawn_tunnel(
                 None => transport::peer::copy_bidirectional(client, peer).await,
             };
             if let Err(error) = tunnel_result {
-                tracing::debug!(%error, "an upgraded connection broke");
+                tracing::debug!(%error, "upgraded connection failed");
             }
         };
         stop.run_until_cancelled(tunnelling).await;

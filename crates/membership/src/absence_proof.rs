@@ -1,7 +1,7 @@
-//! The proof before a 404: our views hold everything that storage holds.
+//! The proof before a 404: the view holds everything that storage holds.
 //!
-//! Rounds of proof are shared. A request joins the next round that has not begun, so that the round looks at storage after the
-//! request came; a flood of requests costs one look after the other, never many at once.
+//! Requests share rounds of proof. A request joins the next round that has not begun, so that the round reads storage after the
+//! request arrived; a flood of requests costs one read after another, never several at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::ports::FeedProgress;
 /// How long a proof may take; kube-apiserver waits as long for its caches.
 pub(crate) const PROOF_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Our views could not be shown to be up to date.
+/// The view could not be shown to be up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("storage cannot be asked whether our views are up to date")]
 pub struct AbsenceNotProven;
 
-/// Where proofs are asked for. Clones share the rounds.
+/// Requests proofs. Clones share the rounds.
 #[derive(Clone, Debug)]
 pub struct AbsenceProver {
     requests: mpsc::Sender<oneshot::Sender<Result<(), AbsenceNotProven>>>,
@@ -36,7 +36,7 @@ impl AbsenceProver {
         (Self { requests: sender }, AbsenceProverTask { progress, membership, requests })
     }
 
-    /// Waits until every view holds what storage held when this was called. If too many wait already, there is no proof.
+    /// Waits until the view holds what storage held when this was called. Fails if too many requests wait already.
     pub async fn catch_up(&self) -> Result<(), AbsenceNotProven> {
         let (sender, result) = oneshot::channel();
         self.requests.try_send(sender).map_err(|_| AbsenceNotProven)?;
@@ -44,7 +44,7 @@ impl AbsenceProver {
     }
 }
 
-/// The task that proves, one round after the other.
+/// The task that runs one round after another.
 pub(crate) struct AbsenceProverTask {
     progress: Arc<dyn FeedProgress>,
     membership: mpsc::Sender<oneshot::Sender<()>>,
@@ -58,7 +58,7 @@ impl AbsenceProverTask {
                 () = stop.cancelled() => return,
                 first = self.requests.recv() => first,
             };
-            // All provers are gone with the server; the task ends when it is told to.
+            // All provers are dropped: the server stops.
             let Some(first) = first else { return stop.cancelled().await };
             let mut waiters = vec![first];
             while let Ok(next) = self.requests.try_recv() {
@@ -69,7 +69,7 @@ impl AbsenceProverTask {
                 proven = tokio::time::timeout(PROOF_TIMEOUT, self.catch_up_once()) => proven.unwrap_or(Err(AbsenceNotProven)),
             };
             for waiter in waiters {
-                // Whoever asked may have given up.
+                // The request may have been cancelled.
                 let _ = waiter.send(proven);
             }
         }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::ports::PortFuture;
 
-    /// Storage whose looks take a second each.
+    /// Progress that takes a second per read.
     #[derive(Default)]
     struct SlowFeedProgress {
         catch_up_count: Mutex<usize>,
@@ -145,7 +145,7 @@ mod tests {
         };
         let (early, late) = tokio::join!(early, late);
         assert!(early.into_iter().chain(late).all(|proven| proven == Ok(())));
-        // The first request begins a round by itself or with the others; those that came during it share the next.
+        // The first request begins a round, alone or with others; those that arrive during it share the next.
         assert!(*progress.catch_up_count.lock() <= 3, "{:?}", progress.catch_up_count);
     }
 

@@ -1,7 +1,7 @@
-//! The chores of the cluster: expired leases are removed, documents of those who left are put to an end.
+//! Cleans up after other servers: removes expired leases, and gives documents of servers that left a time to live.
 //!
-//! Every server sees the same chores and tries them, with preconditions, so that the first one does them and a server that came
-//! back in between loses nothing.
+//! Every server derives the same actions and tries them with preconditions. So the first server performs each action, and a
+//! server that came back in between loses nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::ports::{DocumentStorage, LeaseStorage};
 use crate::readiness::Milestone;
 use crate::wait::wait_for_change;
 
-/// Servers see a chore at the same moment; one of them should be first.
+/// Servers derive an action at the same moment; a random delay lets one of them be first.
 const START_DELAY_MAX: Duration = Duration::from_millis(250);
-/// How long after a round the next one may begin: the feeds tell of the last one meanwhile.
+/// The pause between rounds, in which the feeds deliver the result of the last one.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The task.
+/// Performs cleanup actions as they are published.
 pub(crate) struct CleanupTask {
     pub(crate) leases: Arc<dyn LeaseStorage>,
     pub(crate) documents: Arc<dyn DocumentStorage>,
@@ -52,10 +52,10 @@ impl CleanupTask {
             let actions = self.cleanup_actions.borrow_and_update().clone();
             for chore in actions.iter() {
                 match tokio::time::timeout(self.request_timeout, self.perform(chore)).await {
-                    // Somebody was faster, or the server is back.
+                    // Another server was faster, or the server is back.
                     Ok(Ok(()) | Err(PortError::Conflict | PortError::NotFound)) => {}
-                    Ok(Err(error)) => tracing::warn!(?chore, %error, "what a server left behind cannot be removed"),
-                    Err(_) => tracing::warn!(?chore, "what a server left behind cannot be removed in time"),
+                    Ok(Err(error)) => tracing::warn!(?chore, %error, "cleanup after a server failed"),
+                    Err(_) => tracing::warn!(?chore, "cleanup after a server timed out"),
                 }
             }
             tokio::time::sleep(CLEANUP_INTERVAL).await;
@@ -66,7 +66,7 @@ impl CleanupTask {
         match action {
             CleanupAction::DeleteExpiredLease { lease, document } => {
                 match self.leases.delete(lease).await {
-                    Ok(()) => tracing::info!(server = %lease.server, "removed the expired lease of a server"),
+                    Ok(()) => tracing::info!(server = %lease.server, "removed expired identity lease"),
                     Err(PortError::NotFound) => {}
                     Err(error) => return Err(error),
                 }
@@ -101,7 +101,7 @@ mod tests {
     use crate::testing::memory_storage::MemoryStorage;
     use crate::testing::{server_document_from_notation, server_id};
 
-    /// A lease and a document of a server that is gone, as they were seen.
+    /// The lease and the document of a dead server.
     async fn put_remains_of_dead_server(memory: &MemoryStorage) -> (IdentityLease, TrackedDocument) {
         let server = server_id("b");
         let form = IdentityLeaseTemplate {
@@ -173,7 +173,7 @@ mod tests {
                 CleanupAction::StartLinger { server: server_id("b"), document: document.clone(), ttl },
                 CleanupAction::CancelLinger { server: server_id("b"), document },
                 CleanupAction::DeleteDocument { server: server_id("b"), document: old },
-                CleanupAction::DeleteDocument { server: server_id("nobody"), document: EntryVersion(1) },
+                CleanupAction::DeleteDocument { server: server_id("missing"), document: EntryVersion(1) },
             ]
             .into(),
         );

@@ -90,17 +90,17 @@ impl Cluster {
         (Self { views, prover, definitions, stale_sender, milestones }, outputs)
     }
 
-    /// All that we know of the cluster, now.
+    /// The current view.
     pub fn view(&self) -> Arc<View> {
         self.views.borrow().clone()
     }
 
-    /// The same, as it changes.
+    /// The view as it changes.
     pub fn views(&self) -> watch::Receiver<Arc<View>> {
         self.views.clone()
     }
 
-    /// Where a request goes, with the proof that a 404 needs; and the view that the members of the answer are in.
+    /// Routes a request, with the proof that a 404 needs. Also returns the view that the member indices of the route belong to.
     pub async fn route(&self, target: &Target<'_>, hop: Hop) -> (Route, Arc<View>) {
         let view = self.view();
         let route_decision = route(target, hop, &view, AbsenceProof::NotRequested);
@@ -121,24 +121,25 @@ impl Cluster {
         }
     }
 
-    /// Whether a definition in storage brings what a request is for.
+    /// True if a definition in storage brings the resource of a request.
     fn is_defined_in_storage(&self, target: &Target<'_>) -> bool {
         let (Target::Resource(resource), Some(definitions)) = (target, &self.definitions) else { return false };
         definitions.defines(resource.group_version_resource())
     }
 
-    /// Waits until the view holds all that could be known when this was called.
+    /// Waits until the view holds everything that its source held when this was called.
     pub async fn catch_up(&self) -> Result<(), AbsenceNotProven> {
         self.prover.catch_up().await
     }
 
-    /// A member answered as if it did not serve what it lists: it is asked again soon, if it is one that is asked.
+    /// Has the document of a member fetched again soon: it answered as if it did not serve what it lists. No effect on members
+    /// that publish their documents.
     pub fn mark_stale(&self, server: &ServerId) {
-        // A full queue holds requests enough.
+        // A full queue has enough requests to fetch again.
         let _ = self.stale_sender.try_send(server.clone());
     }
 
-    /// What must have happened before this server is ready.
+    /// The milestones before this server is ready.
     pub fn milestones(&self) -> &Milestones {
         &self.milestones
     }

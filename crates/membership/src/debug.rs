@@ -1,4 +1,4 @@
-//! `GET /debug/peers`: the members, how they are, and what only they serve; and what stopping one of them would cost.
+//! `GET /debug/peers`: the members, their states and what only they serve; and what would be lost if one of them stopped.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::members::{Member, MemberState};
 use crate::routing_table::{LocalSupport, MemberIndex, RequestVerbs, ResourceServers};
 use crate::view::{FirstSync, Peering, View};
 
-/// The most names that are listed for one server; the rest is counted.
+/// Resources that are listed per server; the rest is counted.
 const LISTED_MAX: usize = 1000;
 
 /// What this server knows of the cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeersReport<'a> {
-    /// This server.
+    /// The id of this server.
     pub server: &'a str,
-    /// Whether it takes part: `enabled` or `disabled`.
+    /// `enabled` or `disabled`.
     pub peering: &'static str,
-    /// Whether its first sync is over.
+    /// Whether the first sync is over.
     pub synced: bool,
-    /// What only it serves.
+    /// The resources that no other server serves.
     pub only_here: ResourceListing,
-    /// The other members, in the order of their names.
+    /// The other members, ordered by id.
     pub members: Vec<MemberReport<'a>>,
 }
 
@@ -35,25 +35,25 @@ pub struct PeersReport<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberReport<'a> {
-    /// Its name.
+    /// The id of the member.
     pub server: &'a str,
-    /// Its state.
+    /// A [`crate::members::MemberState`].
     pub state: &'static str,
-    /// For how long it has been in it.
+    /// Seconds since the state changed.
     pub state_seconds: u64,
-    /// Its process; absent once its lease is gone.
+    /// The holder identity; absent once the lease is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<&'a str>,
-    /// Where it listens.
+    /// The `host:port` of its endpoint record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Its document.
+    /// The document, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<DocumentReport>,
-    /// Why requests of certificate users do not go to it; filled in by a gateway, which compares settings with it.
+    /// Why requests of certificate users are not sent to it; set by a gateway, which compares settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_vouched: Option<String>,
-    /// What only it serves.
+    /// The resources that no other server serves.
     pub only_it_serves: ResourceListing,
 }
 
@@ -61,42 +61,42 @@ pub struct MemberReport<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentReport {
-    /// `published` by the member itself, or `asked` for.
+    /// `published` by the member itself, or `asked` for by another server.
     pub source: &'static str,
-    /// Whether it is of a process before the one that holds the lease.
+    /// True if another process than the holder of the lease served it.
     pub is_former: bool,
-    /// For how long this content has been known.
+    /// Seconds since this content was first seen.
     pub seconds: u64,
 }
 
-/// Names, and how many more there are.
+/// Resources, of which at most [`LISTED_MAX`] are listed.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceListing {
-    /// In order.
+    /// Ordered by group, version, resource and subresource.
     pub items: Vec<ReportedResource>,
-    /// How many are not listed.
+    /// The number of resources that are not listed.
     pub more: usize,
 }
 
-/// One resource or subresource, and some of its verbs.
+/// A resource or subresource with some of its verbs.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedResource {
     /// The group; empty for core.
     pub group: String,
-    /// The version.
+    /// The version of the group.
     pub version: String,
-    /// The resource.
+    /// The resource name, plural.
     pub resource: String,
-    /// The subresource.
+    /// The subresource; empty for the resource itself.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
-    /// The verbs.
+    /// Verbs as in discovery documents.
     pub verbs: Vec<&'static str>,
 }
 
-/// What this server knows, at this instant.
+/// The report of a view at this instant.
 pub fn report(view: &View, now: Instant) -> PeersReport<'_> {
     let mut by_owner = uniquely_owned(view, |listed, verb| owners(listed, verb, OwnerFilter::All));
     let members = (0..).map(MemberIndex).zip(view.members());
@@ -116,8 +116,8 @@ pub fn report(view: &View, now: Instant) -> PeersReport<'_> {
     }
 }
 
-/// What would be answered with 503 if this server were stopped: what no other live server serves. `None` if there is no such
-/// server. It is empty for one that is not live, since stopping it changes nothing.
+/// The resources that would be answered with 503 if this server stopped, because no other live server serves them. `None` if
+/// there is no such server; empty for one that is not live.
 pub fn resources_lost_if_stopped(view: &View, server: &ServerId) -> Option<Vec<ReportedResource>> {
     let owner = if server == view.this_server() {
         ResourceOwner::ThisServer
@@ -143,7 +143,7 @@ enum OwnerFilter {
     All,
 }
 
-/// Who has a verb of an entry.
+/// The servers that serve a verb of an entry.
 fn owners(resource_servers: ResourceServers<'_>, verb: Verb, filter: OwnerFilter) -> Vec<ResourceOwner> {
     let here = match resource_servers.local {
         LocalSupport::Serves(verbs) if verbs.contains(verb) => Some(ResourceOwner::ThisServer),
@@ -155,7 +155,7 @@ fn owners(resource_servers: ResourceServers<'_>, verb: Verb, filter: OwnerFilter
     here.into_iter().chain(members.map(|member| ResourceOwner::Member(*member))).collect()
 }
 
-/// What has only one owner, by owner.
+/// The resources with a single owner, by owner.
 fn uniquely_owned(
     view: &View,
     owners: impl Fn(ResourceServers<'_>, Verb) -> Vec<ResourceOwner>,
@@ -359,7 +359,7 @@ mod tests {
         check(cluster, "d", Some(""));
         check(cluster, "e", Some(""));
         check(cluster, "me", Some(""));
-        check(cluster, "nobody", None);
+        check(cluster, "missing", None);
         check("here: v1 pods:get; b suspect: v1 pods:get", "me", Some("/v1/pods:get"));
     }
 }

@@ -1,7 +1,7 @@
-//! Asking a peer what it serves: both documents or neither.
+//! Fetches the discovery documents of a peer: both or neither.
 //!
-//! We accept, in this order, the aggregated document without peers, the aggregated document (servers that know no profile), and
-//! the legacy documents (servers that know no aggregation). Failure is never read as absence.
+//! Accepts, in this order, the aggregated document without peers, the aggregated document (servers without profiles) and the
+//! legacy documents (servers without aggregated discovery). A failure is never read as absence.
 
 mod legacy;
 
@@ -19,7 +19,7 @@ use crate::documents::{Etags, ServerDocument};
 use crate::identity::ServerId;
 use crate::ports::{Fetch, FetchError, FetchRequest, FetchResponse};
 
-/// kube-apiserver's own preference, word for word.
+/// The `Accept` header of kube-apiserver, byte for byte.
 const DISCOVERY_ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
      application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
@@ -31,17 +31,17 @@ const HOP_MARKS: [(HeaderName, HeaderValue); 2] = [
     (HeaderName::from_static(REROUTED), HeaderValue::from_static(HOP_MARK_VALUE)),
 ];
 
-/// How long and how much.
+/// Limits of one fetch of both documents.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryFetchLimits {
-    /// For everything together.
+    /// For all requests of the fetch together.
     pub timeout: Duration,
-    /// For everything together.
+    /// For all requests of the fetch together.
     pub bytes_max: usize,
 }
 
 impl DiscoveryFetchLimits {
-    /// A peer that needs longer is not well; the next try may be better.
+    /// Enough for a healthy peer; the fetch is retried.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 }
 
@@ -51,78 +51,78 @@ impl Default for DiscoveryFetchLimits {
     }
 }
 
-/// Whom to ask.
+/// The peer to fetch from.
 #[derive(Clone, Debug)]
 pub struct DiscoveryPeer {
-    /// Its name.
+    /// The id of the peer.
     pub server: ServerId,
-    /// Where it listens.
+    /// Where the peer listens.
     pub address: Address,
 }
 
-/// What a peer answered before, and can now confirm.
+/// The last fetched documents, which the peer can confirm by ETag.
 #[derive(Clone, Debug)]
 pub struct PreviousDiscovery {
-    /// The ETags of that answer.
+    /// The ETags of the last responses.
     pub etags: Etags,
-    /// The answer.
+    /// The last documents.
     pub document: Arc<ServerDocument>,
 }
 
-/// What a peer serves.
+/// The result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchedDiscovery {
-    /// What it served before.
+    /// The peer serves what it served before.
     Unchanged,
-    /// This.
+    /// The peer serves something else.
     Changed {
-        /// What it serves.
+        /// The new documents.
         document: Arc<ServerDocument>,
-        /// What it can be confirmed with.
+        /// The ETags of the responses.
         etags: Etags,
     },
 }
 
-/// Why it is not known what a peer serves.
+/// Why the documents of a peer could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct DiscoveryFetchError {
-    /// One for each of the two documents that failed.
+    /// One for each document that failed.
     pub failures: Vec<DocumentFetchError>,
 }
 
-/// What went wrong with one of the documents.
+/// Why one document could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {kind}")]
 pub struct DocumentFetchError {
-    /// What was asked for.
+    /// The path of the request.
     pub path: String,
-    /// What went wrong.
+    /// The cause.
     pub kind: DocumentFetchErrorKind,
 }
 
-/// What can go wrong.
+/// The cause of a failed fetch.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentFetchErrorKind {
-    /// There was no answer.
+    /// There was no complete response.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// The answer was another than 200; redirects are not followed.
+    /// The status was not 200; redirects are not followed.
     #[error("the answer is {0}")]
     Status(StatusCode),
-    /// The answer is no discovery document.
+    /// The body is no discovery document.
     #[error(transparent)]
     Document(#[from] ParseError),
-    /// The answer names a version that cannot be asked for.
+    /// The body names a version that cannot be part of a path.
     #[error("{name:?} is no name of a version")]
     InvalidVersionName {
-        /// The name.
+        /// The version name.
         name: String,
     },
 }
 
 impl DocumentFetchErrorKind {
-    /// A word for metrics.
+    /// The label value for metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Fetch(FetchError::Unreachable { .. }) => "unreachable",
@@ -138,7 +138,7 @@ impl DocumentFetchErrorKind {
     }
 }
 
-/// Asks a peer what it serves.
+/// Fetches what a peer serves.
 pub async fn fetch_discovery(
     fetch: &dyn Fetch,
     peer: &DiscoveryPeer,
@@ -184,7 +184,7 @@ async fn fetch_discovery_without_timeout(
     Ok(FetchedDiscovery::Changed { document: Arc::new(document), etags })
 }
 
-/// One of the two documents.
+/// The root of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DiscoveryRoot {
     Api,
@@ -200,13 +200,13 @@ impl DiscoveryRoot {
     }
 }
 
-/// What one of them holds.
+/// The content of one root.
 struct RootDocument {
     etag: String,
     groups: Arc<GroupDiscoveryList>,
 }
 
-/// The way to a peer.
+/// Sends the requests of one fetch.
 struct PeerDiscoveryClient<'a> {
     fetch: &'a dyn Fetch,
     peer: &'a DiscoveryPeer,
@@ -231,7 +231,7 @@ impl PeerDiscoveryClient<'_> {
         }
         match parse_aggregated(&response.body) {
             Ok(groups) => Ok(RootDocument { groups: Arc::new(groups), etag: header_text(&response.headers, &ETAG) }),
-            // A server without aggregated discovery answers with what it has.
+            // A server without aggregated discovery answers with a legacy document.
             Err(ParseError::WrongKind { .. }) => {
                 let groups = self.fetch_legacy(root, &response.body).await?;
                 Ok(RootDocument { groups: Arc::new(groups), etag: String::new() })

@@ -1,6 +1,6 @@
-//! Asking the members that do not publish: one task each, so that nobody waits for anybody.
+//! Fetches the documents of members that do not publish them: one task per member, so that a slow member delays no other.
 //!
-//! Retries go on for ever with a capped backoff. Whoever asked stores the answer, and from there all servers learn it.
+//! Retries continue for ever with a capped backoff. The server that fetched stores the document, and all servers read it there.
 
 mod fetcher;
 
@@ -24,27 +24,27 @@ use crate::readiness::Milestone;
 use crate::view::View;
 use crate::wait::{sleep_until_if_some, wait_for_change};
 
-/// How many requests to ask a member again may wait; more would ask for the same.
+/// Limit of queued requests to fetch again; more would be duplicates.
 pub(crate) const STALE_QUEUE_MAX: usize = 64;
 
-/// How peers are asked.
+/// How documents are fetched.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryFetchConfig {
-    /// How long and how much.
+    /// Limits of one fetch.
     pub limits: DiscoveryFetchLimits,
-    /// How often an answer is confirmed.
+    /// How often a fetched document is revalidated.
     pub revalidate_interval: Duration,
-    /// How soon a member may be asked again because somebody wants it.
+    /// The shortest time between two fetches from a member whose document is marked stale.
     pub stale_refetch_interval: Duration,
-    /// How long after a change of definitions a member is asked once more: it takes them up in a moment of its own.
+    /// How long after a change of definitions documents are fetched once more: a member serves a new definition with a delay.
     pub definition_refetch_delay: Duration,
-    /// The first wait after a failure; it doubles up to the last.
+    /// The wait after the first failure; it doubles with every failure.
     pub backoff_initial: Duration,
-    /// The last.
+    /// The longest wait.
     pub backoff_max: Duration,
-    /// `--peer-linger`: how long what a member does not serve any more is answered for with 503.
+    /// `--peer-linger`: how long resources that a member serves no longer are answered with 503.
     pub linger: Duration,
-    /// For jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -52,9 +52,9 @@ impl Default for DiscoveryFetchConfig {
     fn default() -> Self {
         Self {
             limits: DiscoveryFetchLimits::default(),
-            // Documents of real servers change with their configuration and with definitions, of which storage tells.
+            // Documents of kube-apiservers change with their configuration, and with definitions, whose changes storage shows.
             revalidate_interval: Duration::from_secs(60),
-            // A question that an ETag answers costs little, and somebody waits.
+            // Revalidation by ETag is cheap, and a client waits for it.
             stale_refetch_interval: Duration::from_millis(100),
             definition_refetch_delay: Duration::from_secs(2),
             backoff_initial: Duration::from_millis(200),
@@ -65,30 +65,30 @@ impl Default for DiscoveryFetchConfig {
     }
 }
 
-/// The task that starts and ends the others.
+/// Starts and ends the tasks of members.
 pub(crate) struct DiscoveryFetchers {
     pub(crate) config: DiscoveryFetchConfig,
     pub(crate) fetch: Arc<dyn Fetch>,
     pub(crate) documents: Arc<dyn DocumentStorage>,
     pub(crate) views: watch::Receiver<Arc<View>>,
-    /// Servers whose document is doubted.
+    /// Members whose documents are marked stale.
     pub(crate) stale_members: mpsc::Receiver<ServerId>,
-    /// Changes of definitions in storage: every member that is asked serves something else soon.
+    /// Changes of definitions in storage: members serve something else soon.
     pub(crate) definitions: Box<dyn ChangeNotifications>,
-    /// Servers that were asked, with whatever result.
+    /// Takes members that were fetched from, with whatever result.
     pub(crate) attempted: mpsc::Sender<ServerId>,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: Tasks,
     pub(crate) started: Milestone,
 }
 
-/// Whom a task asks, and what is known.
+/// What the task of one member works on.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchAssignment {
     pub(crate) address: Option<Address>,
     pub(crate) holder: HolderIdentity,
     pub(crate) document: Option<TrackedDocument>,
-    /// Grows with every request to ask again.
+    /// Grows with every request to fetch again.
     pub(crate) stale_marks: u64,
 }
 
@@ -130,7 +130,7 @@ impl DiscoveryFetchers {
         }
     }
 
-    /// Gives every member that is to be asked its task. Those of others end, because nobody can send to them any more.
+    /// Starts a task for every member to fetch from. Tasks of other members end when their channels close.
     fn update_assignments(&mut self, assignments: &mut HashMap<ServerId, watch::Sender<FetchAssignment>>) {
         let view = self.views.borrow_and_update().clone();
         let members: HashMap<&ServerId, &Member> = view
@@ -174,7 +174,7 @@ impl DiscoveryFetchers {
     }
 }
 
-/// Has a member asked again.
+/// Has the document of a member fetched again.
 fn mark_stale(assignment: &watch::Sender<FetchAssignment>) {
     assignment.send_modify(|assignment| assignment.stale_marks += 1);
 }

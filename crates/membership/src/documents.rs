@@ -1,4 +1,4 @@
-//! What one server serves, as its own discovery documents say, and how that is kept in storage.
+//! The discovery documents of one server, and their form in storage.
 
 mod previous_document;
 mod stored_document;
@@ -21,38 +21,38 @@ pub struct ServerDocument {
     core: Arc<GroupDiscoveryList>,
     apis: Arc<GroupDiscoveryList>,
     unimplemented: Arc<[UnimplementedResource]>,
-    /// What follows from the others for tables, made when first needed.
+    /// Derived from the other fields for routing tables when first needed.
     listings: OnceLock<Vec<VersionListing>>,
 }
 
-/// A resource or subresource that a server lists, because its release has it, and cannot serve.
+/// A resource or subresource that a server lists because its release has it, but does not implement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnimplementedResource {
     /// The group; empty for core.
     pub group: SharedStr,
-    /// The resource.
+    /// The resource name, plural.
     pub resource: SharedStr,
-    /// The subresource; empty if the resource itself is meant, and then its subresources are not.
+    /// The subresource; empty for the resource itself, without its subresources.
     pub subresource: SharedStr,
 }
 
 impl ServerDocument {
-    /// What a server serves whose `/api` and `/apis` hold these.
+    /// The document of a server with this `/api` and this `/apis`.
     pub fn new(core: Arc<GroupDiscoveryList>, apis: Arc<GroupDiscoveryList>) -> Self {
         Self { core, apis, unimplemented: Arc::default(), listings: OnceLock::new() }
     }
 
-    /// What a server serves that lists all its groups in one document, the core group among them.
+    /// The document of a server from one list of all its groups, including the core group.
     pub fn from_all_groups(all_groups: &Arc<GroupDiscoveryList>) -> Self {
         let part = |is_core: bool| {
             let part = all_groups.filter_map_groups(|group| (group.name.is_empty() == is_core).then(|| group.clone()));
-            // The same document keeps its memory, and with it its ETag.
+            // Keeps the allocation of an unchanged list, and with it its ETag.
             if part.items().len() == all_groups.items().len() { all_groups.clone() } else { Arc::new(part) }
         };
         Self::new(part(true), part(false))
     }
 
-    /// The same, except for what is listed only.
+    /// The same document, in which these resources are listed but not implemented.
     pub fn with_unimplemented(self, mut unimplemented: Vec<UnimplementedResource>) -> Self {
         unimplemented.sort();
         unimplemented.dedup();
@@ -69,17 +69,17 @@ impl ServerDocument {
         &self.apis
     }
 
-    /// What is listed and not served, in order.
+    /// The resources that are listed but not implemented, sorted.
     pub fn unimplemented(&self) -> &[UnimplementedResource] {
         &self.unimplemented
     }
 
-    /// What each version lists, as tables need it.
+    /// The resources of each version, as routing tables need them.
     pub(crate) fn listings(&self) -> &[VersionListing] {
         self.listings.get_or_init(|| VersionListing::from_document(self))
     }
 
-    /// What is listed and not served, for lookups by group, resource and subresource.
+    /// [`Self::unimplemented`] for lookups by group, resource and subresource.
     pub(crate) fn unimplemented_names(&self) -> HashSet<(&str, &str, &str)> {
         let names = self.unimplemented.iter();
         names
@@ -87,14 +87,14 @@ impl ServerDocument {
             .collect()
     }
 
-    /// This document in the memory of an equal one already known, so that equal documents are one value.
+    /// Returns an equal known document if there is one, so that equal documents share one allocation.
     pub fn intern_among<'a>(self, known: impl IntoIterator<Item = &'a Arc<Self>>) -> Arc<Self> {
         let equal = known.into_iter().find(|known| ***known == self);
         equal.map_or_else(|| Arc::new(self), Arc::clone)
     }
 }
 
-/// By what the server says.
+/// Compares content, not the derived listings.
 impl PartialEq for ServerDocument {
     fn eq(&self, other: &Self) -> bool {
         let said = |document: &Self| (document.core.clone(), document.apis.clone(), document.unimplemented.clone());

@@ -1,11 +1,11 @@
-//! Where a server listens: the endpoint record in storage, which no REST client can write.
+//! The endpoint record in storage, which says where a server listens. No REST client can write it.
 
 use api::Address;
 use api::objects::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
 
 use crate::identity::ServerId;
 
-/// The label by which real kube-apiservers find a record.
+/// The label by which kube-apiserver finds a record.
 pub const ENDPOINT_IDENTITY_LABEL: &str = "apiserverIdentity";
 
 /// Builds the endpoint record of a server. `generation` must differ from the last write: kube-apiserver ignores a record that did
@@ -37,13 +37,13 @@ pub fn record_address(server: &ServerId, record: &Endpoints) -> Result<Address, 
     port.and_then(|port| Address::new(&host.ip, port)).ok_or(EndpointRecordError::NoAddress)
 }
 
-/// Why a record says nothing about where a server listens.
+/// Why a record has no usable address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointRecordError {
-    /// It is labelled with another server.
+    /// The label names another server.
     #[error("the record lacks the label {ENDPOINT_IDENTITY_LABEL} with the server that it is stored for")]
     WrongLabel,
-    /// No host and port that could be connected to.
+    /// The record has no valid host and port.
     #[error("the record holds no usable address and port")]
     NoAddress,
 }

@@ -1,8 +1,8 @@
-//! Custom resources and aggregated APIs: shared state that peers' documents have no say in.
+//! Custom resources and aggregated APIs: shared state, for which peers' documents do not count.
 //!
-//! All servers read their definitions from the storage they share. What this server can itself serve of them is struck from
-//! what peers list, one by one, and stays struck for a while after its definition is gone: a peer's document is a late copy and
-//! would keep a dead resource alive.
+//! All servers read definitions from shared storage. Resources that this server can itself serve from definitions are excluded
+//! from peers' documents, and stay excluded for a while after their definition is deleted: a peer's document is a late copy and
+//! would keep a deleted resource alive.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,58 +14,58 @@ use tokio::time::Instant;
 
 use crate::routing_table::with_key;
 
-/// How long a deleted definition is remembered; kube-apiserver's own period.
+/// How long resources of a deleted definition stay excluded; kube-apiserver's own period.
 pub const DELETED_GRACE_PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// Something that a definition in storage brings, in a version that is served.
+/// A served version that a definition in storage brings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DefinedResource {
     /// A resource of a CustomResourceDefinition.
     Resource {
-        /// The group.
+        /// The API group.
         group: SharedStr,
-        /// The version.
+        /// The served version.
         version: SharedStr,
-        /// The resource.
+        /// The resource name, plural.
         resource: SharedStr,
     },
-    /// A whole version that an APIService hands to another server.
+    /// A whole group-version that an APIService delegates to another server.
     GroupVersion {
-        /// The group.
+        /// The API group.
         group: SharedStr,
-        /// The version.
+        /// The served version.
         version: SharedStr,
     },
 }
 
-/// All that definitions in storage bring and that this server can itself serve. What it cannot is left out: a peer that can
-/// is then forwarded to like for any other resource.
+/// The resources from definitions in storage that this server can itself serve. Requests for others are forwarded to a peer
+/// that serves them, like for any other resource.
 pub type DefinedResources = BTreeSet<DefinedResource>;
 
-/// Whose definition it is that a name is struck for.
+/// The state of the definition that excludes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionState {
-    /// One that is in storage now.
+    /// The definition is in storage.
     Present,
-    /// One that was deleted less than [`DELETED_GRACE_PERIOD`] ago.
+    /// The definition was deleted less than [`DELETED_GRACE_PERIOD`] ago.
     Deleted,
 }
 
-/// The names that are struck, at one moment.
+/// The excluded resources at one moment.
 #[derive(Debug, Default)]
 pub struct Exclusion {
     names: HashMap<Box<[u8]>, DefinitionState, RandomState>,
-    /// The versions of groups that any of them are of: most are of none.
+    /// The group-versions with an excluded resource, for a quick negative answer.
     versions: HashSet<Box<[u8]>, RandomState>,
 }
 
 impl Exclusion {
-    /// Nothing is struck, as in a gateway.
+    /// Excludes nothing, as in a gateway.
     pub fn empty() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Why a resource is struck, if it is.
+    /// The state of the definition that excludes a resource; `None` if it is not excluded.
     pub fn definition_state(&self, group: &str, version: &str, resource: &str) -> Option<DefinitionState> {
         if !self.affects_version(group, version) {
             return None;
@@ -79,18 +79,18 @@ impl Exclusion {
         }
     }
 
-    /// Whether anything of a version is struck.
+    /// True if any resource of a group-version is excluded.
     pub fn affects_version(&self, group: &str, version: &str) -> bool {
         !self.is_empty() && with_key([group, version], |key| self.versions.contains(key))
     }
 
-    /// Whether nothing is struck.
+    /// True if nothing is excluded.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
-/// Follows the definitions and remembers those that went.
+/// Follows the definitions and remembers deleted ones.
 #[derive(Debug)]
 pub struct ExclusionManager {
     grace_period: Duration,
@@ -105,8 +105,7 @@ impl ExclusionManager {
         Self { grace_period, present: Arc::default(), deleted: HashMap::new(), exclusion: Exclusion::empty() }
     }
 
-    /// Takes in what is defined now, and what has become of the deleted; gives what is struck. The value is the same as
-    /// before if nothing changed.
+    /// Updates the definitions and returns the exclusion; the same `Arc` as before if nothing changed.
     pub fn observe(&mut self, present: &Arc<DefinedResources>, now: Instant) -> Arc<Exclusion> {
         let is_new = !Arc::ptr_eq(present, &self.present) && present != &self.present;
         if is_new {
@@ -121,7 +120,7 @@ impl ExclusionManager {
         self.exclusion.clone()
     }
 
-    /// When a deleted definition is to be forgotten.
+    /// When the next deleted definition is forgotten.
     pub fn next_change(&self) -> Option<Instant> {
         self.deleted.values().min().map(|since| *since + self.grace_period)
     }
@@ -199,7 +198,7 @@ mod tests {
         let exclusion =
             definitions.observe(&defined_resources("b/v1/ys"), start + DELETED_GRACE_PERIOD - Duration::from_millis(1));
         check(&exclusion, "a/v1/xs", Some(DefinitionState::Deleted));
-        // At the very instant of the timer, so that no second one is needed.
+        // At the exact instant of the timer, so that no second one is needed.
         let exclusion = definitions.observe(&defined_resources("b/v1/ys"), start + DELETED_GRACE_PERIOD);
         check(&exclusion, "a/v1/xs", None);
         assert_eq!(definitions.next_change(), None);

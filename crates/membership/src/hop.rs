@@ -1,32 +1,32 @@
-//! Whether a request comes from a client or from a peer: there is at most one hop.
+//! Whether a request comes from a client or was forwarded by a peer: there is at most one hop.
 //!
-//! The mark changes routing, so it is believed only from a front proxy, and nobody behind us sees it.
+//! The hop mark changes routing, so it counts only from a front proxy and is removed before the request goes on.
 
 use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
 use http::header::{HeaderMap, HeaderName};
 
 const HOP_MARKS: [HeaderName; 2] = [HeaderName::from_static(PEER_PROXIED), HeaderName::from_static(REROUTED)];
 
-/// Who sent a request to us.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// A client; we may forward.
+    /// A client: the request may be forwarded.
     FromClient,
-    /// A peer, which forwarded it; we may not forward it again.
+    /// A peer forwarded the request: it is not forwarded again.
     FromPeer,
 }
 
 /// Whether the sender of a request has authenticated as a front proxy, as peers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestSender {
-    /// By a certificate that `--requestheader-client-ca-file` and `--requestheader-allowed-names` accept.
+    /// The certificate is accepted by `--requestheader-client-ca-file` and `--requestheader-allowed-names`.
     FrontProxy,
-    /// Anybody else.
+    /// Any other sender.
     Other,
 }
 
 impl Hop {
-    /// Reads the mark, if the sender is one to be believed, and removes it in any case.
+    /// Reads the hop mark of a front proxy. Removes the mark of any sender.
     pub fn take_from_headers(headers: &mut HeaderMap, sender: RequestSender) -> Self {
         let marks = HOP_MARKS.map(|name| headers.remove(name));
         let is_marked = marks.into_iter().flatten().any(|mark| mark == HOP_MARK_VALUE);

@@ -1,4 +1,4 @@
-//! Who a server is: the identity made from its hostname, and the holder identity of one process of it.
+//! The identity of a server, made from its hostname, and the holder identity of one of its processes.
 
 mod identity_lease;
 
@@ -12,14 +12,14 @@ pub use identity_lease::{
     IdentityLeaseTemplate, NotAnIdentityLease,
 };
 
-/// What every identity begins with.
+/// The prefix of every identity.
 const SERVER_ID_PREFIX: &str = "apiserver-";
-/// The component name that goes into the hash, so that other servers of one host have other identities.
+/// The component name in the hash: other components on the same host have other identities.
 const COMPONENT: &str = "kube-apiserver";
-/// How much of the digest is used.
+/// The bytes of the digest that are used.
 const DIGEST_BYTES: usize = 16;
 
-/// The name of a server in its cluster, such as `apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe`. Cheap to clone.
+/// The identity of a server in its cluster, such as `apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(Arc<str>);
 
@@ -28,7 +28,7 @@ impl ServerId {
     pub fn from_hostname(hostname: &str) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [hostname, COMPONENT] {
-            // A longer name cannot be: hosts have at most 255 bytes.
+            // Hostnames have at most 255 bytes.
             context.update(&u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
             context.update(part.as_bytes());
         }
@@ -36,23 +36,23 @@ impl ServerId {
         Self(format!("{SERVER_ID_PREFIX}{}", base32(&digest.as_ref()[..DIGEST_BYTES])).into())
     }
 
-    /// The identity of one of several servers on this host: the port tells them apart.
+    /// The identity of one of several servers on this host, told apart by port.
     pub fn from_hostname_and_port(hostname: &str, port: u16) -> Self {
         Self::from_hostname(&format!("{hostname}:{port}"))
     }
 
-    /// The identity of this name; `None` if it cannot be one.
+    /// Parses an identity; `None` if the prefix is missing or nothing follows it.
     pub fn from_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix(SERVER_ID_PREFIX)?;
         (!rest.is_empty()).then(|| Self(name.into()))
     }
 
-    /// The name.
+    /// The identity as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name, shared.
+    /// The identity as shared text.
     pub fn name(&self) -> &Arc<str> {
         &self.0
     }
@@ -75,23 +75,23 @@ impl fmt::Debug for ServerId {
 pub struct HolderIdentity(Arc<str>);
 
 impl HolderIdentity {
-    /// The holder identity of a process that has drawn this random number; a version 4 UUID is made from it.
+    /// Makes a holder identity; `random` becomes a version 4 UUID.
     pub fn new(server: &ServerId, random: u128) -> Self {
         let process = uuid::Builder::from_random_bytes(random.to_be_bytes()).into_uuid();
         Self(format!("{server}_{process}").into())
     }
 
-    /// A holder identity as somebody wrote it.
+    /// A holder identity from a lease or a stored document.
     pub fn from_text(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// As it is written.
+    /// The holder identity as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it names a process of this server.
+    /// True for a process of this server.
     pub fn belongs_to(&self, server: &ServerId) -> bool {
         let random = self.0.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('_'));
         random.is_some_and(|random| !random.is_empty())

@@ -1,7 +1,8 @@
-//! The members of the cluster and their states, which follow from storage alone.
+//! The members of the cluster and their states, which follow from the observations of their source alone.
 //!
-//! Lease, endpoint record and stored document decide; what this server observes on connections never does. So all servers that
-//! see the same storage draw the same conclusion. Time is our own monotonic time since we saw something change.
+//! Presence, address and document decide; what this server sees on connections never does. In a server they come from lease,
+//! endpoint record and stored document, so that all servers on one storage derive the same states. Time is our own monotonic
+//! time since a change was seen.
 
 mod tracker;
 
@@ -18,28 +19,28 @@ use crate::documents::{DocumentSource, ServerDocument, StoredDocument};
 use crate::identity::{HolderIdentity, IdentityLease, ServerId};
 use crate::ports::EntryVersion;
 
-/// Whether a member can be asked to serve something.
+/// Whether requests can be sent to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberState {
-    /// Lease, record and document are there: requests go to it.
+    /// Present, with address and document: requests are forwarded to it.
     Live,
-    /// The lease is valid and the record ran out: it may have crashed, and it may come back.
+    /// Present, but without address: it may have crashed and may come back.
     Suspect,
-    /// The lease is gone and the document lingers.
+    /// No longer present; its document lingers.
     Left,
-    /// The lease is valid, and what it serves is not known yet.
+    /// Present, but its document is not known yet.
     Unknown,
-    /// The same, and it has had no record for long: a server that does not take part, and never will.
+    /// Present, but without document or address for long: a server that does not take part.
     Mute,
-    /// Expired, or absent for longer than the linger: no member any more.
+    /// Expired, or absent for longer than the linger: no longer a member.
     Gone,
 }
 
 impl MemberState {
-    /// Every state, as listed by metrics.
+    /// Every state, in the order of metrics.
     pub const ALL: [Self; 6] = [Self::Live, Self::Suspect, Self::Left, Self::Unknown, Self::Mute, Self::Gone];
 
-    /// The word for logs, metrics and `/debug/peers`.
+    /// The word in logs, metrics and `/debug/peers`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -116,30 +117,30 @@ pub enum AddressObservation {
     Absent(Duration),
 }
 
-/// What is seen of a stored document.
+/// Whether the document of a server is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentObservation {
-    /// There is none that we can read.
+    /// It is not known, or cannot be read.
     Missing,
-    /// There is one.
+    /// It is known.
     Present,
-    /// There is one with the linger as its time to live.
+    /// It is known and has the linger as its time to live.
     Lingering,
 }
 
-/// How long is long.
+/// The times after which states change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberTimeouts {
-    /// `--peer-linger`: how long a server that left is answered for with 503.
+    /// `--peer-linger`: how long requests for resources of a server that left get 503.
     pub linger: Duration,
-    /// How long a server may have no record before it is taken for one that never will.
+    /// How long a server may have no address before it counts as one that does not take part.
     pub mute_after: Duration,
 }
 
 impl MemberTimeouts {
-    /// A clean restart takes seconds; a minute is enough for slow ones.
+    /// A restart takes seconds; a minute covers slow ones.
     pub const LINGER: Duration = Duration::from_secs(60);
-    /// Real servers write their record at the latest when they are ready, which takes less than this.
+    /// kube-apiserver writes its record by the time it is ready, which takes less than this.
     pub const MUTE_AFTER: Duration = Duration::from_secs(60);
 }
 
@@ -149,7 +150,7 @@ impl Default for MemberTimeouts {
     }
 }
 
-/// The state that follows.
+/// Derives the state of a server.
 pub fn derive_state(observation: MemberObservation, timeouts: MemberTimeouts) -> MemberState {
     use {AddressObservation as Record, DocumentObservation as Document, PresenceObservation as Lease};
     match (observation.presence, observation.address, observation.document) {
@@ -158,7 +159,7 @@ pub fn derive_state(observation: MemberObservation, timeouts: MemberTimeouts) ->
         (Lease::Valid, Record::Absent(_), Document::Present | Document::Lingering) => MemberState::Suspect,
         (Lease::Valid, Record::Absent(since), Document::Missing) if since >= timeouts.mute_after => MemberState::Mute,
         (Lease::Valid, Record::Absent(_) | Record::Present, Document::Missing) => MemberState::Unknown,
-        // Storage itself forgets the document in time, so every server forgets it at the same moment.
+        // Storage removes the document at the end of its time to live, so all servers forget it at the same moment.
         (Lease::Absent(_), _, Document::Lingering) | (Lease::Absent(_), Record::Present, Document::Present) => {
             MemberState::Left
         }
@@ -172,38 +173,38 @@ pub fn derive_state(observation: MemberObservation, timeouts: MemberTimeouts) ->
 /// A server of the cluster other than this one.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its name.
+    /// The id of the server.
     pub server: ServerId,
-    /// What follows from storage.
+    /// The derived state.
     pub state: MemberState,
-    /// Since when it is in this state.
+    /// When the state last changed.
     pub state_since: Instant,
-    /// Its process, as the lease names it; `None` once the lease is gone.
+    /// The process of the server; `None` if it is not present.
     pub holder: Option<HolderIdentity>,
-    /// Where it listens, as its record says.
+    /// Where it listens, if requests may be sent to it.
     pub address: Option<Address>,
-    /// What it serves, as far as known.
+    /// What it serves, if that is known.
     pub document: Option<TrackedDocument>,
 }
 
-/// A document in storage, and since when we know it.
+/// A document and the time since when it is known.
 #[derive(Clone, Debug)]
 pub struct TrackedDocument {
-    /// The document, its holder and where it came from.
+    /// The document, its holder and its source.
     pub stored: StoredDocument,
-    /// What of storage to compare with when it is replaced.
+    /// The version to compare with when it is replaced.
     pub version: EntryVersion,
-    /// When we first saw this content.
+    /// When this content was first seen.
     pub since: Instant,
 }
 
 impl Member {
-    /// What it serves, as far as known.
+    /// What it serves, if that is known.
     pub fn server_document(&self) -> Option<&Arc<ServerDocument>> {
         self.document.as_ref().map(|document| &document.stored.document)
     }
 
-    /// Whether it may serve more than we know: its document is not known, or is that of a former process.
+    /// True if it may serve more than is known: its document is missing, or is that of a former process.
     pub fn may_serve_more(&self) -> bool {
         match self.state {
             MemberState::Unknown | MemberState::Mute => true,
@@ -212,7 +213,7 @@ impl Member {
         }
     }
 
-    /// Whether it is to be asked over HTTP what it serves: it has a valid lease and does not publish by itself.
+    /// True if its document has to be fetched: it is present and does not publish its document.
     pub fn needs_discovery_fetch(&self) -> bool {
         let publishes =
             self.document.as_ref().is_some_and(|document| document.stored.source == DocumentSource::Published);
@@ -225,7 +226,7 @@ impl Member {
     }
 }
 
-/// Whether two are the same for routing, discovery and asking; when they were first seen does not matter.
+/// Compares what matters to routing, discovery and fetching; times do not.
 impl PartialEq for Member {
     fn eq(&self, other: &Self) -> bool {
         let of = |member: &Self| (member.state, member.holder.clone(), member.address.clone());

@@ -1,4 +1,4 @@
-//! The one writer of the [`View`]: follows storage and what we serve ourselves, judges, and publishes.
+//! The only writer of the [`View`]: follows the observations and what this server serves, derives states, and publishes.
 
 mod first_sync;
 
@@ -23,63 +23,63 @@ use crate::wait::{sleep_until_if_some, wait_for_change};
 
 use self::first_sync::FirstSyncTracker;
 
-/// How many questions whether the view is up to date, and reports of askers, may wait; more are turned away.
+/// Capacity of the queues of catch-up requests and of fetch attempts; more are rejected.
 pub(crate) const CATCH_UP_QUEUE_MAX: usize = 1024;
 
-/// What the membership task is told.
+/// The configuration of the membership task.
 #[derive(Clone, Debug)]
 pub struct MembershipConfig {
-    /// This server.
+    /// The id of this server.
     pub server: ServerId,
-    /// Whether it can talk to peers at all.
+    /// Whether requests to peers are possible.
     pub peering: Peering,
-    /// What of our own document is listed only.
+    /// Resources that this server lists but does not implement.
     pub unimplemented: Vec<UnimplementedResource>,
-    /// How long is long.
+    /// The times after which states change.
     pub timeouts: MemberTimeouts,
-    /// The longest that the first sync waits for peers.
+    /// The longest wait of the first sync for peers.
     pub first_sync_timeout: Duration,
-    /// What may be built in.
+    /// Decides whether an unlisted resource may be built in.
     pub may_be_built_in: MayBeBuiltIn,
 }
 
 impl MembershipConfig {
-    /// Readiness never waits for an unreachable peer; one that can be reached answers well within this.
+    /// Readiness does not wait longer for an unreachable peer; a reachable one answers well within this.
     pub const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(3);
 }
 
-/// What storage holds of our own document.
+/// This server's own document in storage.
 #[derive(Clone, Debug)]
 pub enum OwnDocument {
-    /// We have not looked yet.
+    /// Storage was not listed yet.
     NotListed,
-    /// Nothing.
+    /// Storage has none.
     Absent,
-    /// This.
+    /// Storage has this one.
     Known(TrackedDocument),
 }
 
-/// What the membership task reads.
+/// The inputs of the membership task.
 pub(crate) struct MembershipSources {
     pub(crate) members: MemberFeeds,
-    /// What we serve ourselves.
+    /// What this server serves.
     pub(crate) local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
-    /// What of the definitions in storage we can serve ourselves.
+    /// Resources from definitions in storage that this server can serve.
     pub(crate) defined: watch::Receiver<Arc<DefinedResources>>,
-    /// Servers that were asked, with whatever result.
+    /// Members that were fetched from, with whatever result.
     pub(crate) attempted: mpsc::Receiver<ServerId>,
-    /// Those who want to know when all that is in the feeds now is in the view.
+    /// Answered when everything that is in the feeds now is in the view.
     pub(crate) catch_up_requests: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
-/// What it publishes.
+/// The outputs of the membership task.
 pub(crate) struct MembershipOutputs {
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) own_document: watch::Sender<OwnDocument>,
     pub(crate) cleanup_actions: watch::Sender<Arc<[CleanupAction]>>,
 }
 
-/// The task.
+/// Derives the view from its inputs.
 pub(crate) struct MembershipTask {
     config: MembershipConfig,
     sources: MembershipSources,
@@ -90,7 +90,7 @@ pub(crate) struct MembershipTask {
     exclusion_manager: ExclusionManager,
     local_document: Arc<ServerDocument>,
     first_sync: FirstSyncTracker,
-    /// How many failures to list leases were counted.
+    /// The failures of the source that were counted.
     lease_failures: u64,
 }
 
@@ -117,7 +117,7 @@ impl MembershipTask {
         }
     }
 
-    /// The view before anything was heard: this server alone, and a first sync that is not over.
+    /// The view before any observation: this server alone, and a pending first sync.
     pub(crate) fn initial_view(config: &MembershipConfig, local: &Arc<GroupDiscoveryList>) -> View {
         let inputs = ViewInputs {
             this_server: config.server.clone(),
@@ -157,25 +157,25 @@ impl MembershipTask {
                 Some(waiter) = waiting.recv() => catch_up_waiters.push(waiter),
                 () = sleep_until_if_some(wake) => {}
             }
-            // Questions before feeds: what was in storage when a question came is taken below.
+            // Requests before feeds: everything in the feeds at the time of a request is taken below.
             while let Ok(waiter) = self.sources.catch_up_requests.try_recv() {
                 catch_up_waiters.push(waiter);
             }
             wake = self.update(Instant::now());
             for waiter in catch_up_waiters {
-                // Whoever asked may have given up.
+                // The request may have been cancelled.
                 let _ = waiter.send(());
             }
         }
     }
 
-    /// Takes in all there is, publishes what follows, and says when to look again even if nothing happens.
+    /// Takes all updates, publishes the results, and returns when to run again without an update.
     fn update(&mut self, now: Instant) -> Option<Instant> {
         self.drain_sources(now);
         let members = self.tracker.members(&self.config.server, now);
         let first_sync = match self.config.peering {
             Peering::Enabled => self.first_sync.update(&members, now),
-            // Nobody is asked, so there is nothing to wait for but the lists.
+            // Nothing is fetched, so only the lists are waited for.
             Peering::Disabled => self.first_sync.update(&[], now),
         };
         let defined = self.sources.defined.borrow_and_update().clone();
@@ -220,7 +220,7 @@ impl MembershipTask {
         }
     }
 
-    /// Publishes a new view if anything that anybody reads has changed.
+    /// Publishes a new view if anything in it has changed.
     fn publish_view(&self, inputs: ViewInputs) {
         let last = self.outputs.view.borrow().clone();
         if last.is_made_from(&inputs) {
@@ -243,7 +243,7 @@ impl MembershipTask {
         }
     }
 
-    /// Tells the publisher what storage holds of ours, and the sweeper what is to be done about others.
+    /// Publishes this server's stored document and the cleanup actions, once everything is listed.
     fn publish_own_document_and_cleanup(&self, now: Instant) {
         if !self.first_sync.all_listed() {
             return;
@@ -271,7 +271,7 @@ impl MembershipTask {
     }
 }
 
-/// One line for each change of state.
+/// Logs one line per change of state.
 fn log_state_changes(before: &[Member], after: &[Member]) {
     let states = |members: &[Member]| {
         members.iter().map(|member| (member.server.clone(), member.state)).collect::<HashMap<_, _>>()
@@ -280,11 +280,11 @@ fn log_state_changes(before: &[Member], after: &[Member]) {
     for (server, state) in &after {
         match before.get(server) {
             Some(was) if was == state => {}
-            Some(was) => tracing::info!(%server, %state, %was, "a member has changed"),
-            None => tracing::info!(%server, %state, "a member is known"),
+            Some(was) => tracing::info!(%server, %state, %was, "member state changed"),
+            None => tracing::info!(%server, %state, "member added"),
         }
     }
     for (server, was) in before.iter().filter(|(server, _)| !after.contains_key(server)) {
-        tracing::info!(%server, %was, "a member is gone");
+        tracing::info!(%server, %was, "member removed");
     }
 }

@@ -1,7 +1,7 @@
-//! Merged discovery: one document of what all servers serve between them.
+//! The merged discovery document of all servers.
 //!
-//! A pure function of its inputs, made when one of them was replaced, and kept as finished bytes. What the replaced input does
-//! not change is taken over from the last one.
+//! A pure function of its inputs, computed when one of them was replaced, and kept as encoded bytes. Parts that a replaced
+//! input does not change are reused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -18,24 +18,24 @@ use crate::documents::ServerDocument;
 use crate::exclusion::Exclusion;
 use crate::identity::ServerId;
 
-/// One server's part.
+/// The contribution of one server.
 #[derive(Clone, Debug)]
 pub struct MergedInput {
-    /// Whose it is; named in conflicts only.
+    /// The server, named in conflicts only.
     pub server: ServerId,
-    /// Whether it can be reached.
+    /// Whether requests can be sent to the server.
     pub liveness: ServerLiveness,
-    /// What it serves.
+    /// What the server serves.
     pub document: Arc<ServerDocument>,
-    /// What of that does not count.
+    /// The resources of the document that do not count.
     pub exclusion: Arc<Exclusion>,
 }
 
-/// The merged documents. Finished bytes are made when first asked for, from those of the last documents that anybody asked for.
+/// The merged documents. They are encoded when first requested, reusing parts of the last encoded ones.
 #[derive(Debug, Default)]
 pub struct MergedDocuments {
     inputs: Vec<MergedInput>,
-    /// What each of them contributes to `/apis`.
+    /// The contribution of each input to `/apis`.
     merge_inputs: Vec<MergeInput>,
     apis: discovery::MergedDiscovery,
     v2: OnceLock<Arc<MergedJson>>,
@@ -44,13 +44,13 @@ pub struct MergedDocuments {
     protobuf: OnceLock<EncodedDocument>,
     core: OnceLock<Arc<GroupDiscoveryList>>,
     core_v2: OnceLock<EncodedDocument>,
-    /// By path without slashes around it.
+    /// Keyed by path without leading and trailing slash.
     legacy: OnceLock<HashMap<String, EncodedDocument>>,
 }
 
 impl MergedDocuments {
-    /// The documents of these servers. If they are the inputs of these ones, these are given again; otherwise what the same
-    /// inputs lead to is taken over.
+    /// The merged documents of these inputs: `self` if the inputs are the same, otherwise new ones that reuse what unchanged
+    /// inputs lead to.
     pub fn update(self: &Arc<Self>, inputs: Vec<MergedInput>) -> Arc<Self> {
         if are_same_inputs(&inputs, &self.inputs) {
             return self.clone();
@@ -67,22 +67,22 @@ impl MergedDocuments {
         })
     }
 
-    /// What `/apis` lists, for the forms that are not here.
+    /// The groups of `/apis`.
     pub fn apis(&self) -> &Arc<GroupDiscoveryList> {
         &self.apis.groups
     }
 
-    /// What `/api` would list: only with `--merge-discovery=all`, and made when first asked for.
+    /// The groups of `/api`: only with `--merge-discovery=all`, computed when first requested.
     pub fn core(&self) -> &Arc<GroupDiscoveryList> {
         self.core.get_or_init(|| merge(&merge_inputs(&self.inputs, HashMap::new(), ServerDocument::core)).groups)
     }
 
-    /// What the servers could not agree on.
+    /// The descriptions on which servers differ.
     pub fn conflicts(&self) -> &[Conflict] {
         &self.apis.conflicts
     }
 
-    /// The finished `/apis` in JSON.
+    /// The encoded `/apis` in JSON.
     pub fn json(&self, version: AggregatedVersion) -> &EncodedDocument {
         let previous = self.v2.get().or(self.previous_v2.as_ref());
         let make = || MergedJson::new(self.apis(), version, previous.map(Arc::as_ref));
@@ -92,18 +92,18 @@ impl MergedDocuments {
         }
     }
 
-    /// The finished `/apis` in protobuf, version 2.
+    /// The encoded `/apis` in protobuf, version 2.
     pub fn protobuf(&self) -> &EncodedDocument {
         self.protobuf.get_or_init(|| aggregated::encode_merged_protobuf(self.apis(), AggregatedVersion::V2))
     }
 
-    /// The finished aggregated `/api` in JSON, version 2: only with `--merge-discovery=all`.
+    /// The encoded aggregated `/api` in JSON, version 2: only with `--merge-discovery=all`.
     pub fn core_json(&self) -> &EncodedDocument {
         self.core_v2.get_or_init(|| aggregated::encode_json(self.core(), AggregatedVersion::V2))
     }
 
-    /// The finished legacy document of a path such as `apis/batch/v1`: only with `--merge-discovery=all`. `/api` itself is not
-    /// among them, since it says where one server listens; nor are hashes of storage versions, which each server has its own.
+    /// The encoded legacy document of a path such as `apis/batch/v1`: only with `--merge-discovery=all`. `/api` itself is not
+    /// merged, since it holds the address of one server; nor are hashes of storage versions, which differ between servers.
     pub fn legacy(&self, path: &str) -> Option<&EncodedDocument> {
         self.legacy.get_or_init(|| legacy_documents(self.core(), self.apis())).get(path)
     }
@@ -134,14 +134,15 @@ fn are_same_inputs(a: &[MergedInput], b: &[MergedInput]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// A document and what is struck from it.
+/// A document and its exclusion, by address.
 type ExclusionKey = (*const ServerDocument, *const Exclusion);
 
 fn exclusion_key(input: &MergedInput) -> ExclusionKey {
     (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion))
 }
 
-/// What each server contributes, without what is struck. Equal documents are struck once, and not those known already.
+/// The contribution of each server without excluded resources. The exclusion of a document is computed once, and reused from
+/// the last inputs.
 fn merge_inputs(
     inputs: &[MergedInput],
     mut excluded: HashMap<ExclusionKey, Arc<GroupDiscoveryList>>,
@@ -156,11 +157,11 @@ fn merge_inputs(
     inputs.collect()
 }
 
-/// No resource has this name, so it is struck only with its version.
+/// No resource has this name, so it is excluded only with its whole version.
 const WHOLE_VERSION: &str = "";
 
-/// The document without what is struck; versions and groups that are empty then go too. What has nothing struck is given as it
-/// is, memory included.
+/// The document without excluded resources, and without versions and groups that become empty. Returns the same `Arc` if
+/// nothing is excluded.
 fn exclude_from_groups(groups: &Arc<GroupDiscoveryList>, exclusion: &Exclusion) -> Arc<GroupDiscoveryList> {
     let is_touched = |group: &GroupDiscovery| {
         group.versions.iter().any(|version| exclusion.affects_version(&group.name, &version.name))
@@ -182,7 +183,7 @@ fn exclude_from_group(group: &GroupDiscovery, exclusion: &Exclusion) -> Option<A
         (!is_emptied && !is_struck(WHOLE_VERSION)).then(|| VersionDiscovery { resources: kept, ..version.clone() })
     });
     let versions: Vec<_> = versions.collect();
-    // Only versions that are touched can be gone.
+    // Only affected versions can be empty.
     (!versions.is_empty()).then(|| Arc::new(GroupDiscovery { versions, ..group.clone() }))
 }
 

@@ -1,4 +1,5 @@
-//! What peering counts: kube-apiserver's names and labels, the older document's names as aliases, and a few of our own.
+//! Metrics of membership and of requests between servers: kube-apiserver's names and labels, older names as aliases, and a few
+//! of our own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,40 +14,40 @@ use tokio::time::Instant;
 use crate::members::MemberState;
 use crate::view::View;
 
-/// Why syncing what a peer serves failed; the label `type` of `apiserver_peer_discovery_sync_errors_total`.
+/// Why the discovery sync of a peer failed; the label `type` of `apiserver_peer_discovery_sync_errors_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncError {
     /// The identity leases could not be listed.
     LeaseList,
     /// A peer has no usable endpoint record.
     HostportResolution,
-    /// A peer's document could not be had; counted once for each of `/api` and `/apis`.
+    /// A document could not be fetched; counted once for each of `/api` and `/apis`.
     FetchDiscovery,
 }
 
-/// Why a request could not be forwarded at all; the label `type` of `apiserver_peer_proxy_errors_total`.
+/// Why a request could not be forwarded; the label `type` of `apiserver_peer_proxy_errors_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyError {
     /// No capable peer has an address.
     EndpointResolution,
-    /// The way to a peer could not be built.
+    /// No peer answered.
     ProxyTransport,
 }
 
-/// Peering's figures. Clones share them.
+/// The metrics. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     rerouted: IntCounterVec,
     proxy_errors: IntCounterVec,
     sync_errors: IntCounterVec,
     nopeer_requests: IntCounter,
-    /// Merged documents served from finished bytes.
+    /// Merged documents served from encoded bytes.
     pub merged_hits: IntCounter,
-    /// Merged documents made.
+    /// Merged documents computed.
     pub merged_misses: IntCounter,
     /// Failed discovery fetches, by peer and reason; the forwarder counts failed requests in the same counter.
     pub transport_failures: IntCounterVec,
-    /// 1 for the reason why peering is disabled.
+    /// 1 for each reason why peering is disabled.
     pub disabled: IntGaugeVec,
 }
 
@@ -104,13 +105,13 @@ impl Metrics {
         registry.register(Box::new(self.disabled.clone())).expect("each name is registered once");
     }
 
-    /// Counts a request that went to a peer, with the code that the client got; empty names for a discovery request.
+    /// Counts a request that was forwarded to a peer, with the status that the client got; empty names for a discovery request.
     pub fn count_rerouted(&self, code: &str, name: GroupVersionResource<&str>) {
         let labels = [code, name.group, name.version, name.resource];
         self.rerouted.with_label_values(&labels).inc();
     }
 
-    /// Counts a request that could not be forwarded at all.
+    /// Counts a request that could not be forwarded.
     pub fn count_proxy_error(&self, error: ProxyError, name: GroupVersionResource<&str>) {
         let error = match error {
             ProxyError::EndpointResolution => "endpoint_resolution",
@@ -119,7 +120,7 @@ impl Metrics {
         self.proxy_errors.with_label_values(&[error, name.group, name.version, name.resource]).inc();
     }
 
-    /// Counts a failure to learn what a peer serves.
+    /// Counts a failed discovery sync.
     pub fn count_sync_error(&self, error: SyncError) {
         let error = match error {
             SyncError::LeaseList => "lease_list",
@@ -135,7 +136,7 @@ impl Metrics {
     }
 }
 
-/// The same figures under another name, counted once.
+/// A metric under another name.
 struct MetricAlias<C> {
     name: &'static str,
     metric: C,
@@ -177,7 +178,7 @@ fn gauge_vec(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
 }
 
-/// What follows from the view at the moment somebody looks: members by state, ages of documents, conflicts.
+/// Metrics derived from the view at every scrape: members by state, ages of documents, conflicts.
 #[derive(Debug)]
 pub struct ViewMetrics {
     view: watch::Receiver<Arc<View>>,
@@ -187,7 +188,7 @@ pub struct ViewMetrics {
 }
 
 impl ViewMetrics {
-    /// Figures of whatever view there is.
+    /// Metrics of the current view.
     pub fn new(view: watch::Receiver<Arc<View>>) -> Self {
         let age = Opts::new("unskew_peer_document_age_seconds", "For how long the document of a peer has been known");
         Self {

@@ -18,30 +18,30 @@ use tokio::sync::watch;
 use crate::identity::{IdentityLease, ServerId};
 use crate::members::{MemberPresence, ObservedDocument};
 
-/// The answer of a port that is still under way.
+/// The pending result of a port.
 pub type PortFuture<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
 
-/// One write of one entry: what a later write can be made conditional on.
+/// The version of an entry, for preconditions of later writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryVersion(pub u64);
 
 /// A table by server that is followed as it changes.
 ///
-/// Whatever the source held when [`FeedProgress::catch_up`] was called can be taken when it returns.
+/// Everything that the source held when [`FeedProgress::catch_up`] was called can be taken when it returns.
 pub trait Feed<T>: Send {
-    /// Waits until [`Feed::take_update`] has something to give. May be dropped at any time without losing anything.
+    /// Waits until [`Feed::take_update`] returns something. Cancel safe.
     fn ready(&mut self) -> BoxFuture<'_, ()>;
 
-    /// What is new, without waiting.
+    /// Returns what is new, without waiting.
     fn take_update(&mut self) -> FeedUpdate<T>;
 }
 
-/// What a feed gives.
+/// An update of a feed.
 #[derive(Debug)]
 pub enum FeedUpdate<T> {
-    /// Everything there is: what is not in it is not there. The first gift, and again whenever changes were missed.
+    /// All entries; others do not exist. The first update, and again after missed changes.
     All(Vec<(ServerId, T)>),
-    /// Only what changed, in order; `None` if it is gone.
+    /// The changed entries, in order; `None` for a removed one.
     Changes(Vec<(ServerId, Option<T>)>),
 }
 
@@ -59,48 +59,48 @@ pub struct MemberFeeds {
 
 /// The identity leases: labelled Leases in kube-system.
 pub trait LeaseStorage: Send + Sync {
-    /// All of them. Names that are no identity may be left out.
+    /// Follows all leases. Leases whose names are no identities may be left out.
     fn watch(&self) -> Box<dyn Feed<Arc<Lease>>>;
 
-    /// One of them, as it is now.
+    /// Reads the current one of a server.
     fn get(&self, server: &ServerId) -> PortFuture<'_, Option<Lease>>;
 
-    /// Creates one; [`PortError::Conflict`] if it exists.
+    /// Creates a lease; [`PortError::Conflict`] if it exists.
     fn create(&self, lease: Lease) -> PortFuture<'_, Lease>;
 
-    /// Replaces one that still has the uid and resourceVersion it carries.
+    /// Replaces a lease that still has the uid and resourceVersion of `lease`.
     fn update(&self, lease: Lease) -> PortFuture<'_, Lease>;
 
-    /// Removes one that still has the uid and resourceVersion that were seen.
+    /// Deletes a lease that still has the uid and resourceVersion of `expected`.
     fn delete(&self, expected: &IdentityLease) -> PortFuture<'_, ()>;
 
-    /// How often they could not be listed or followed so far; `None` where that cannot be.
+    /// How often listing or watching failed so far; `None` where it cannot fail.
     fn failures(&self) -> Option<watch::Receiver<u64>> {
         None
     }
 }
 
-/// The endpoint records: out of reach of the REST API.
+/// The endpoint records, which the REST API cannot reach.
 pub trait RecordStorage: Send + Sync {
-    /// All of them.
+    /// Follows all entries.
     fn watch(&self) -> Box<dyn Feed<Arc<Endpoints>>>;
 
-    /// One of them, as it is now.
+    /// Reads the current one of a server.
     fn get(&self, server: &ServerId) -> PortFuture<'_, Option<Endpoints>>;
 
-    /// Puts one that goes by itself after `ttl`.
+    /// Writes a record that expires after `ttl`.
     fn put(&self, server: &ServerId, record: Endpoints, ttl: Duration) -> PortFuture<'_, EntryVersion>;
 
-    /// Removes one if it is still what was put.
+    /// Deletes a record of this version.
     fn delete(&self, server: &ServerId, expected: EntryVersion) -> PortFuture<'_, ()>;
 }
 
-/// The stored documents: bytes, out of reach of the REST API.
+/// The stored documents: bytes, which the REST API cannot reach.
 pub trait DocumentStorage: Send + Sync {
-    /// All of them.
+    /// Follows all entries.
     fn watch(&self) -> Box<dyn Feed<(EntryVersion, Bytes)>>;
 
-    /// Puts one that must still be what was seen (absent for `None`), for good or for a time.
+    /// Writes a document whose stored version is still `expected` (`None`: absent), with or without a time to live.
     fn put(
         &self,
         server: &ServerId,
@@ -109,90 +109,90 @@ pub trait DocumentStorage: Send + Sync {
         ttl: Option<Duration>,
     ) -> PortFuture<'_, EntryVersion>;
 
-    /// Removes one that is still what was seen.
+    /// Deletes a document of this version.
     fn delete(&self, server: &ServerId, expected: EntryVersion) -> PortFuture<'_, ()>;
 }
 
 /// How far the feeds have come.
 pub trait FeedProgress: Send + Sync {
-    /// Waits until everything the source holds now can be taken from the feeds, and until what this server itself serves (its
-    /// CustomResourceDefinitions, say) is up to date as well.
+    /// Waits until everything the source holds now can be taken from the feeds, and until what this server itself serves,
+    /// including custom resources, is up to date as well.
     fn catch_up(&self) -> PortFuture<'_, ()>;
 }
 
 /// The definitions of custom resources and of aggregated APIs that storage holds.
 pub trait DefinitionStorage: Send + Sync {
-    /// Whether one of them brings a resource, as far as our views have come. A definition that no server has taken up yet
+    /// True if a definition brings a resource, as far as the cache knows. A definition that no server has established yet
     /// brings nothing.
     fn defines(&self, name: GroupVersionResource<&str>) -> bool;
 
-    /// Their changes, from now on.
+    /// Follows changes from now on.
     fn watch(&self) -> Box<dyn ChangeNotifications>;
 }
 
-/// That something has changed, but not what.
+/// Notifications without content.
 pub trait ChangeNotifications: Send {
-    /// Waits for the next change. May be dropped at any time without losing one.
+    /// Waits for the next change. Cancel safe.
     fn wait_for_change(&mut self) -> BoxFuture<'_, ()>;
 }
 
 /// GET requests of this server itself to a peer, over mutual TLS.
 pub trait Fetch: Send + Sync {
-    /// Sends it, and reads an answer of at most `request.bytes_max`. Redirects are not followed.
+    /// Sends a GET and reads a response of at most `request.bytes_max`. Redirects are not followed.
     fn fetch(&self, request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError>;
 }
 
 /// A GET to a peer.
 #[derive(Clone, Debug)]
 pub struct FetchRequest {
-    /// Whom to ask.
+    /// The id of the peer.
     pub server: ServerId,
-    /// Where it listens.
+    /// Where the peer listens.
     pub address: Address,
     /// The path, such as `/apis`.
     pub path: String,
-    /// What to send beside the user, whom the implementation adds.
+    /// The headers, without the user, which the implementation adds.
     pub headers: HeaderMap,
     /// The longest body to read.
     pub bytes_max: usize,
 }
 
-/// What a peer answered.
+/// The response of a peer.
 #[derive(Clone, Debug)]
 pub struct FetchResponse {
-    /// The status.
+    /// The HTTP status, whatever it is.
     pub status: StatusCode,
-    /// The headers.
+    /// The response headers.
     pub headers: HeaderMap,
     /// The whole body, decoded from any content encoding.
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// No connection.
+    /// No connection could be opened.
     #[error("it cannot be reached: {reason}")]
     Unreachable {
         /// For the log.
         reason: String,
     },
-    /// The connection is not the peer's, or ours is not accepted.
+    /// A certificate was rejected, ours or the peer's.
     #[error("the TLS handshake failed: {reason}")]
     Tls {
         /// For the log.
         reason: String,
     },
-    /// It took too long.
+    /// The deadline passed.
     #[error("it did not answer in time")]
     TimedOut,
-    /// More than we read.
+    /// The body exceeds the limit.
     #[error("its answer is longer than {bytes_max} bytes")]
     TooLong {
-        /// What we read at most.
+        /// The limit.
         bytes_max: usize,
     },
-    /// The connection broke, or what came over it was not HTTP.
+    /// The connection ended, or carried something other than HTTP.
     #[error("its answer broke off: {reason}")]
     Broken {
         /// For the log.

@@ -1,7 +1,7 @@
-//! Being a member: our document, endpoint record and identity lease, in this order; and leaving again.
+//! Joins the cluster with document, endpoint record and identity lease, in this order, and leaves it again.
 //!
-//! Each of the three is kept by a task of its own, so that trouble with one does not cost the others. Nothing here holds up
-//! start or shutdown: what cannot be written is tried again, what cannot be removed in time goes by itself.
+//! A task of its own keeps each of the three, so that a failure of one does not affect the others. Start and shutdown do not
+//! wait for storage: failed writes are retried, and what cannot be removed in time expires.
 
 mod document_publisher;
 mod identity_claim;
@@ -28,56 +28,56 @@ use crate::membership_task::OwnDocument;
 use crate::ports::{DocumentStorage, LeaseStorage, RecordStorage};
 use crate::readiness::{Milestone, Milestones};
 
-/// Who we are to others, and how we keep it up.
+/// How this server appears to others.
 #[derive(Clone, Debug)]
 pub struct PresenceConfig {
-    /// Our identity.
+    /// The id of this server.
     pub server: ServerId,
-    /// This process.
+    /// The holder identity of this process.
     pub holder: HolderIdentity,
-    /// The host, for people who read the lease.
+    /// The hostname, for people who read the lease.
     pub hostname: String,
-    /// Where peers reach us.
+    /// The advertised address.
     pub address: Address,
-    /// What of us others see.
+    /// What of this server others see.
     pub scope: PresenceScope,
-    /// What of our document is listed only.
+    /// Resources that this server lists but does not implement.
     pub unimplemented: Vec<UnimplementedResource>,
-    /// Whether our document is put into storage (`--publish-discovery`), or peers must ask.
+    /// `--publish-discovery`: whether this server stores its document; otherwise peers fetch it.
     pub publishes_document: bool,
-    /// `--peer-linger`: how long our document stays after us.
+    /// `--peer-linger`: how long the document stays after this server leaves.
     pub linger: Duration,
-    /// How often things are written, and for how long they are valid.
+    /// Intervals, validity and timeouts.
     pub timings: PresenceTimings,
     /// The wall clock, for `renewTime`.
     pub clock: fn() -> Timestamp,
-    /// For jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
-/// What of us others see.
+/// What of this server others see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresenceScope {
-    /// All of it: document, record and lease, with the address in the lease for people.
+    /// Document, record and lease, with the address in the lease for people.
     Full,
     /// The lease alone: with the gate `UnknownVersionInteroperabilityProxy` off, `APIServerIdentity` remains.
     LeaseOnly,
 }
 
-/// How often things are written, and for how long they are valid. The defaults are kube-apiserver's.
+/// Intervals, validity and timeouts. The defaults are kube-apiserver's.
 #[derive(Clone, Copy, Debug)]
 pub struct PresenceTimings {
-    /// How long our lease is valid after a renewal.
+    /// How long the lease is valid after a renewal.
     pub lease_duration: Duration,
-    /// How often it is renewed.
+    /// How often the lease is renewed.
     pub lease_interval: Duration,
-    /// How long our endpoint record is valid after a write.
+    /// How long the endpoint record is valid after a write.
     pub record_ttl: Duration,
-    /// How often it is written.
+    /// How often the endpoint record is written.
     pub record_interval: Duration,
-    /// How long any one call to storage may take.
+    /// The timeout of each call to storage.
     pub request_timeout: Duration,
-    /// How long leaving may take.
+    /// The timeout of leaving.
     pub leave_timeout: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Default for PresenceTimings {
             lease_interval: Duration::from_secs(10),
             record_ttl: Duration::from_secs(15),
             record_interval: Duration::from_secs(10),
-            // Less than what is left of a record's life when its renewal is due.
+            // Less than the rest of a record's validity when its renewal is due.
             request_timeout: Duration::from_secs(4),
             leave_timeout: Duration::from_secs(4),
         }
@@ -111,7 +111,7 @@ impl PresenceConfig {
     }
 }
 
-/// Our presence in the cluster.
+/// The presence of this server in the cluster.
 #[derive(Debug)]
 pub struct Presence {
     leave_token: CancellationToken,
@@ -120,20 +120,20 @@ pub struct Presence {
     last_renewal: watch::Receiver<Option<Instant>>,
 }
 
-/// Where presence is written.
+/// The storage of presence.
 #[derive(Clone)]
 pub struct PresencePorts {
-    /// For the lease.
+    /// Stores the lease.
     pub leases: Arc<dyn LeaseStorage>,
-    /// For the endpoint record.
+    /// Stores the endpoint record.
     pub records: Arc<dyn RecordStorage>,
-    /// For the document.
+    /// Stores the document.
     pub documents: Arc<dyn DocumentStorage>,
 }
 
 impl Presence {
-    /// Joins: document, then record, then lease, each at least tried before the next. What this server serves must be complete,
-    /// because real peers ask once, when the lease appears.
+    /// Joins: document, then record, then lease, each tried at least once before the next. What this server serves must be
+    /// complete, because kube-apiserver fetches discovery once, when the lease appears.
     pub(crate) fn start(
         config: &Arc<PresenceConfig>,
         ports: &PresencePorts,
@@ -198,8 +198,8 @@ impl Presence {
         Self { leave_token: leave, released, leave_timeout: config.timings.leave_timeout, last_renewal }
     }
 
-    /// Leaves: lease, then record, then the document is left to linger. Comes back when all is done or the time for it is over;
-    /// what could not be removed goes by itself.
+    /// Leaves: removes lease, then record, then gives the document the linger as its time to live. Returns when all is done or
+    /// at the timeout; what could not be removed expires.
     pub async fn leave(&self) {
         self.leave_token.cancel();
         let released = async {
@@ -208,26 +208,26 @@ impl Presence {
             }
         };
         if tokio::time::timeout(self.leave_timeout, released).await.is_err() {
-            tracing::warn!(left = ?self.released, "leaving the cluster took too long; what is left expires by itself");
+            tracing::warn!(left = ?self.released, "leaving the cluster timed out; the rest expires");
         }
     }
 
-    /// When our lease was last known to be renewed: the beginning of the call that did it.
+    /// The start of the last successful renewal of the lease.
     pub fn last_renewal(&self) -> watch::Receiver<Option<Instant>> {
         self.last_renewal.clone()
     }
 }
 
-/// When and how a keeper lets go.
+/// When and how a task releases what it keeps.
 struct LeaveStep {
     leave_token: CancellationToken,
-    /// What must be released before.
+    /// What must be released first.
     released_after: Option<Milestone>,
     released: Milestone,
 }
 
 impl LeaveStep {
-    /// Waits until it is time to leave, or to stop without.
+    /// Waits until the server leaves, or stops without leaving.
     async fn wait_for_leave_or_stop(&self, stop: &CancellationToken) {
         tokio::select! {
             () = self.leave_token.cancelled() => {}
@@ -235,7 +235,7 @@ impl LeaveStep {
         }
     }
 
-    /// Releases after what must be released before, within the time there is.
+    /// Runs `release` in its turn, within the timeout.
     async fn release(&self, timeout: Duration, release: impl Future<Output = ()>) {
         let releasing = async {
             if let Some(predecessor) = &self.released_after {
@@ -244,7 +244,7 @@ impl LeaveStep {
             release.await;
         };
         if tokio::time::timeout(timeout, releasing).await.is_err() {
-            tracing::debug!(what = ?self.released, "releasing took too long");
+            tracing::debug!(what = ?self.released, "release timed out");
         }
         self.released.mark_reached();
     }

@@ -1,4 +1,4 @@
-//! What must have happened before this server is ready, under the names of kube-apiserver's post-start hooks.
+//! The milestones before this server is ready, under the names of kube-apiserver's post-start hooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::members::MemberState;
 use crate::view::{Peering, View};
 
-/// Something that happens once. Clones share it.
+/// An event that happens once. Clones share it.
 #[derive(Clone)]
 pub struct Milestone {
     name: &'static str,
@@ -25,7 +25,7 @@ impl Milestone {
         format!("poststarthook/{}", self.name)
     }
 
-    /// Whether it has happened; in kube-apiserver's words if not.
+    /// `Ok` once it has happened; until then kube-apiserver's text.
     pub fn check(&self) -> Result<(), &'static str> {
         if *self.reached.borrow() { Ok(()) } else { Err("not finished") }
     }
@@ -33,7 +33,7 @@ impl Milestone {
     /// Waits until it has happened.
     pub async fn wait_until_reached(&self) {
         let mut reached = self.reached.subscribe();
-        // Its sender lives in `self`, so that it cannot be gone.
+        // The sender is in `self`, so the channel is open.
         let _ = reached.wait_for(|reached| *reached).await;
     }
 
@@ -48,20 +48,20 @@ impl fmt::Debug for Milestone {
     }
 }
 
-/// All of them.
+/// The milestones of a server.
 #[derive(Clone, Debug)]
 pub struct Milestones {
-    /// Our identity lease was written, or tried: a lease that cannot be written does not hold the server back.
+    /// The identity lease was written or tried: a failed write does not delay readiness.
     pub identity_lease: Milestone,
-    /// Leases of dead servers are swept.
+    /// The cleanup task runs.
     pub lease_cleanup: Milestone,
-    /// Our endpoint record was written, or tried.
+    /// The endpoint record was written or tried.
     pub endpoint_record: Milestone,
     /// The first sync is over.
     pub first_sync: Milestone,
-    /// What we serve ourselves is known.
+    /// What this server serves is known.
     pub local_document: Milestone,
-    /// Peers are asked.
+    /// The discovery fetchers run.
     pub discovery_fetch: Milestone,
 }
 
@@ -77,7 +77,7 @@ impl Milestones {
         }
     }
 
-    /// In the order in which `/readyz?verbose` lists them.
+    /// All milestones in the order of `/readyz?verbose`.
     pub fn all(&self) -> [&Milestone; 6] {
         let Self {
             identity_lease,
@@ -91,7 +91,7 @@ impl Milestones {
     }
 }
 
-/// What an operator should know although the server is ready: one line each, for `/readyz?verbose`.
+/// Lines for `/readyz?verbose` about problems that do not affect readiness.
 pub fn readiness_details(view: &View) -> Vec<String> {
     let disabled = (view.peering() == Peering::Disabled)
         .then(|| "peering is disabled: this server neither asks nor forwards to the others".to_owned());

@@ -1,6 +1,6 @@
-//! Where a request goes: the rules of docs/decisions/README.md, in their order.
+//! Routes requests by the rules of docs/decisions/README.md, in their order.
 //!
-//! A plain function over a request and a [`View`]. Every outcome carries its reason.
+//! A pure function of a request and a [`View`]. Every outcome carries its reason.
 
 use std::sync::Arc;
 
@@ -15,87 +15,87 @@ use crate::view::View;
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// It is answered here.
+    /// This server answers.
     Local(LocalReason),
-    /// It is forwarded to one of these, all live, as the table holds them: never none. The forwarder orders them.
+    /// One of these live members answers; never empty. The forwarder orders them.
     Peers(Arc<[MemberIndex]>),
-    /// The path and method fit the resource on no server that lists it. Never for what is listed here: the handler decides by
-    /// the same rule.
+    /// The path and method fit the resource on no server that lists it. Never for resources that this server lists: its handler
+    /// decides by the same rule.
     RouteMismatch(PeerRouteMismatch),
-    /// Nobody is known to serve it. Before that is said, the views must have caught up with storage: wait for the proof and
-    /// route again with [`AbsenceProof::CaughtUp`]; if there is no proof, it is [`UnavailableReason::AbsenceNotProven`].
+    /// No server is known to serve it. Before a 404 the view must have caught up with storage: wait for the proof and route
+    /// again with [`AbsenceProof::CaughtUp`]; without proof it is [`UnavailableReason::AbsenceNotProven`].
     ProveAbsence,
-    /// 503: it may exist, and we cannot reach it or prove that it does not.
+    /// 503: the resource may exist, but cannot be reached or its absence cannot be proven.
     Unavailable(UnavailableReason),
 }
 
 /// A request that fits no route of its resource, which only other members list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRouteMismatch {
-    /// The answer of a server that serves the resource.
+    /// The response of a server that serves the resource.
     pub mismatch: RouteMismatch,
     /// True if the resource may be built in, so that kube-apiserver's routes are all there is. Custom resources and aggregated
     /// API servers have routes of their own: a member that serves them must answer.
     pub may_be_built_in: bool,
-    /// The live members that list the resource.
+    /// The live members that list the resource; `None` if there are none.
     pub live: Option<Arc<[MemberIndex]>>,
 }
 
-/// Why a request is answered here.
+/// Why this server answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalReason {
-    /// Rule 1: it is about no resource.
+    /// Rule 1: no resource request.
     NotAResource,
-    /// Rule 3: resource, subresource and verb are served here.
+    /// Rule 3: this server serves resource, subresource and verb.
     ServedHere,
-    /// Rule 3: resource and subresource are served here, and nobody offers the verb. The answer is 405.
+    /// Rule 3: this server serves resource and subresource, and no server the verb. The response is 405.
     VerbServedNowhere,
-    /// Rule 3: it is listed here, and its path and method do not fit its scope. The answer is 404, 405 or 400.
+    /// Rule 3: this server lists the resource, and path and method do not fit its scope. The response is 404, 405 or 400.
     RouteMismatch,
-    /// Rule 4: a definition in storage brings it, which every server reads for itself.
+    /// Rule 4: a definition in storage brings the resource, and every server reads definitions itself.
     SharedState,
-    /// It is listed here and not built, and nobody else has it. The answer is 501.
+    /// This server lists the resource without implementing it, and no other server has it. The response is 501.
     NotImplemented,
-    /// Rule 7: proven to be served by nobody. The answer is 404.
+    /// Rule 7: proven that no server serves it. The response is 404.
     ServedNowhere,
 }
 
-/// Why a request cannot be served now, although it might be at another time or by another server.
+/// Why a request cannot be served now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnavailableReason {
-    /// Rule 2: a peer sent it here, and we do not serve it.
+    /// Rule 2: a peer forwarded the request, and this server does not serve the resource.
     ForwardedButNotServed,
-    /// Rule 4: a definition in storage brings it, and nobody who can be reached is known to serve it.
+    /// Rule 4: a definition in storage brings the resource, and no live server is known to serve it.
     DefinedButNotServed,
-    /// Rule 5: only members that are suspect or have left serve it.
+    /// Rule 5: only members that are suspect or have left serve the resource.
     OnlyUnreachableMembers,
-    /// Rule 6: it may be built in, and somebody who may have it was not heard.
+    /// Rule 6: the resource may be built in, and the document of a member that may serve it is not known.
     ViewIncomplete(IncompleteViewReason),
-    /// Rule 7: that nobody serves it could not be proven.
+    /// Rule 7: the absence could not be proven.
     AbsenceNotProven,
 }
 
-/// Why we may not know all that the cluster serves.
+/// Why the view may not hold everything that the cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IncompleteViewReason {
-    /// Our first sync is not over.
+    /// The first sync is not over.
     NotSynced,
     /// A member's document is not known yet, or is that of a former process.
     MemberUnknown,
-    /// A member does not say what it serves, and never will.
+    /// A member does not take part, so its document will not be known.
     MemberMute,
 }
 
-/// Whether our views are known to be up to date.
+/// Whether the view is known to be up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbsenceProof {
-    /// They may be behind.
+    /// The view may be behind.
     NotRequested,
-    /// They hold everything that storage held when the request came.
+    /// The view holds everything that storage held when the request arrived.
     CaughtUp,
 }
 
-/// Where a request goes. The first rule that matches decides.
+/// Routes a request. The first rule that matches decides.
 pub fn route(target: &Target<'_>, hop: Hop, view: &View, proof: AbsenceProof) -> Route {
     let Target::Resource(resource) = target else { return Route::Local(LocalReason::NotAResource) };
     let resource_servers = view.routing_table().lookup(resource);
@@ -128,8 +128,8 @@ pub fn route(target: &Target<'_>, hop: Hop, view: &View, proof: AbsenceProof) ->
     route_unlisted(resource, local, view, proof)
 }
 
-/// Rules 3 and 5, for a path that does not fit the scope of its resource. Forwarding it would be misread: the 404 of a peer for
-/// such a path looks as if the peer did not serve the resource.
+/// Rules 3 and 5 for a path that does not fit the scope of its resource. The 404 of a peer for such a path would look as if the
+/// peer did not serve the resource.
 fn decide_route_mismatch(
     resource_servers: ResourceServers<'_>,
     resource: &ResourceTarget<'_>,
@@ -146,7 +146,7 @@ fn decide_route_mismatch(
     is_decided.then_some(Route::RouteMismatch(PeerRouteMismatch { mismatch, may_be_built_in, live }))
 }
 
-/// Rules 4, 6 and 7, for what no member lists: what is shared state was struck from their documents.
+/// Rules 4, 6 and 7 for resources that no member lists: shared state is excluded from their documents.
 fn route_unlisted(resource: &ResourceTarget<'_>, local: LocalSupport, view: &View, proof: AbsenceProof) -> Route {
     let name = resource.group_version_resource();
     if view.exclusion().definition_state(name.group, name.version, name.resource) == Some(DefinitionState::Present) {
@@ -173,16 +173,16 @@ fn serves_locally(local: LocalSupport, resource: &ResourceTarget<'_>) -> bool {
     }
 }
 
-/// What members offer of a resource and subresource.
+/// What members serve of a resource and subresource.
 enum PeerOffer<'a> {
     /// Live members have the verb.
     LiveWithVerb(&'a Arc<[MemberIndex]>),
-    /// Only members that are away have the verb.
+    /// Only suspect members or members that left have the verb.
     UnreachableWithVerb,
-    /// Nobody has the verb, but somebody lists the resource: these, if any of them is live. The verb never makes a resource
-    /// less reachable than its name alone would.
+    /// No member has the verb, but some list the resource: these, if any is live. The verb never makes a resource less
+    /// reachable than its name alone would.
     WithoutVerb(Option<&'a Arc<[MemberIndex]>>),
-    /// Nobody lists it.
+    /// No member lists it.
     NotListed,
 }
 
@@ -200,7 +200,7 @@ fn peer_offer<'a>(resource_servers: ResourceServers<'a>, resource: &ResourceTarg
 }
 
 impl UnavailableReason {
-    /// The rule that fired, by its number in docs/decisions/README.md.
+    /// The number of the rule in docs/decisions/README.md.
     pub const fn rule(self) -> u8 {
         match self {
             Self::ForwardedButNotServed => 2,
@@ -213,7 +213,7 @@ impl UnavailableReason {
 }
 
 impl LocalReason {
-    /// The rule that fired, by its number in docs/decisions/README.md.
+    /// The number of the rule in docs/decisions/README.md.
     pub const fn rule(self) -> u8 {
         match self {
             Self::NotAResource => 1,

@@ -1,8 +1,8 @@
-//! The routing table: for everything that anybody lists, who serves it.
+//! The routing table: the servers of every listed resource.
 //!
-//! One lookup by group and version, and one by resource and subresource, find an entry; the verb picks one of its shared slices
-//! of members. Immutable. A table is made after another, and takes over from it every version that the same documents list in
-//! the same way; who the members with these documents are, and who of them is live, is kept apart from that.
+//! One lookup by group and version and one by resource and subresource find an entry; the verb selects one of its shared slices
+//! of members. Immutable. A new table reuses every version of the last one that the same documents list; the members of each
+//! document and their liveness are kept apart.
 
 mod build;
 mod document_classes;
@@ -28,68 +28,68 @@ pub(crate) use self::version_listing::VersionListing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIndex(pub u32);
 
-/// Who serves what.
+/// Servers by resource.
 #[derive(Debug, Default)]
 pub struct RoutingTable {
-    /// By group and version.
+    /// Keyed by group and version.
     versions: HashMap<TableKey, VersionSlot, RandomState>,
-    /// The documents of the members, by the numbers that entries have for them.
+    /// The documents of the members, by class number.
     document_classes: DocumentClasses,
 }
 
-/// Names with a slash between each two.
+/// Names joined by slashes.
 type TableKey = Arc<[u8]>;
 
 /// One version of a group.
 #[derive(Debug)]
 struct VersionSlot {
     entries: Arc<VersionEntries>,
-    /// The different sets of members that the entries have; few, however many entries there are.
+    /// The distinct sets of members of the entries; few, however many entries there are.
     offer_sets: Box<[MemberOffer]>,
 }
 
-/// One resource or subresource of one version. Small, so that many fit into the cache of a processor.
+/// One resource or subresource of one version. Small, for the processor cache.
 #[derive(Clone, Copy, Debug)]
 struct TableEntry {
     local: LocalSupport,
     scope: Option<KindScope>,
-    /// The position among the offers.
+    /// Index into `offer_sets`.
     offer_index: u32,
 }
 
-/// Who of the members has something.
+/// The members that serve something.
 #[derive(Clone, Debug, Default)]
 struct MemberOffer {
     live: ServingMembers,
     unreachable: ServingMembers,
 }
 
-/// Who serves one resource or subresource of one version.
+/// The servers of one resource or subresource of one version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResourceServers<'a> {
     pub(crate) local: LocalSupport,
-    /// The scope that all servers which list it agree on.
+    /// The scope, if all servers that list the resource agree on it.
     scope: Option<KindScope>,
-    /// Members that can be reached.
+    /// Live members.
     pub(crate) live: &'a ServingMembers,
     /// Members that are suspect or have left.
     pub(crate) unreachable: &'a ServingMembers,
 }
 
-/// What of it this server has.
+/// What this server serves of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LocalSupport {
     /// Nothing.
     #[default]
     NotListed,
-    /// It is listed, because the release has it, and not built.
+    /// The resource is listed, because the release has it, but not implemented.
     NotImplemented,
     /// These verbs.
     Serves(RequestVerbs),
 }
 
 impl LocalSupport {
-    /// What two mentions of one thing amount to.
+    /// Combines two listings of one resource.
     fn union(self, other: Self) -> Self {
         match (self, other) {
             (Self::Serves(a), Self::Serves(b)) => Self::Serves(a.union(b)),
@@ -99,12 +99,12 @@ impl LocalSupport {
     }
 }
 
-/// Members that list one thing. Whoever lists it at all is in `any`, whatever the verbs.
+/// The members that list a resource, all of them in `any`, whatever the verbs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServingMembers {
-    /// Empty if there is none.
+    /// `None` if there are no members.
     any: Option<Arc<[MemberIndex]>>,
-    /// No verb is in two of these.
+    /// The sets of verbs are disjoint.
     by_verb: SmallVec<[(RequestVerbs, Arc<[MemberIndex]>); 1]>,
 }
 
@@ -119,7 +119,7 @@ impl ServingMembers {
 }
 
 impl ResourceServers<'_> {
-    /// Why a request fits the resource on no server, whatever its verbs are; `None` if it may fit on one.
+    /// Why a request fits the resource on no server; `None` if it may fit on one.
     pub(crate) fn route_mismatch(&self, resource: &api::target::ResourceTarget<'_>) -> Option<RouteMismatch> {
         let scope = self.scope?;
         resource.check_route(scope, |_| true).err()?;
@@ -129,7 +129,7 @@ impl ResourceServers<'_> {
     fn is_verb_offered(&self, verb: Verb) -> bool {
         let is_here = match self.local {
             LocalSupport::NotListed => false,
-            // Its verbs are not kept; the handler knows them.
+            // Its verbs are not in the table; the handler knows them.
             LocalSupport::NotImplemented => true,
             LocalSupport::Serves(verbs) => verbs.contains(verb),
         };
@@ -138,7 +138,7 @@ impl ResourceServers<'_> {
 }
 
 impl RoutingTable {
-    /// Who serves what a request is about; `None` if nobody lists it.
+    /// The servers of the resource of a request; `None` if no server lists it.
     pub(crate) fn lookup(&self, resource: &api::target::ResourceTarget<'_>) -> Option<ResourceServers<'_>> {
         let names = [&*resource.group, &*resource.version, &*resource.resource, &*resource.subresource];
         let version_end = names[0].len() + 1 + names[1].len();
@@ -148,7 +148,7 @@ impl RoutingTable {
         })
     }
 
-    /// Everything listed with group, version, resource and subresource, in no order.
+    /// All entries with group, version, resource and subresource, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ([&str; 4], ResourceServers<'_>)> {
         let entries = self.versions.iter().flat_map(|(version, slot)| {
             slot.entries.iter().map(move |(name, entry)| (version, name, slot.resource_servers(*entry)))
@@ -160,12 +160,12 @@ impl RoutingTable {
         })
     }
 
-    /// How many things are listed.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.versions.values().map(|slot| slot.entries.len()).sum()
     }
 
-    /// Whether nobody lists anything.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -178,11 +178,11 @@ impl VersionSlot {
     }
 }
 
-/// The longest key that needs no heap; names in the field stay well below.
+/// The longest key on the stack; real names are well below.
 const STACK_KEY_BYTES: usize = 128;
 
-/// Looks something up by names that stand in one piece of memory, so that it needs neither the heap nor more than one hash.
-/// No name of a request holds a slash: its path was split at them.
+/// Calls `look` with the names joined by slashes, on the stack if they fit. Names of a request hold no slash: its path was
+/// split at slashes.
 pub(crate) fn with_key<const N: usize, T>(names: [&str; N], look: impl FnOnce(&[u8]) -> T) -> T {
     let length = names.iter().map(|name| name.len() + 1).sum::<usize>() - 1;
     if length > STACK_KEY_BYTES {

@@ -1,17 +1,17 @@
-//! What clients are told when a request cannot be served now.
+//! The responses to requests that cannot be routed now.
 //!
-//! Every text is a 503 `Status` that says which rule fired and leaks no address. `Retry-After` goes with it only if nothing was
-//! executed, because clients repeat any verb on it.
+//! Each is a 503 `Status` that names the routing rule and leaks no address. Nothing was executed, so `Retry-After` goes with
+//! it, on which clients repeat any verb.
 
 use api::Status;
 use api::status::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 
 use crate::route::{IncompleteViewReason, UnavailableReason};
 
-/// Soon: members come back within seconds, and views catch up within milliseconds.
+/// Members come back within seconds, and views catch up within milliseconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// The answer to a request that no rule could place.
+/// The response to a request that cannot be served now.
 pub fn unavailable_status(reason: UnavailableReason) -> Status {
     let text = match reason {
         UnavailableReason::ForwardedButNotServed => {
@@ -45,7 +45,7 @@ pub fn unavailable_status(reason: UnavailableReason) -> Status {
     }
 }
 
-/// The answer to a forwarded write while this server is still joining.
+/// The response to a forwarded write while this server is still joining.
 pub fn peer_not_ready_status() -> Status {
     let text = "this API server is starting and takes no writes from others yet";
     Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS).with_cause(CAUSE_PEER_NOT_READY, text)

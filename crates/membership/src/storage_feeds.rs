@@ -79,7 +79,7 @@ fn decode_document(server: &ServerId, (version, bytes): (EntryVersion, Bytes)) -
     let content = match StoredDocument::decode(&bytes) {
         Ok(stored) => DocumentContent::Document(stored),
         Err(error) => {
-            tracing::warn!(%server, %error, "a stored document cannot be read");
+            tracing::warn!(%server, %error, "stored document ignored");
             if error.is_newer_format() { DocumentContent::NewerFormat } else { DocumentContent::Unreadable }
         }
     };

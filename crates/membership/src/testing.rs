@@ -58,7 +58,7 @@ pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {
     Arc::new(GroupDiscoveryList::new(groups.into_iter().map(Arc::new).collect()))
 }
 
-/// What a server serves, in this notation. A subresource or resource that begins with `?` is listed and not built.
+/// What a server serves, in this notation. A resource or subresource that begins with `?` is not implemented.
 pub(crate) fn server_document_from_notation(notation: &str) -> ServerDocument {
     let mut unbuilt = Vec::new();
     for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
@@ -87,7 +87,7 @@ pub(crate) fn view_from_notation(cluster: &str) -> View {
     View::new(view_inputs_from_notation(cluster), None)
 }
 
-/// What that view is made from.
+/// The inputs of that view.
 pub(crate) fn view_inputs_from_notation(cluster: &str) -> ViewInputs {
     let mut inputs = ViewInputs {
         this_server: server_id("me"),

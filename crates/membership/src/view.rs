@@ -1,7 +1,6 @@
-//! All that this server knows of the cluster, at one moment.
+//! Everything that this server knows of the cluster at one moment.
 //!
-//! One task writes it, and everybody reads it: routing, discovery, `/debug/peers`. Since all read one value, no two of them can
-//! disagree.
+//! One task writes it; routing, discovery and `/debug/peers` read it, so that they never disagree.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use crate::merged::{MergedDocuments, MergedInput};
 use crate::route::IncompleteViewReason;
 use crate::routing_table::{MemberIndex, RoutingTable, ServingMember};
 
-/// Whether something may be built into some server, known or newer: `kinds::may_be_built_in` or `looks_built_in`.
+/// Whether a resource may be built into some release, known or newer: `kinds::may_be_built_in` or `kinds::has_built_in_group_name`.
 pub type MayBeBuiltIn = fn(GroupVersionResource<&str>) -> bool;
 
-/// The cluster as this server knows it. Immutable; a [`MemberIndex`] means something only with the view it came from.
+/// The cluster as this server knows it. Immutable; a [`MemberIndex`] is valid only for the view it came from.
 #[derive(Debug)]
 pub struct View {
     this_server: ServerId,
@@ -35,45 +34,45 @@ pub struct View {
     merged_documents: Arc<MergedDocuments>,
 }
 
-/// What a [`View`] is made from.
+/// The inputs of a [`View`].
 #[derive(Clone, Debug)]
 pub struct ViewInputs {
-    /// This server.
+    /// The id of this server.
     pub this_server: ServerId,
-    /// What it serves itself.
+    /// What this server serves.
     pub local_document: Arc<ServerDocument>,
-    /// The others, in the order of their names.
+    /// The other members, ordered by id.
     pub members: Arc<[Member]>,
-    /// What is struck from what they list.
+    /// The resources that are excluded from their documents.
     pub exclusion: Arc<Exclusion>,
-    /// Whether every member was heard once, or at least tried.
+    /// Whether every member's document is known or was tried once.
     pub first_sync: FirstSync,
-    /// Whether we can talk to peers at all.
+    /// Whether requests to peers are possible.
     pub peering: Peering,
-    /// What may be built in.
+    /// Decides whether an unlisted resource may be built in.
     pub may_be_built_in: MayBeBuiltIn,
 }
 
-/// Whether the members were heard since the start of this server.
+/// Whether the first sync of this server is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstSync {
-    /// Not all of them.
+    /// Some member's document is unknown and was not tried.
     Pending,
-    /// All, or tried once.
+    /// Every document is known or was tried once.
     Over,
 }
 
-/// Whether this server takes part.
+/// Whether this server takes part in peering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peering {
-    /// It does.
+    /// Requests to peers are possible.
     Enabled,
-    /// Certificates are missing: it has no way to ask or forward, so every other member is mute to it.
+    /// Certificates are missing: requests to peers are impossible, so every other member counts as mute.
     Disabled,
 }
 
 impl View {
-    /// The view that follows from these. What did not change since `last` is taken over from it.
+    /// Derives a view from its inputs, reusing the parts of `previous` that did not change.
     pub fn new(inputs: ViewInputs, previous: Option<&Self>) -> Self {
         let ViewInputs {
             this_server: me,
@@ -116,7 +115,7 @@ impl View {
         }
     }
 
-    /// Whether a view of these would be the same, except for when things were first seen.
+    /// True if a view of these inputs would be the same, except for times.
     pub(crate) fn is_made_from(&self, inputs: &ViewInputs) -> bool {
         let is_same = match inputs.peering {
             Peering::Enabled => self.members == inputs.members,
@@ -130,37 +129,37 @@ impl View {
             && is_same
     }
 
-    /// This server.
+    /// The id of this server.
     pub fn this_server(&self) -> &ServerId {
         &self.this_server
     }
 
-    /// What this server serves itself.
+    /// What this server serves.
     pub fn local_document(&self) -> &Arc<ServerDocument> {
         &self.local_document
     }
 
-    /// The other servers, in the order of their names.
+    /// The other servers, ordered by id.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// One of them.
+    /// A member by its index.
     pub fn member(&self, index: MemberIndex) -> &Member {
         &self.members[index.0 as usize]
     }
 
-    /// Where one of them listens; every live member has an address.
+    /// The address of a member; every live member has one.
     pub fn address(&self, index: MemberIndex) -> Option<&Address> {
         self.member(index).address.as_ref()
     }
 
-    /// Whether every member was heard once, or at least tried.
+    /// Whether every member's document is known or was tried once.
     pub fn first_sync(&self) -> FirstSync {
         self.first_sync
     }
 
-    /// Whether this server takes part.
+    /// Whether this server takes part in peering.
     pub fn peering(&self) -> Peering {
         self.peering
     }
@@ -170,12 +169,12 @@ impl View {
         &self.merged_documents
     }
 
-    /// Who serves what.
+    /// The routing table.
     pub fn routing_table(&self) -> &Arc<RoutingTable> {
         &self.routing_table
     }
 
-    /// Why something that nobody lists may exist nevertheless.
+    /// Why a resource that no server lists may exist nevertheless.
     pub(crate) fn incomplete_reason(&self) -> Option<IncompleteViewReason> {
         self.incomplete_reason
     }
@@ -189,7 +188,7 @@ impl View {
     }
 }
 
-/// A member as it is to a server that cannot talk to it. One that left is nobody.
+/// A member as a server without peering sees it; `None` for one that left.
 fn as_mute(member: &Member) -> Option<Member> {
     let state = match member.state {
         MemberState::Live | MemberState::Suspect | MemberState::Unknown | MemberState::Mute => MemberState::Mute,
@@ -198,7 +197,7 @@ fn as_mute(member: &Member) -> Option<Member> {
     Some(Member { state, document: None, ..member.clone() })
 }
 
-/// Whether a member's document counts, and how.
+/// The liveness of a member with a document; `None` if its document does not count.
 fn liveness_of(member: &Member) -> Option<ServerLiveness> {
     match member.state {
         MemberState::Live => Some(ServerLiveness::Live),
@@ -207,7 +206,7 @@ fn liveness_of(member: &Member) -> Option<ServerLiveness> {
     }
 }
 
-/// Whether tables and documents made from either list of members would be the same.
+/// True if both lists of members lead to the same tables and documents.
 fn have_same_documents(a: &[Member], b: &[Member]) -> bool {
     let same = |(a, b): (&Member, &Member)| {
         let documents = [a, b].map(|member| member.server_document().map(Arc::as_ptr));

@@ -10,7 +10,7 @@ fn bandwidth(bytes_per_second: u64) -> Arc<Bandwidth> {
     Arc::new(Bandwidth::new(NonZeroU64::new(bytes_per_second).unwrap(), held))
 }
 
-/// So many pieces of so many bytes.
+/// A body of equal chunks.
 fn body_of_chunks(chunks: usize, bytes: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
     let chunk = Bytes::from(vec![b'x'; bytes]);
     let frames = std::iter::repeat_n(chunk, chunks).map(|chunk| Ok(Frame::data(chunk)));
@@ -31,17 +31,17 @@ fn check_send_times(bytes_per_second: u64, chunks: &[(u64, usize)], expected: &[
 
 #[test]
 fn bucket_delays_chunks_beyond_rate_and_burst() {
-    // A second's worth goes at once, and then as much as flows.
+    // A second's worth passes at once, then bytes at the rate.
     check_send_times(1_000, &[(0, 500), (0, 500), (0, 500), (0, 500), (0, 0)], &[0, 0, 0, 500, 1_000]);
-    // A quiet time is worth a second, however long it was.
+    // An idle time is worth one second, however long it was.
     check_send_times(
         1_000,
         &[(0, 2_000), (90_000, 1_000), (90_000, 1_000), (90_000, 1_000)],
         &[0, 90_000, 90_000, 91_000],
     );
-    // What does not exceed the limit is never held.
+    // Chunks within the limit are never delayed.
     check_send_times(1_000, &[(0, 100), (100, 100), (200, 100), (300, 100)], &[0, 100, 200, 300]);
-    // Nor is any number of bytes too many.
+    // No number of bytes overflows.
     check_send_times(u64::MAX, &[(0, usize::MAX), (0, usize::MAX)], &[0, 0]);
     let mut bucket = LeakyBucket { bytes_per_second: NonZeroU64::MIN, drained_at: Instant::now() };
     assert_eq!(bucket.drain_time(usize::MAX), Duration::from_nanos(u64::MAX));
@@ -54,7 +54,7 @@ async fn throttled_body_is_complete_and_takes_its_share_of_time() {
     let limit = bandwidth(1_000);
     let read = ThrottledBody::new(body_of_chunks(10, 500), Some(&limit)).collect().await.unwrap().to_bytes();
     assert_eq!(read.len(), 5_000);
-    // The last piece goes when the 4,500 bytes before it are paid for, but for a second.
+    // The last chunk passes after the 4,500 bytes before it, less the burst of one second.
     assert_eq!(started.elapsed(), Duration::from_millis(3_500));
     assert!((limit.waited_seconds.get() - 3.5).abs() < 0.01, "{}", limit.waited_seconds.get());
 }
@@ -74,8 +74,8 @@ async fn streams_share_one_limit_chunk_by_chunk() {
         started.elapsed()
     };
     let (downloads, watch) = tokio::join!(downloads, watch);
-    // 40,000 bytes at 1,000 a second: all end together, but for the burst that the first one had for itself; and the event
-    // waited for the piece that was going and for one of each.
+    // 40,000 bytes at 1,000 per second: all downloads end together, except for the burst of the first one; the event waited for
+    // the current chunk and for one of each download.
     assert!(downloads.iter().all(|took| (32..40).contains(&took.as_secs())), "{downloads:?}");
     assert!(watch <= Duration::from_secs(5) + 5 * Duration::from_millis(500), "{watch:?}");
 }

@@ -1,13 +1,13 @@
-//! Whether a Status says which object it is about, in JSON or in protobuf, which clients of real kube-apiservers ask for.
+//! Finds out whether a Status names the object it is about, in JSON or in protobuf, which clients of kube-apiserver ask for.
 
 use api::Status;
 
-/// What every protobuf body of Kubernetes begins with.
+/// The first bytes of every protobuf body of Kubernetes.
 const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
 /// The fields on the way from the envelope to the name: `Unknown.raw`, `Status.details`, `StatusDetails.name`.
 const NAME_PATH: [u64; 3] = [2, 5, 1];
 
-/// Whether these bytes are a Status with `details.name`.
+/// True if these bytes are a Status with `details.name`.
 pub(super) fn has_details_name(body: &[u8]) -> bool {
     if let Some(message) = body.strip_prefix(PROTOBUF_MAGIC) {
         return is_status_envelope(message)

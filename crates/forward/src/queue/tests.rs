@@ -11,15 +11,15 @@ fn flow(user: char) -> Flow {
     Flow(u64::from(u32::from(user)))
 }
 
-/// Plays a script: `a1` is a request of the user a, `-a1` one that does not wait any longer, `.` is room for one. Says who was
-/// given the room, who was refused or pushed out, and who waits at the end.
+/// Plays a script: `a1` is a request of the user a, `-a1` one that stops waiting, `.` is a free seat. Returns which requests
+/// got seats, which were rejected or evicted, and which wait at the end.
 fn run_script(limits: QueueLimits, script: &str) -> String {
     let mut queue = FairQueue::new(limits);
     let mut tickets: BTreeMap<&str, Ticket> = BTreeMap::new();
     let mut output = Vec::new();
     for word in script.split_whitespace() {
         if word == "." {
-            output.push(queue.pop().unwrap_or("nobody").to_owned());
+            output.push(queue.pop().unwrap_or("none").to_owned());
         } else if let Some(name) = word.strip_prefix('-') {
             assert_eq!(queue.remove(tickets[name]), Some(name));
         } else {
@@ -45,22 +45,22 @@ fn check(limits: QueueLimits, script: &str, expected: &Expect) {
 
 #[test]
 fn queue_serves_one_user_in_order() {
-    check(LARGE_QUEUE, "a1 a2 a3 . . . .", &expect!["a1, a2, a3, nobody | "]);
+    check(LARGE_QUEUE, "a1 a2 a3 . . . .", &expect!["a1, a2, a3, none | "]);
 }
 
 #[test]
 fn queue_alternates_between_users() {
     check(LARGE_QUEUE, "a1 a2 a3 a4 b1 c1 b2 . . . . . . .", &expect!["a1, b1, c1, a2, b2, a3, a4 | "]);
-    // Whoever comes later waits for one turn of everybody else, and not for all that they have.
+    // A later user waits for one turn of each other user, not for all their requests.
     check(LARGE_QUEUE, "a1 a2 a3 . b1 . . .", &expect!["a1, a2, b1, a3 | "]);
-    // Coming back at once is no way to be first.
+    // A user that returns at once is not first.
     check(LARGE_QUEUE, "a1 b1 b2 . a2 . . .", &expect!["a1, b1, a2, b2 | "]);
 }
 
 #[test]
 fn removed_ticket_is_not_served() {
-    check(LARGE_QUEUE, "a1 a2 b1 -a1 . . .", &expect!["a2, b1, nobody | "]);
-    check(LARGE_QUEUE, "a1 b1 -a1 . .", &expect!["b1, nobody | "]);
+    check(LARGE_QUEUE, "a1 a2 b1 -a1 . . .", &expect!["a2, b1, none | "]);
+    check(LARGE_QUEUE, "a1 b1 -a1 . .", &expect!["b1, none | "]);
     check(LARGE_QUEUE, "a1 -a1 a2 b1", &expect![" | a2 b1"]);
 }
 
@@ -75,17 +75,17 @@ fn full_queue_evicts_from_user_with_most_requests() {
     let limits = QueueLimits { length_max: 3, ..LARGE_QUEUE };
     check(limits, "a1 a2 a3 a4", &expect!["a4: full | a1 a2 a3"]);
     check(limits, "a1 a2 a3 b1", &expect!["b1 for a3 | a1 b1 a2"]);
-    // As many as anybody else: nothing would be gained.
+    // The user has as many as every other: nothing is evicted.
     check(limits, "a1 a2 b1 b2", &expect!["b2: full | a1 b1 a2"]);
     check(limits, "a1 b1 c1 d1", &expect!["d1: full | a1 b1 c1"]);
 }
 
 #[test]
 fn push_into_disabled_queue_is_rejected() {
-    check(QueueLimits::NONE, "a1 .", &expect!["a1: full, nobody | "]);
+    check(QueueLimits::NONE, "a1 .", &expect!["a1: full, none | "]);
 }
 
-/// Random arrivals, ends and room, against the rules said in other words.
+/// Random arrivals, departures and seats, checked against an independent statement of the rules.
 #[test]
 fn waiting_user_is_overtaken_at_most_once_by_each_other() {
     let mut random = fastrand::Rng::with_seed(11);
@@ -93,7 +93,7 @@ fn waiting_user_is_overtaken_at_most_once_by_each_other() {
         let limits = QueueLimits { length_max: random.usize(1..30), user_max: random.usize(1..10), ..LARGE_QUEUE };
         let mut queue = FairQueue::new(limits);
         let mut waiting: BTreeMap<u64, VecDeque<(u64, Ticket)>> = BTreeMap::new();
-        // For each user that waits: how often each other one was served since it waits, or since it was served.
+        // For each waiting user: how often each other user was served since this one began to wait or was last served.
         let mut passed: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
         for number in 0..300 {
             let user = random.u64(..6);

@@ -1,4 +1,4 @@
-//! The limit on bandwidth: what of a request it is for. How long things wait is tested with the rule.
+//! Which bytes the bandwidth limit delays. `bandwidth::tests` tests for how long.
 
 use std::num::NonZeroU64;
 
@@ -7,17 +7,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::upgrades::{connect_through, read_head};
 use super::*;
 
-/// A byte a second: after one piece of a hundred bytes, the next is held for more than a minute.
+/// One byte per second: after a chunk of a hundred bytes, the next is delayed for more than a minute.
 fn one_byte_per_second() -> ForwardLimits {
     ForwardLimits { bandwidth_max: Some(NonZeroU64::MIN), ..generous_limits() }
 }
 
-/// A piece that goes at once and has to be paid for.
+/// A chunk that passes at once and delays the next.
 const CHUNK: &str =
     "................................................................................................ 100";
 
 impl ForwarderFixture {
-    /// For how long pieces were held so far.
+    /// The delay of all chunks so far.
     fn waited_seconds(&self) -> f64 {
         let families = self.registry.gather();
         let family = families.iter().find(|family| family.name() == "unskew_peer_bandwidth_wait_seconds_total");
@@ -25,7 +25,7 @@ impl ForwarderFixture {
         metrics.iter().map(|metric| metric.get_counter().get_value()).sum()
     }
 
-    /// Returns once something was held that was not before.
+    /// Returns once the delay has grown.
     async fn wait_until_throttled(&self, before: f64) {
         while self.waited_seconds() <= before {
             tokio::task::yield_now().await;
@@ -38,7 +38,7 @@ async fn request_and_response_bodies_share_bandwidth_limit() {
     let fixture = ForwarderFixture::new(one_byte_per_second());
     let peer = fixture.start_responder(echo_response).await;
     let peers = [&peer];
-    // The first piece is that of the request; the answer waits for it.
+    // The request body is the first chunk; the response is delayed by it.
     let mut answer = fixture.post(&peers, CHUNK).await.unwrap().into_body();
     assert_eq!(fixture.waited_seconds(), 0.0);
     tokio::select! {
@@ -50,7 +50,7 @@ async fn request_and_response_bodies_share_bandwidth_limit() {
         _ = fixture.post(&peers, CHUNK) => panic!("the request was not held"),
         () = fixture.wait_until_throttled(before) => {}
     }
-    // What has no body waits for nothing.
+    // A request without a body is not delayed.
     fixture.get(&peers).await.unwrap();
 }
 

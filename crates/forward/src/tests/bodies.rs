@@ -1,11 +1,11 @@
-//! Bodies: streamed both ways, byte for byte, and given up when the client goes.
+//! Bodies: streamed both ways, byte for byte, and cancelled with the client.
 
 use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::*;
 
-/// A body whose parts come when the test says so.
+/// A body whose chunks the test sends.
 fn channel_body()
 -> (mpsc::Sender<Result<&'static str, BoxError>>, impl Body<Data = Bytes, Error = BoxError> + Send + 'static) {
     let (sender, receiver) = mpsc::channel::<Result<&'static str, BoxError>>(8);

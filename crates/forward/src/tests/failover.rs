@@ -1,4 +1,4 @@
-//! Failover: what may be tried again, and what may not.
+//! Failover: which requests are retried.
 
 use expect_test::expect;
 use tokio::net::TcpListener;
@@ -11,9 +11,9 @@ const PLAIN_404: &str = "404 page not found\n";
 #[derive(Clone, Debug)]
 enum PeerAction {
     Responds(String),
-    /// Closes the connection when it has heard the request.
+    /// Closes the connection after it has read the request.
     ClosesConnection,
-    /// Says this and closes the connection.
+    /// Writes this and closes the connection.
     ClosesAfter(&'static str),
 }
 
@@ -38,7 +38,7 @@ async fn start_first_peer(fixture: &ForwarderFixture, action: &PeerAction) -> Sc
         .await
 }
 
-/// What becomes of a read and of a write whose first peer does this, and what is counted.
+/// The outcome of a read and of a write whose first peer does this, and the counted failures.
 async fn forward_outcome(action: PeerAction) -> String {
     let mut shown = String::new();
     for effect in [Effect::Reads, Effect::Writes] {
@@ -208,7 +208,7 @@ async fn peer_with_untrusted_certificate_is_skipped() {
 #[tokio::test]
 async fn read_is_resent_when_idle_connection_was_closed() {
     let fixture = ForwarderFixture::new(generous_limits());
-    // Every connection answers once, hears a second request, and closes without a word: what a restart looks like.
+    // Every connection answers once, reads a second request, and closes: like a server that restarts.
     let peer = fixture
         .start_peer(|mut connection| async move {
             let heard = connection.read_request().await.unwrap();
@@ -247,7 +247,7 @@ async fn failed_peer_is_tried_last_until_backoff_ends() {
     tokio::time::advance(Duration::from_secs(1)).await;
     tokio::time::resume();
     assert_eq!(fixture.peer_health(0), PeerHealth::RetryDue);
-    // Turns: the fourth request would begin with b, the fifth with a.
+    // Round robin: the fourth request would begin with b, the fifth with a.
     let mut by = Vec::new();
     for _ in 0..2 {
         let response = fixture.get(&[&a, &b]).await.unwrap();
@@ -258,7 +258,7 @@ async fn failed_peer_is_tried_last_until_backoff_ends() {
     assert_eq!(fixture.peer_health(0), PeerHealth::Healthy);
 }
 
-/// Eight clients read and write all the time while one of two peers dies.
+/// Eight clients read and write while one of two peers dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn peer_crash_under_load_fails_no_read_and_repeats_no_write() {
     const CLIENTS: usize = 8;

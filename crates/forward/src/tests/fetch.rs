@@ -1,4 +1,4 @@
-//! Asking a peer for its discovery documents.
+//! GET requests of this server itself.
 
 use http::{HeaderMap, HeaderValue};
 

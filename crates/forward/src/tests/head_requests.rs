@@ -7,7 +7,7 @@ const RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","code":404,"details
 const JSON: &str = "Content-Type: application/json\r\n";
 const TEXT: &str = "Content-Type: text/plain\r\n";
 
-/// What a HEAD gets whose first peer answers GET like this and HEAD with the same head; and the methods that peer heard.
+/// The outcome of a HEAD whose first peer answers GET like this and HEAD with the same head; and the methods that peer read.
 async fn head_outcome(get: String) -> (String, String) {
     let fixture = ForwarderFixture::new(generous_limits());
     let head = get.split_inclusive("\r\n\r\n").next().unwrap().to_owned();

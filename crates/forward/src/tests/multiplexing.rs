@@ -44,7 +44,7 @@ fn jane() -> ForwardedUser {
     ForwardedUser::new("jane", "", ["developers"], []).unwrap()
 }
 
-/// What names somebody in a head.
+/// The identity headers of a request.
 fn identity_headers(exchange: &Http2Exchange) -> [Option<&str>; 2] {
     ["x-remote-user", "authorization"].map(|name| exchange.headers.get(name).map(|value| value.to_str().unwrap()))
 }
@@ -95,7 +95,7 @@ async fn watch_moves_to_new_connection_after_goaway() {
     let fixture = MultiplexFixture::new(generous_limits()).await;
     let (_old, of_old) = fixture.watch(&jane()).await;
     fixture.peer.drain();
-    // Until the farewell has come, the old connection is as good as ever; from then on no watch may fail for it.
+    // Until GOAWAY arrives, the old connection is usable; from then on no watch may fail because of it.
     let moved = async {
         let mut held = Vec::new();
         loop {
@@ -120,7 +120,7 @@ async fn multiplexed_watches_end_when_peer_is_unresponsive() {
     let (b, of_b) = fixture.watch(&jane()).await;
     for answer in [a, b] {
         let mut body = pin!(answer.into_body());
-        // It keeps the connection and answers no ping, which is a request of HTTP/1.1.
+        // The peer keeps the connection and answers no ping, which is an HTTP/1.1 request.
         let error = body.frame().await.unwrap().unwrap_err();
         assert_eq!(error.to_string(), "the peer does not answer any more");
     }

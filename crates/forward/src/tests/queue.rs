@@ -1,4 +1,4 @@
-//! Peers that have as many requests as they may, and who waits for them.
+//! Peers at their in-flight limit, and requests that wait for them.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -17,7 +17,7 @@ fn large_queue() -> QueueLimits {
     QueueLimits { length_max: 1_000, user_max: 1_000, wait_max: TEST_TIMEOUT }
 }
 
-/// A short request of somebody.
+/// A short request of this user.
 fn send_short_request<'a>(
     fixture: &'a ForwarderFixture,
     peers: &'a [&'a ScriptedPeer],
@@ -36,7 +36,7 @@ fn send_short_request<'a>(
     .boxed()
 }
 
-/// Lets a request go on until it waits.
+/// Polls a request until it waits.
 fn poll_until_waiting(request: &mut BoxFuture<'_, ForwardResult>) {
     assert!(request.now_or_never().is_none(), "it waits");
 }
@@ -50,7 +50,7 @@ fn expect_rejection(request: BoxFuture<'_, ForwardResult>) -> QueueRejection {
 }
 
 impl ForwarderFixture {
-    /// What a family of figures says: `apiserver-a 2`.
+    /// The values of a metric: `apiserver-a 2`.
     fn metric_values(&self, name: &str) -> Vec<String> {
         let families = self.registry.gather();
         let metrics = families.iter().find(|family| family.name() == name).map(|family| family.get_metric());
@@ -77,7 +77,7 @@ async fn queued_request_is_served_when_seat_is_free() {
     assert_eq!(body_text(second.await.unwrap()).await, "GET /second HTTP/1.1 ");
     assert_eq!(fixture.metric_values("unskew_peer_queue_length"), ["apiserver-a 0"]);
     assert_eq!(fixture.metric_values("unskew_peer_queue_wait_seconds"), ["apiserver-a 1"]);
-    // Nothing is left of either, and nothing of it was a failure.
+    // Both requests left no trace, and none counted as a failure.
     assert!(fixture.failure_counts().is_empty());
     let observed = fixture.forwarder.peers().status(&server(0)).unwrap();
     assert_eq!((observed.in_flight, observed.health), (0, PeerHealth::Healthy));
@@ -120,7 +120,7 @@ async fn queued_request_goes_to_first_peer_with_free_seat() {
     drop(left);
     let answered = waits.await.unwrap();
     assert_eq!(responding_peer(&answered), &free);
-    // It waits nowhere any more, so that the next one is first at the other.
+    // The request left both queues, so the next one is first at the other peer.
     assert_eq!(fixture.metric_values("unskew_peer_queue_length"), ["apiserver-a 0", "apiserver-b 0"]);
     let free = responding_peer(&kept).clone();
     let mut waits = send_short_request(&fixture, &peers, "jane", "/");
@@ -138,7 +138,7 @@ async fn new_request_does_not_overtake_queued_one() {
     let mut first = send_short_request(&fixture, &peers, "jane", "/");
     poll_until_waiting(&mut first);
     drop(held);
-    // The room is the first one's already, although that has not noticed yet.
+    // The first request owns the seat already, although it was not polled since.
     let mut second = send_short_request(&fixture, &peers, "joe", "/");
     poll_until_waiting(&mut second);
     drop(first.await.unwrap());
@@ -167,7 +167,7 @@ async fn queue_rejects_beyond_limits_and_times_out() {
         fixture.metric_values("unskew_peer_queue_refused_total"),
         ["full 1", "pushed_out 1", "timeout 3", "user_full 1"]
     );
-    // The peer is as well as before, and has room again.
+    // The peer is healthy and has a free seat again.
     drop(held);
     assert_eq!(fixture.peer_health(0), PeerHealth::Healthy);
     body_text(send_short_request(&fixture, &peers, "jane", "/").await.unwrap()).await;
@@ -188,7 +188,7 @@ async fn dropped_request_leaves_queue() {
     drop(gone);
     assert_eq!(fixture.metric_values("unskew_peer_queue_length"), ["apiserver-a 2"]);
     drop(held);
-    // It was given the room and never took it.
+    // The request was given the seat and never took it.
     drop(gone_with_room);
     stays.await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Peers that are slow, and peers that are dead.
+//! Slow peers and dead peers.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn is_ping(heard: &ReceivedRequest) -> bool {
     heard.request_line == "GET /livez HTTP/1.1"
 }
 
-/// A peer that answers the first request and falls silent for ever.
+/// A peer that answers the first request and no other.
 async fn start_peer_that_falls_silent(fixture: &ForwarderFixture) -> ScriptedPeer {
     fixture
         .start_peer(|mut connection| async move {
@@ -23,7 +23,7 @@ async fn start_peer_that_falls_silent(fixture: &ForwarderFixture) -> ScriptedPee
         .await
 }
 
-/// A request with all the time it needs, after which there is an idle connection.
+/// Sends a request without a deadline, which leaves an idle connection.
 async fn send_one_request(fixture: &ForwarderFixture, peer: &ScriptedPeer) {
     let get = Request::get("/").body(Empty::<Bytes>::new()).unwrap();
     let lifetime = Lifetime::Until(Instant::now() + TEST_TIMEOUT);
@@ -63,7 +63,7 @@ async fn slow_peer_that_answers_pings_is_waited_for() {
                     if is_ping(&heard) {
                         assert_eq!(heard.header("x-remote-user"), ["system:apiserver"]);
                         pinged.send_modify(|count| *count += 1);
-                        // Whatever it says, it lives.
+                        // Any response proves that the peer is alive.
                         connection.write(&http_response(500, "", "not well")).await;
                     } else {
                         was_pinged.wait_for(|count| *count >= 2).await.unwrap();
@@ -109,14 +109,14 @@ async fn timeout_error_reports_execution() {
     let get = Request::get("/x").body(Empty::<Bytes>::new()).unwrap();
     let read = fixture.forward(&[&silent], Effect::Reads, in_time(), get).await.unwrap_err();
     assert!(matches!(read, ForwardError::TimedOut { .. }), "{read:?}");
-    assert_eq!(fixture.failure_counts(), ["apiserver-a timeout 1"], "whoever is slow is counted");
+    assert_eq!(fixture.failure_counts(), ["apiserver-a timeout 1"], "a slow peer is counted");
     let late = Lifetime::Until(Instant::now() - Duration::from_secs(1));
     let never_sent = Request::post("/x").body(Empty::<Bytes>::new()).unwrap();
     let error = fixture.forward(&[&silent], Effect::Writes, late, never_sent).await.unwrap_err();
     assert_eq!(error.execution(), Execution::None);
     let post = Request::post("/sent").body(Empty::<Bytes>::new()).unwrap();
     let peers = [&silent];
-    // However slow the machine is, the time is over only once the request was heard.
+    // However slow the machine is, the deadline passes only after the peer has read the request.
     let deadline = Instant::now() + TEST_TIMEOUT;
     let writing = fixture.forward(&peers, Effect::Writes, Lifetime::Until(deadline), post);
     let hearing = async {

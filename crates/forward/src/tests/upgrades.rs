@@ -17,7 +17,7 @@ pub(super) async fn connect_through(
     connect_through_any(fixture, std::slice::from_ref(peer), (Effect::Writes, Lifetime::LongRunning)).await
 }
 
-/// A client's connection to a server that forwards everything to one of these peers. What cannot be forwarded is answered with
+/// A client's connection to a server that forwards everything to one of these peers. A request that cannot be forwarded gets
 /// the status of the error and no body.
 async fn connect_through_any(
     fixture: &Arc<ForwarderFixture>,
@@ -159,7 +159,7 @@ async fn backend_response_to_upgrade_passes_unchanged_and_is_not_resent() {
         (503, "later"),
         (503, &handed_back),
     ] {
-        // As for exec, for an upgrade of a resource that nothing here knows, and for one through any upstream.
+        // As for exec, for an upgrade of an unknown resource, and for one through any upstream.
         let until = Lifetime::Until(Instant::now() + TEST_TIMEOUT);
         for handling in [(Effect::Writes, Lifetime::LongRunning), (Effect::Reads, until)] {
             let (said, fixture, other) = send_upgrade(&http_response(status, "", body), handling).await;
@@ -203,7 +203,7 @@ async fn connection_of_refused_upgrade_is_not_used_again() {
         let mut body = [0; 2];
         client.read_exact(&mut body).await.unwrap();
     }
-    // The next request would find the connections of the upgrades if they had been kept.
+    // The next request would reuse the connections of the upgrades if they were pooled.
     body_text(fixture.post(&[&peer], "x").await.unwrap_or_else(|error| panic!("{error}"))).await;
     assert_eq!(peer.connection_count(), 3);
 }

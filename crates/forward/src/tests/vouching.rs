@@ -1,11 +1,11 @@
-//! Peers to which we vouch for users, and peers to which we do not.
+//! Peers to which users are named, and peers to which they are not.
 
 use transport::Reloading;
 use transport::peer::{ClientTlsFiles, Dialer};
 
 use super::*;
 
-/// A forwarder that vouches only to peers that it was allowed to.
+/// A forwarder that names users only to allowed peers.
 fn forwarder_with_allowed_peers_only(fixture: &ForwarderFixture) -> Forwarder {
     let files = ClientTlsFiles { client_certificate: None, ..fixture.certificates.client_files() };
     let bare = Connector::new(Reloading::fixed(files.load().unwrap()), Dialer::direct());
@@ -39,7 +39,7 @@ async fn vouched_user_is_sent_only_to_allowed_peers() {
     let refused = forward_get(&forwarder, &candidates, &jane).await.unwrap_err();
     assert!(matches!(refused, ForwardError::NotVouched), "{refused}");
     assert_eq!((refused.status().http_code(), refused.execution()), (503, Execution::None));
-    // Tokens travel without our certificate.
+    // Tokens are forwarded without our certificate.
     let response = forward_get(&forwarder, &candidates, &ForwardedUser::with_client_credentials()).await.unwrap();
     assert_eq!(responding_peer(&response), &server(0));
     forwarder.set_vouching(&candidates[1], true);

@@ -86,7 +86,7 @@ async fn resources_dropped_by_restart_are_503_until_linger_ends() {
     let fixture = ClusterFixture::new();
     let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, _b) = (a.join().await, b.join().await);
-    // Killed, and back at another release.
+    // Killed and restarted at another release.
     b.tasks.stop(Duration::from_secs(1)).await.unwrap();
     let again = fixture.server_with("b", PODS, |config| {
         config.presence.holder = crate::HolderIdentity::new(&server_id("b"), 2);
@@ -96,7 +96,7 @@ async fn resources_dropped_by_restart_are_503_until_linger_ends() {
     for server in [&a, &again] {
         assert_eq!(server.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
     }
-    // A server that starts now knows as much.
+    // A server that starts now knows the same.
     let late = fixture.server("late", PODS);
     let _late = late.join().await;
     assert_eq!(late.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
@@ -121,7 +121,7 @@ async fn stock_server_document_is_fetched_once_and_shared_by_storage() {
     assert_eq!(fixture.network.take_requests(), ["s.example:6443 200"]);
     let stored = fixture.storage.document(&server_id("s")).unwrap();
     assert!(matches!(stored.source, DocumentSource::Fetched { .. }));
-    // Found in storage, so that nobody needs to ask before being ready.
+    // The document is in storage, so it need not be fetched before the server is ready.
     let b = fixture.server("b", PODS);
     let _b = b.join().await;
     assert_eq!(b.route_get(GET_JOBS).await, "s");
@@ -162,7 +162,7 @@ async fn new_server_knows_resources_of_crashed_server() {
     assert_eq!(a.members(), "b suspect");
     assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
     assert_eq!(a.route_get("/apis/example.com/v1/xs").await, "Local(ServedNowhere)");
-    // Its lease expires an hour later and is swept, with the document.
+    // Its lease expires an hour later and is removed with the document.
     sleep_seconds(3700).await;
     assert_eq!(a.members(), "");
     assert!(fixture.storage.lease(&server_id("b")).is_none() && fixture.storage.document(&server_id("b")).is_none());
@@ -212,7 +212,7 @@ async fn route_sees_documents_published_before_the_request() {
     let (a, b) = (fixture.server("a", PODS), fixture.server("b", PODS));
     let (_a, _b) = (a.join().await, b.join().await);
     let_tasks_run().await;
-    // Published by a new process of it, and not seen by anybody yet: no task has run since.
+    // A new process published it, and no task has run since.
     b.hang_storage();
     let mut stored = fixture.storage.document(&server_id("b")).unwrap();
     stored.document = Arc::new(crate::testing::server_document_from_notation(JOBS));
@@ -288,7 +288,7 @@ async fn unreadable_stored_document_is_removed_and_fetched() {
     DocumentStorage::put(&fixture.storage, &server_id("s"), garbage, None, None).await.unwrap();
     let a = fixture.server("a", PODS);
     let _a = a.join().await;
-    // It is removed first, so that the answer can take its place.
+    // The unreadable document is removed first, so that the fetched one can be stored.
     sleep_seconds(75).await;
     assert_eq!(a.members(), "s live");
 }
@@ -307,7 +307,7 @@ async fn lingering_document_is_kept_when_stock_server_returns() {
     sleep_seconds(10).await;
     assert_eq!(fixture.storage.document(&server_id("s")).unwrap().retention, Retention::Lingering);
     assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
-    // Back, but not to be reached: what it served is not forgotten.
+    // The server is back but not reachable: what it served is not forgotten.
     fixture.network.set_behavior("s.example:6443", PeerBehavior::Responds(503));
     fixture.put_stock_lease("s", 2, 10);
     sleep_seconds(100).await;

@@ -9,8 +9,8 @@ use http::StatusCode;
 use super::{DiscoveryRoot, DocumentFetchError, DocumentFetchErrorKind, PeerDiscoveryClient};
 
 impl PeerDiscoveryClient<'_> {
-    /// What a list of versions and the lists of their resources say together. All of them are needed: a version whose resources
-    /// are not known would look as if it had none.
+    /// Combines the list of versions with the resource lists of each. All of them are needed: a version whose resources are
+    /// unknown would look empty.
     pub(super) async fn fetch_legacy(
         &self,
         root: DiscoveryRoot,
@@ -53,7 +53,7 @@ impl PeerDiscoveryClient<'_> {
     }
 }
 
-/// Names come from the peer and go into a path, so they are checked.
+/// Validates names of the peer that become part of a path.
 fn resource_list_path(root: DiscoveryRoot, group: &str, version: &str) -> Result<String, DocumentFetchError> {
     let is_group = group.is_empty() || validation::validate_dns1123_subdomain(group).is_empty();
     if !is_group || !validation::validate_dns1123_label(version).is_empty() {

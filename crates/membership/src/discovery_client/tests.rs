@@ -12,7 +12,7 @@ use super::*;
 use crate::ports::PortFuture;
 use crate::testing::{groups_from_notation, server_id};
 
-/// A peer that answers by path, and remembers what it was asked.
+/// A peer that responds by path and records its requests.
 #[derive(Default)]
 struct ScriptedFetch {
     responses: HashMap<&'static str, Result<(u16, String, Bytes), FetchError>>,
@@ -211,11 +211,11 @@ async fn fetch_error_names_cause() {
         "garbage",
         &expect!["/apis: the discovery document cannot be read: EOF while parsing a string at line 1 column 40"],
     );
-    let tls = FetchError::Tls { reason: "certificate of somebody else".to_owned() };
+    let tls = FetchError::Tls { reason: "certificate of another server".to_owned() };
     check(
         &healthy_script().fail("/apis", tls),
         "tls",
-        &expect!["/apis: the TLS handshake failed: certificate of somebody else"],
+        &expect!["/apis: the TLS handshake failed: certificate of another server"],
     );
     let broken = FetchError::Broken { reason: "reset".to_owned() };
     check(&healthy_script().fail("/apis", broken), "broken", &expect!["/apis: its answer broke off: reset"]);

@@ -1,4 +1,4 @@
-//! Asking one member, for as long as it is to be asked.
+//! Fetches from one member for as long as it is assigned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::metrics::{Metrics, SyncError};
 use crate::ports::{DocumentStorage, Fetch};
 use crate::wait::sleep_until_if_some;
 
-/// Servers that started together should not confirm together.
+/// Spreads the revalidations of servers that started together.
 const REVALIDATE_JITTER: f64 = 0.2;
 
-/// Asks one member.
+/// Fetches the document of one member.
 pub(super) struct DiscoveryFetcher {
     pub(super) server: ServerId,
     pub(super) config: DiscoveryFetchConfig,
@@ -33,14 +33,14 @@ pub(super) struct DiscoveryFetcher {
     pub(super) assignment: watch::Receiver<FetchAssignment>,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchOutcome {
-    /// It is known what the member serves.
+    /// The stored document is up to date.
     UpToDate,
-    /// It was asked in vain.
+    /// The fetch or the write failed.
     Failed,
-    /// It has no address.
+    /// The member has no address.
     NoAddress,
 }
 
@@ -52,7 +52,7 @@ impl DiscoveryFetcher {
         }
     }
 
-    /// Returns when the member is not to be asked any more.
+    /// Returns when the member is no longer assigned.
     async fn fetch_until_unassigned(&mut self) {
         let DiscoveryFetchConfig {
             backoff_initial: backoff_first,
@@ -69,7 +69,7 @@ impl DiscoveryFetcher {
             let is_known = is_first && is_document_current(&assignment);
             is_first = false;
             let attempt = if is_known { FetchOutcome::UpToDate } else { self.fetch_once(&assignment).await };
-            // A full queue means that many wait for the first sync, which ends by itself.
+            // If the queue is full, the first sync ends by its timeout.
             let _ = self.attempted.try_send(self.server.clone());
             let wait = match attempt {
                 FetchOutcome::UpToDate => {
@@ -99,7 +99,7 @@ impl DiscoveryFetcher {
             Ok(fetched) => match self.store_if_changed(assignment, previous, fetched).await {
                 Ok(()) => FetchOutcome::UpToDate,
                 Err(error) => {
-                    tracing::warn!(%server, %error, "what a member serves cannot be stored");
+                    tracing::warn!(%server, %error, "failed to store a fetched discovery document");
                     FetchOutcome::Failed
                 }
             },
@@ -109,13 +109,13 @@ impl DiscoveryFetcher {
                     let labels = [server.as_str(), failure.kind.as_str()];
                     self.metrics.transport_failures.with_label_values(&labels).inc();
                 }
-                tracing::debug!(%server, %error, "a member was asked in vain");
+                tracing::debug!(%server, %error, "discovery fetch failed");
                 FetchOutcome::Failed
             }
         }
     }
 
-    /// Stores an answer, unless it is there already.
+    /// Stores a fetched document unless it is unchanged.
     async fn store_if_changed(
         &self,
         assignment: &FetchAssignment,
@@ -143,7 +143,7 @@ impl DiscoveryFetcher {
             self.documents.put(&self.server, stored.encode(), expected, None).await
         };
         match tokio::time::timeout(self.config.limits.timeout, storing).await {
-            // Somebody else asked too, and was faster.
+            // Another server fetched it too, and was faster.
             Ok(Ok(_) | Err(PortError::Conflict | PortError::NotFound)) => Ok(()),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(PortError::Unavailable { reason: "it took too long".to_owned() }),
@@ -171,22 +171,22 @@ impl DiscoveryFetcher {
     }
 }
 
-/// What to do after a wait.
+/// The next step after a wait.
 enum NextFetch {
-    /// Ask again.
+    /// Fetch again.
     Refetch,
-    /// Ask again: it is another process, or it is elsewhere.
+    /// Fetch again and reset the backoff: the process or the address has changed.
     RefetchWithoutBackoff,
-    /// The member is not to be asked any more.
+    /// The member is no longer assigned.
     Stop,
 }
 
-/// Whether what is known is of the process that holds the lease.
+/// True if the known document is that of the process that holds the lease.
 fn is_document_current(assignment: &FetchAssignment) -> bool {
     assignment.document.as_ref().is_some_and(|known| known.stored.holder == assignment.holder)
 }
 
-/// What a member can confirm: an answer of its own, of this process or of a former one.
+/// The fetched document that a member can revalidate, of its current process or a former one.
 fn previous_discovery(tracked: &TrackedDocument) -> Option<PreviousDiscovery> {
     match &tracked.stored.source {
         DocumentSource::Published => None,

@@ -5,7 +5,7 @@ use crate::testing::server_id;
 
 const JOBS: &str = "batch/v1 jobs:get,list";
 
-/// A server of ours beside a stock server that behaves like this.
+/// A server beside a stock server with this behaviour.
 async fn start_beside_stock_server(behavior: Option<PeerBehavior>) -> (ClusterFixture, MemberServer) {
     let fixture = ClusterFixture::new();
     if let Some(conduct) = behavior {
@@ -23,7 +23,7 @@ async fn unreachable_member_is_fetched_with_capped_backoff() {
     let (fixture, a) = start_beside_stock_server(None).await;
     sleep_seconds(1800).await;
     fixture.network.take_requests();
-    // The waits have long reached their cap of 5 s, and are no less than half of it.
+    // The backoff has reached its cap of 5 s and is at least half of it.
     sleep_seconds(60).await;
     let asked = fixture.network.take_requests().len();
     assert!((12..=25).contains(&asked), "{asked}");
@@ -88,7 +88,7 @@ async fn stale_document_is_refetched_once_per_interval() {
     fixture.network.take_requests();
     for _ in 0..10 {
         a.cluster.mark_stale(&server_id("s"));
-        a.cluster.mark_stale(&server_id("nobody"));
+        a.cluster.mark_stale(&server_id("missing"));
     }
     let_tasks_run().await;
     sleep_seconds(1).await;
@@ -144,13 +144,13 @@ async fn new_definition_triggers_refetch_and_is_never_404() {
     let_tasks_run().await;
     assert_eq!(a.route_get(carts).await, "Unavailable(DefinedButNotServed)");
     assert_eq!(a.route_get("/apis/shop.example.com/v1/baskets").await, "Local(ServedNowhere)");
-    // It takes a moment until the member serves it; nobody need ask for that.
+    // The member serves it after a delay; no request is needed for that.
     fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves("shop.example.com/v1 carts:get,list"));
     sleep_seconds(3).await;
     assert_eq!(a.route_get(carts).await, "s");
     let asked = fixture.network.take_requests();
     assert!((2..=4).contains(&asked.len()), "{asked:?}");
-    // Nor is it 404 when everybody who served it is gone.
+    // Nor is it 404 when all servers of it are gone.
     fixture.storage.remove_lease(&server_id("s"));
     sleep_seconds(3600).await;
     assert_eq!(a.members(), "");

@@ -1,8 +1,8 @@
-//! What a server served before it changed: its former document lingers beside the new one.
+//! The document of a former process of a server, which lingers beside the new one.
 //!
-//! A server that comes back at another release may serve less than before. Whoever asks for the rest within the linger is told
-//! 503 and not 404, as if a server had left: the former document is put under the name of the process that it was of, has no
-//! lease there, and so *is* a server that left. What a process itself ceases to serve was taken away on purpose, and is gone.
+//! A server that comes back at another release may serve less than before. Requests for the rest get 503 within the linger and
+//! not 404, as if a server had left: the former document is stored under the name of its process, which has no lease, and so
+//! *is* a server that left. A resource that one process ceases to serve was removed on purpose and is gone at once.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) async fn keep_previous_as_lingering(
 ) -> Result<(), PortError> {
     let Some((name, lingering)) = lingering_document(old, new) else { return Ok(()) };
     match documents.put(&name, lingering.encode(), None, Some(linger)).await {
-        // It is there already.
+        // The document is stored already.
         Ok(_) | Err(PortError::Conflict) => Ok(()),
         Err(error) => Err(error),
     }
@@ -36,7 +36,7 @@ pub fn lingering_document(old: &StoredDocument, new: &StoredDocument) -> Option<
     (!is_superseded).then(|| (name, StoredDocument { retention: Retention::Lingering, ..old.clone() }))
 }
 
-/// Whether a document lists everything that another does: resources, subresources and verbs.
+/// True if `new` lists everything that `old` does: resources, subresources and verbs.
 fn document_covers(new: &ServerDocument, old: &ServerDocument) -> bool {
     groups_cover(new.core(), old.core()) && groups_cover(new.apis(), old.apis())
 }

@@ -1,6 +1,6 @@
-//! A server's document as it lies in storage: compressed, with the holder it is of.
+//! The document of a server in storage: compressed, with the holder that served it.
 //!
-//! One line of JSON about the document, then the document itself as an aggregated list of all groups, compressed together.
+//! A line of JSON about the document, then the document as an aggregated list of all groups, compressed together.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{ServerDocument, UnimplementedResource};
 use crate::identity::HolderIdentity;
 
-/// The layout described above. Fields may be added without a new number: those that a server does not know are passed over.
-/// A server that finds a higher number does not know the document, and asks.
+/// The version of the layout above. Fields may be added without a new version: servers ignore unknown fields. A server that
+/// finds a higher version treats the document as unknown and fetches it.
 const FORMAT_VERSION: u32 = 1;
 /// The longest line before the document: holder, ETags and a few hundred names.
 const HEADER_BYTES_MAX: usize = 256 * 1024;
@@ -26,29 +26,29 @@ const HEADER_BYTES_MAX: usize = 256 * 1024;
 /// A document in storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// The process whose document this is.
+    /// The process that served the document.
     pub holder: HolderIdentity,
-    /// Who put it there.
+    /// How the document came into storage.
     pub source: DocumentSource,
-    /// Whether it is to go.
+    /// Whether the document has a time to live.
     pub retention: Retention,
-    /// The document.
+    /// The document itself.
     pub document: Arc<ServerDocument>,
 }
 
-/// Who put a document into storage.
+/// How a document came into storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentSource {
-    /// The server itself, which does so whenever it changes: nobody needs to ask.
+    /// The server itself stored it, and does so after every change: no other server fetches it.
     Published,
-    /// A peer that asked over HTTP, and goes on asking.
+    /// A peer fetched it over HTTP, and revalidates it.
     Fetched {
-        /// What the answer can be revalidated with.
+        /// For revalidation.
         etags: Etags,
     },
 }
 
-/// The ETags of the two answers, as they came; empty if there was none.
+/// The ETags of both responses, as received; empty if there was none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Etags {
     /// Of `/api`.
@@ -62,32 +62,32 @@ pub struct Etags {
 pub enum Retention {
     /// Until it is replaced.
     UntilReplaced,
-    /// It has the linger as time to live, because its server's lease is gone.
+    /// For the linger, because the lease of its server is gone.
     Lingering,
 }
 
-/// Why bytes in storage are no document.
+/// Why stored bytes are no document.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredDocumentError {
     /// Not gzip, cut short, or longer than any document.
     #[error("it cannot be decompressed: {0}")]
     Compression(std::io::Error),
-    /// More than is ever read.
+    /// The document is longer than the limit.
     #[error("it is longer than any document")]
     TooLong,
-    /// The line before the document is not ours.
+    /// The line before the document is not valid.
     #[error("it does not begin with a line that can be read: {0}")]
     Header(serde_json::Error),
-    /// Written by a newer server.
+    /// A newer server wrote it.
     #[error("it has the format {0}, and this server knows only {FORMAT_VERSION}")]
     Format(u32),
-    /// The document itself is at fault.
+    /// The document is not valid.
     #[error(transparent)]
     Document(parse::ParseError),
 }
 
 impl StoredDocumentError {
-    /// Whether another server may be able to read it, so that it is not ours to remove.
+    /// True if a newer server may be able to read the bytes, so that they must not be removed.
     pub fn is_newer_format(&self) -> bool {
         match self {
             Self::Format(format) => *format > FORMAT_VERSION,
@@ -131,7 +131,7 @@ impl StoredDocument {
         encoder.finish().expect("writing to memory cannot fail").into()
     }
 
-    /// Reads what was stored. Nothing is believed about its size.
+    /// Decodes stored bytes, with limits on their size.
     pub fn decode(bytes: &[u8]) -> Result<Self, StoredDocumentError> {
         let limit = HEADER_BYTES_MAX + DOCUMENT_BYTES_MAX;
         let mut plain = Vec::new();

@@ -1,4 +1,4 @@
-//! The Lease by which a server is known to be a member: how ours is written, and how another's is read.
+//! The Lease that makes a server a member: how this server writes its own and reads those of others.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use api::validation;
 
 use super::{HolderIdentity, ServerId};
 
-/// Where identity leases are; a lease elsewhere makes no member.
+/// The namespace of identity leases; a lease elsewhere makes no member.
 pub const IDENTITY_LEASE_NAMESPACE: &str = "kube-system";
 /// The label that every identity lease has.
 pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
 /// The value of [`IDENTITY_LABEL`].
 pub const IDENTITY_LABEL_VALUE: &str = "kube-apiserver";
-/// The label that tells people which host it is.
+/// The label with the hostname, for people.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-/// The annotation that tells people the address. No server reads it: whoever may write a Lease could redirect requests.
+/// The annotation with the address, for people. No server reads it: a client that may write Leases could redirect requests.
 pub const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
 
-/// The longest value of a label.
+/// The longest label value.
 const LABEL_VALUE_BYTES_MAX: usize = 63;
 
-/// What is written into our own lease.
+/// The content of this server's own lease.
 #[derive(Clone, Debug)]
 pub struct IdentityLeaseTemplate {
-    /// Who we are; the name of the lease.
+    /// The identity of this server and the name of the lease.
     pub server: ServerId,
-    /// This process.
+    /// The holder identity of this process.
     pub holder: HolderIdentity,
-    /// The host, for people.
+    /// The hostname, for people.
     pub hostname: String,
-    /// Where peers reach us, for people; `None` without peering.
+    /// The advertised address, for people; `None` without peering.
     pub address: Option<Address>,
-    /// How long the lease is valid after a renewal.
+    /// How long the lease is valid after a renewal, in whole seconds.
     pub duration: Duration,
 }
 
 impl IdentityLeaseTemplate {
-    /// A lease that does not exist yet.
+    /// A lease to be created.
     pub fn new_lease(&self, now: MicroTime) -> Lease {
         let spec = LeaseSpec { holder_identity: Some(self.holder.as_str().to_owned()), ..LeaseSpec::default() };
         let metadata = ObjectMeta {
@@ -51,7 +51,7 @@ impl IdentityLeaseTemplate {
         self.renew(&Lease { metadata, spec, ..Lease::default() }, now)
     }
 
-    /// The lease as it is after a renewal. The holder stays: it is written once, when the lease is created.
+    /// The lease after a renewal. The holder is written once, when the lease is created.
     pub fn renew(&self, last: &Lease, now: MicroTime) -> Lease {
         let mut lease = last.clone();
         let seconds = self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0);
@@ -69,8 +69,8 @@ impl IdentityLeaseTemplate {
     }
 }
 
-/// As much of a hostname as a label can hold; `None` if no start of it is a valid value. A real kube-apiserver has no lease
-/// at all on a host whose name is too long.
+/// The longest prefix of a hostname that is a valid label value; `None` if there is none. kube-apiserver has no lease at all on
+/// a host whose name is too long.
 fn hostname_label_value(hostname: &str) -> Option<&str> {
     let mut value = &hostname[..hostname.floor_char_boundary(LABEL_VALUE_BYTES_MAX)];
     value = value.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -78,42 +78,42 @@ fn hostname_label_value(hostname: &str) -> Option<&str> {
     is_valid.then_some(value)
 }
 
-/// A lease that makes its holder a member.
+/// A lease that makes a server a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityLease {
-    /// The member.
+    /// The server.
     pub server: ServerId,
-    /// Its process.
+    /// The process of the server.
     pub holder: HolderIdentity,
-    /// When it says it last renewed the lease. Compared for change only, never with our clock.
+    /// The `renewTime`. Compared for change only, never with our clock.
     pub renew_time: Option<MicroTime>,
-    /// How long a renewal is valid; `None` if the lease does not say so, and then it is expired.
+    /// How long a renewal is valid; a lease without a duration is expired.
     pub duration: Option<Duration>,
-    /// For preconditions.
+    /// For the precondition of a deletion.
     pub uid: String,
-    /// For preconditions.
+    /// For the precondition of a deletion.
     pub resource_version: String,
 }
 
 /// Why a lease makes no member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnIdentityLease {
-    /// In another namespace, where others than servers may write.
+    /// The lease is in another namespace, where clients other than servers may write.
     #[error("it is not in the namespace {IDENTITY_LEASE_NAMESPACE}")]
     WrongNamespace,
-    /// Another component, or no component at all.
+    /// The label of the component is missing or names another one.
     #[error("it lacks the label {IDENTITY_LABEL}={IDENTITY_LABEL_VALUE}")]
     WrongLabel,
-    /// A name that no server gives itself.
+    /// The name is no server identity.
     #[error("its name is not that of an API server")]
     WrongName,
-    /// Held by nobody, or by somebody else.
+    /// The holder is missing, or is no process of the server.
     #[error("its holder is not a process of the server that it is named after")]
     WrongHolder,
 }
 
 impl IdentityLease {
-    /// Reads a lease that may be an identity lease.
+    /// Reads an identity lease.
     pub fn from_lease(lease: &Lease) -> Result<Self, NotAnIdentityLease> {
         let metadata = &lease.metadata;
         if metadata.namespace != IDENTITY_LEASE_NAMESPACE {
@@ -127,7 +127,7 @@ impl IdentityLease {
         if lease.holder.belongs_to(&lease.server) { Ok(lease) } else { Err(NotAnIdentityLease::WrongHolder) }
     }
 
-    /// Reads a lease that has the name of this server, whoever made it and whatever it says.
+    /// Reads a lease under the name of this server without checking its labels or holder.
     pub(crate) fn from_lease_unchecked(server: &ServerId, lease: &Lease) -> Self {
         let Lease { metadata, spec, .. } = lease;
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -141,8 +141,8 @@ impl IdentityLease {
         }
     }
 
-    /// Whether it has expired, if its renewal was last seen to change so long ago. One that does not say when it was renewed
-    /// or for how long is expired.
+    /// True if the lease has expired, given the time since its renewal was last seen to change. A lease without renewal time or
+    /// duration is expired.
     pub fn is_expired(&self, since_renewal: Duration) -> bool {
         self.renew_time.is_none() || self.duration.is_none_or(|duration| since_renewal >= duration)
     }
@@ -184,7 +184,7 @@ mod tests {
         let form = lease_template("test-server-a");
         let mut lease = form.new_lease(at("2026-11-15T10:00:00Z"));
         lease.metadata.uid = "u".to_owned();
-        lease.spec.holder_identity = Some("somebody".to_owned());
+        lease.spec.holder_identity = Some("another".to_owned());
         let renewed = form.renew(&lease, at("2026-11-15T10:00:10Z"));
         assert_eq!(renewed.spec.renew_time, Some(at("2026-11-15T10:00:10Z")));
         lease.spec.renew_time = renewed.spec.renew_time;

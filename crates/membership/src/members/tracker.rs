@@ -1,7 +1,6 @@
-//! What we have seen in storage of every server, and when.
+//! What was observed of every server, and when.
 //!
-//! Values in, values out: the instant of every change comes in, and the time at which something follows from waiting alone
-//! comes out.
+//! Pure: the time of every change is an argument, and the time of the next change without an observation is a result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,95 +17,95 @@ use crate::documents::{Retention, ServerDocument, StoredDocument};
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{EntryVersion, FeedUpdate};
 
-/// A starting server publishes its document before its lease. Nobody puts an end to a document before the lease had this long
-/// to follow.
+/// A starting server publishes its document before its lease. No server gives a document a time to live before this time has
+/// passed.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
 
-/// The shortest time to live that stores keep.
+/// The shortest time to live that stores support.
 const TTL_MIN: Duration = Duration::from_secs(1);
-/// After so many lingers a document is removed by hand: its time to live was lost, as by a restored backup.
+/// After this many lingers a lingering document is deleted: its time to live was lost, as by a restored backup.
 const OVERDUE_LINGERS: u32 = 2;
 
-/// What we have seen of every server, this one included.
+/// What was observed of every server, this one included.
 #[derive(Debug)]
 pub struct MemberTracker {
     timeouts: MemberTimeouts,
     tracked: BTreeMap<ServerId, TrackedMember>,
 }
 
-/// What we have seen of one server.
+/// What was observed of one server.
 #[derive(Debug)]
 struct TrackedMember {
     presence: Option<MemberPresence>,
     /// When the lease was last seen to be renewed, or the presence to begin or end.
     presence_since: Instant,
     address: Option<Address>,
-    /// When the address, or its absence, was first seen; the absence counts anew for another process.
+    /// When the address or its absence was first seen; the absence restarts with a new process.
     address_since: Instant,
     document: Option<TrackedDocument>,
-    /// A document that nobody can read, and that is in the way of one that could be.
+    /// The version of a document that no release can decode. It has to be removed before another can be stored.
     unreadable: Option<EntryVersion>,
     state: MemberState,
     state_since: Instant,
 }
 
-/// A document as it was found in storage.
+/// A document as its source delivers it.
 #[derive(Clone, Debug)]
 pub struct ObservedDocument {
-    /// What to compare with when it is replaced.
+    /// The version to compare with when it is replaced.
     pub version: EntryVersion,
-    /// What it holds.
+    /// The decoded content.
     pub content: DocumentContent,
 }
 
-/// What a document in storage holds.
+/// The content of a stored document.
 #[derive(Clone, Debug)]
 pub enum DocumentContent {
-    /// A document.
+    /// A document of this format.
     Document(StoredDocument),
-    /// Something that only newer servers understand.
+    /// A document that only newer servers can decode.
     NewerFormat,
-    /// Nothing that anybody understands.
+    /// Bytes that no server can decode.
     Unreadable,
 }
 
-/// Something to be done in storage about another server. Everybody sees the same chores; whoever is first does them.
+/// An action in storage about another server. All servers derive the same actions; the first one performs each.
 #[derive(Clone, Debug)]
 pub enum CleanupAction {
-    /// The lease has expired: remove it, and then what is known of its server.
+    /// Delete an expired lease, then the document of its server.
     DeleteExpiredLease {
-        /// The lease as it was seen.
+        /// The observed lease, for the precondition.
         lease: IdentityLease,
-        /// The document as it was seen.
+        /// The observed document, for the precondition.
         document: Option<EntryVersion>,
     },
-    /// The lease is gone: let the document linger, and then go by itself.
+    /// Give the document of a server without lease the rest of the linger as its time to live.
     StartLinger {
-        /// Whose it is.
+        /// The server of the document.
         server: ServerId,
-        /// The document as it was seen.
+        /// The observed document, for the precondition.
         document: TrackedDocument,
-        /// What is left of the linger.
+        /// The rest of the linger.
         ttl: Duration,
     },
-    /// The lease is back before the document went: keep it, until there is a newer one.
+    /// Keep a lingering document whose server is back, until it is replaced.
     CancelLinger {
-        /// Whose it is.
+        /// The server of the document.
         server: ServerId,
-        /// The document as it was seen.
+        /// The observed document, for the precondition.
         document: TrackedDocument,
     },
-    /// The document has outlived its server, or was never one: remove it.
+    /// Delete a document that outlived the linger or cannot be decoded.
     DeleteDocument {
-        /// Whose it is.
+        /// The server of the document.
         server: ServerId,
-        /// The document as it was seen.
+        /// The observed document, for the precondition.
         document: EntryVersion,
     },
 }
 
 impl MemberTracker {
-    /// A book without pages.
+    /// A tracker without servers.
     pub fn new(timeouts: MemberTimeouts) -> Self {
         Self { timeouts, tracked: BTreeMap::new() }
     }
@@ -137,7 +136,7 @@ impl MemberTracker {
         });
     }
 
-    /// The members as they are now, in the order of their names; without `me` and without those that are gone.
+    /// The members at this time, ordered by id, without this server and without those that are gone.
     pub fn members(&mut self, this_server: &ServerId, now: Instant) -> Vec<Member> {
         let timeouts = self.timeouts;
         self.tracked.retain(|_, tracked_member| !tracked_member.is_empty());
@@ -156,13 +155,13 @@ impl MemberTracker {
         self.tracked.get(server)?.document.as_ref()
     }
 
-    /// When a state may change, or a chore come up, although nothing changes in storage.
+    /// When a state or a cleanup action may change without an observation.
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
         let instants = self.tracked.values().flat_map(|tracked_member| tracked_member.change_instants(self.timeouts));
         instants.filter(|instant| *instant > now).min()
     }
 
-    /// What is to be done in storage about servers other than `me`, and about garbage, whose ever it is.
+    /// The cleanup actions for servers other than this one, and for undecodable documents of any server.
     pub fn cleanup_actions(&self, this_server: &ServerId, now: Instant) -> Vec<CleanupAction> {
         let others = self.tracked.iter().filter(|(server, _)| *server != this_server);
         let actions =
@@ -284,7 +283,7 @@ impl TrackedMember {
         }
     }
 
-    /// When waiting alone may change something.
+    /// When the state or cleanup action of this server may change without an observation.
     fn change_instants(&self, timeouts: MemberTimeouts) -> impl Iterator<Item = Instant> {
         let lease = self.presence.as_ref().and_then(MemberPresence::lease);
         let expiry = lease.and_then(|lease| lease.duration).map(|duration| self.presence_since + duration);

@@ -1,4 +1,4 @@
-//! The first sync: over when everything was listed and every member was heard, or at least tried.
+//! The first sync: over when everything is listed and every member's document is known or was tried once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::identity::ServerId;
 use crate::members::Member;
 use crate::view::FirstSync;
 
-/// Watches over the first sync.
+/// Tracks the first sync.
 #[derive(Debug)]
 pub(super) struct FirstSyncTracker {
     pub(super) presence_listed: bool,
@@ -34,7 +34,7 @@ impl FirstSyncTracker {
         }
     }
 
-    /// A server was asked, with whatever result.
+    /// Records that a document was fetched or tried.
     pub(super) fn record_attempt(&mut self, server: ServerId) {
         if !self.is_over {
             self.attempted.insert(server);
@@ -45,7 +45,7 @@ impl FirstSyncTracker {
         self.presence_listed && self.addresses_listed && self.documents_listed
     }
 
-    /// Whether it is over; once it is, it stays so.
+    /// Returns whether the first sync is over; it stays over.
     pub(super) fn update(&mut self, members: &[Member], now: Instant) -> FirstSync {
         if !self.is_over && self.all_listed() {
             let listed_at = *self.listed_at.get_or_insert(now);
@@ -59,7 +59,7 @@ impl FirstSyncTracker {
         if self.is_over { FirstSync::Over } else { FirstSync::Pending }
     }
 
-    /// When waiting alone ends it.
+    /// When the first sync ends by its timeout.
     pub(super) fn deadline(&self, state: FirstSync) -> Option<Instant> {
         match state {
             FirstSync::Pending => self.listed_at.map(|listed_at| listed_at + self.timeout),

@@ -1,6 +1,6 @@
-//! Our document in storage, so that peers learn what we serve by watch and need not ask.
+//! Publishes this server's document in storage, so that peers learn of changes by watch.
 //!
-//! What storage holds is compared with what it should hold, and written if they differ, whoever changed it.
+//! Compares the stored document with the desired one and writes it if they differ, whichever server changed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::wait::wait_for_change;
 
 const BACKOFF_INITIAL: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Should two processes ever publish under one name, they replace each other's documents slowly.
+/// Slows down two processes that publish under one name and replace each other's documents.
 const RIVAL_WRITE_DELAY: Duration = Duration::from_secs(1);
 
-/// Keeps our document in storage.
+/// Keeps this server's document in storage.
 pub(super) struct DocumentPublisher {
     pub(super) config: Arc<PresenceConfig>,
     pub(super) documents: Arc<dyn DocumentStorage>,
@@ -62,14 +62,14 @@ impl DocumentPublisher {
             let known = own.borrow_and_update().clone();
             let is_listed = !matches!(known, OwnDocument::NotListed);
             let retry = match known {
-                // Nothing can be compared before storage was listed.
+                // Storage was not listed yet.
                 OwnDocument::NotListed => None,
                 OwnDocument::Absent => self.write(&desired, None, written_version).await,
                 OwnDocument::Known(known) if known.stored == desired => {
                     *written_version = Some(known.version);
                     None
                 }
-                // Ours, and not seen yet.
+                // Our last write was not observed yet.
                 OwnDocument::Known(TrackedDocument { version, .. }) if Some(version) < *written_version => None,
                 OwnDocument::Known(TrackedDocument { version, stored, .. }) => {
                     if written_version.is_some() && stored.holder != self.config.holder {
@@ -99,13 +99,13 @@ impl DocumentPublisher {
         }
     }
 
-    /// What we served before and do not serve any more lingers too.
+    /// Keeps what a former process served, if this one does not serve it any more.
     async fn keep_previous_as_lingering(&self, previous: &StoredDocument, desired: &StoredDocument) -> Option<Retry> {
         let leaving = keep_previous_as_lingering(&*self.documents, previous, desired, self.config.linger);
         match tokio::time::timeout(self.config.timings.request_timeout, leaving).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "what this server served before cannot be left to linger");
+                tracing::warn!(%error, "failed to keep the document of a former process");
                 Some(Retry)
             }
             Err(_) => Some(Retry),
@@ -125,20 +125,20 @@ impl DocumentPublisher {
                 *written_version = Some(version);
                 None
             }
-            // Storage will tell what it holds now; should it not, there is another try.
+            // The feed delivers the current version; the retry covers a missed one.
             Ok(Err(PortError::Conflict | PortError::NotFound)) => Some(Retry),
             Ok(Err(error)) => {
-                tracing::warn!(%server, %error, "our document cannot be published");
+                tracing::warn!(%server, %error, "failed to publish the discovery document");
                 Some(Retry)
             }
             Err(_) => {
-                tracing::warn!(%server, "our document cannot be published: it took too long");
+                tracing::warn!(%server, "publishing the discovery document timed out");
                 Some(Retry)
             }
         }
     }
 
-    /// Leaves the document to linger: what only we served is then 503 and not 404.
+    /// Gives the document the linger as its time to live: requests for what only this server served get 503 and not 404.
     async fn release(&self, written_version: Option<EntryVersion>) {
         if !self.config.publishes_document {
             return;
@@ -151,9 +151,11 @@ impl DocumentPublisher {
         };
         let linger = Some(self.config.linger);
         match self.documents.put(server, document.encode(), expected, linger).await {
-            // Another process of ours has published already.
+            // Another process of this server has published already.
             Ok(_) | Err(PortError::Conflict | PortError::NotFound) => {}
-            Err(error) => tracing::warn!(%server, %error, "our document cannot be left to linger; others will do so"),
+            Err(error) => {
+                tracing::warn!(%server, %error, "failed to start the linger of the discovery document; other servers will")
+            }
         }
     }
 

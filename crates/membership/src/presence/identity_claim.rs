@@ -1,4 +1,4 @@
-//! Whether somebody else is who we are.
+//! Detects another process with the identity of this server.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::endpoint_record::record_address;
 use crate::identity::{IdentityLease, ServerId};
 use crate::ports::{LeaseStorage, RecordStorage};
 
-/// How often a doubtful lease is looked at.
+/// How often a lease of another process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// A record that outlives its time to live by this much is being renewed.
+/// A record that exists this long after its time to live is being renewed.
 const RECORD_TTL_MARGIN: Duration = Duration::from_secs(2);
 
-/// Another process has our identity and is alive.
+/// Another live process has the identity of this server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "another API server with the identity {server} is running at {address}: identities are made from host names, and servers \
      on hosts of one name must be told apart with --hostname-override"
 )]
 pub struct DuplicateIdentityError {
-    /// The identity.
+    /// The shared identity.
     pub server: ServerId,
-    /// Where the other one listens.
+    /// Where the other process listens.
     pub address: Address,
 }
 
-/// Removes the lease that a former process of ours left behind, unless its holder is alive at another address.
+/// Removes the lease of a former process of this server, unless its holder is alive at another address.
 ///
-/// Takes no longer than an endpoint record lives, and that only if there is one with another address. Trouble with storage is
-/// no reason not to start.
+/// Takes no longer than the time to live of an endpoint record, and that only if there is one with another address. A failure
+/// of storage does not prevent the start.
 pub async fn claim_identity(
     config: &PresenceConfig,
     leases: &dyn LeaseStorage,
@@ -57,22 +57,22 @@ pub async fn claim_identity(
     }
 }
 
-/// What one look at our name in storage finds.
+/// The result of one check.
 pub(super) enum ClaimState {
-    /// There is no lease that is not ours, any more.
+    /// No other process holds the lease.
     Free,
-    /// Somebody wrote to it while we looked.
+    /// The lease changed during the check.
     Changing,
-    /// There is one, and somebody listens at another address.
+    /// Another process holds the lease and has a record with another address.
     HeldElsewhere {
-        /// The lease.
+        /// The lease of the other process.
         lease: IdentityLease,
-        /// Where somebody listens.
+        /// Where the other process listens.
         address: Address,
     },
 }
 
-/// Looks once; a lease that nobody can hold any more is removed.
+/// Checks once, and removes a lease whose holder cannot be alive.
 pub(super) async fn check_claim(
     config: &PresenceConfig,
     leases: &dyn LeaseStorage,
@@ -82,7 +82,7 @@ pub(super) async fn check_claim(
     let late = || Err(PortError::Unavailable { reason: "it took too long".to_owned() });
     let claim_state = tokio::time::timeout(config.timings.request_timeout, checking).await.unwrap_or_else(|_| late());
     if let Err(error) = &claim_state {
-        tracing::warn!(server = %config.server, %error, "cannot look for a lease that a former process left");
+        tracing::warn!(server = %config.server, %error, "failed to look for the lease of a former process");
     }
     claim_state
 }
@@ -100,7 +100,7 @@ async fn check_claim_without_timeout(
     }
     let record = records.get(server).await?;
     let address = record.and_then(|record| record_address(server, &record).ok());
-    // Nobody else can listen at our address, so a record of it was ours.
+    // No other process can listen at our address, so a record with it is from a former process of this server.
     if let Some(address) = address.filter(|address| *address != config.address) {
         return Ok(ClaimState::HeldElsewhere { lease, address });
     }

@@ -1,4 +1,4 @@
-//! Our identity lease, renewed for as long as we live.
+//! Renews this server's identity lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::identity::IdentityLease;
 use crate::ports::{LeaseStorage, RecordStorage};
 use crate::readiness::Milestone;
 
-/// kube-apiserver's figures: how much longer a round may be, how often a renewal is tried at once, and the waits after that.
+/// kube-apiserver's values: jitter of the interval, immediate retries, and the backoff after those.
 const RENEW_JITTER: f64 = 0.04;
 const IMMEDIATE_ATTEMPTS: u32 = 5;
 const BACKOFF_INITIAL: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(7);
 
-/// Keeps our identity lease.
+/// Keeps this server's identity lease.
 pub(super) struct LeaseRenewer {
     pub(super) config: Arc<PresenceConfig>,
     pub(super) leases: Arc<dyn LeaseStorage>,
     pub(super) records: Arc<dyn RecordStorage>,
-    /// The record comes first.
+    /// The endpoint record is written first.
     pub(super) after_record: Milestone,
     pub(super) leave_step: LeaveStep,
     pub(super) first_attempt: Milestone,
     pub(super) last_renewal: watch::Sender<Option<Instant>>,
 }
 
-/// Why our lease was not renewed.
+/// Why the lease was not renewed.
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ impl LeaseRenewer {
                     jittered(timings.lease_interval, RENEW_JITTER, &mut rng)
                 }
                 Err(error) => {
-                    tracing::warn!(server = %self.config.server, %error, "our identity lease cannot be renewed");
+                    tracing::warn!(server = %self.config.server, %error, "failed to renew the identity lease");
                     backoff.next_jittered(&mut rng)
                 }
             };
@@ -84,7 +84,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Renews the lease that we know, or finds out what has become of it.
+    /// Renews the known lease, or reads it again after a conflict.
     async fn renew(&self, current: &mut Option<Lease>) -> Result<(), RenewError> {
         let template = self.config.lease_template();
         let mut last_error = None;
@@ -110,7 +110,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Creates the lease where there is none, or none that anybody can hold.
+    /// Creates the lease if there is none, or none whose holder can be alive.
     async fn create_if_free(&self, current: &mut Option<Lease>) -> Result<(), RenewError> {
         match check_claim(&self.config, &*self.leases, &*self.records).await? {
             ClaimState::Free => {}
@@ -119,7 +119,7 @@ impl LeaseRenewer {
                 return Err(RenewError::HeldByOther { holder: lease.holder.to_string() });
             }
         }
-        // Found free also if it is ours already, because the answer to an earlier call was lost.
+        // The lease may be ours already, if the response to an earlier call was lost.
         if let Some(own_lease) = self.leases.get(&self.config.server).await?.filter(|lease| self.is_ours(lease)) {
             *current = Some(own_lease);
             return Ok(());
@@ -130,12 +130,12 @@ impl LeaseRenewer {
 
     async fn release(&self, lease: Option<&Lease>) {
         let server = &self.config.server;
-        // What we know may be older than the last write that was on its way when we were told to leave.
+        // The known lease may be older than a write that was in flight when leaving began.
         let current = self.leases.get(server).await.ok().flatten();
         let Some(lease) = current.as_ref().or(lease).filter(|lease| self.is_ours(lease)) else { return };
         match self.leases.delete(&IdentityLease::from_lease_unchecked(server, lease)).await {
-            Ok(()) => tracing::info!(%server, "released our identity lease"),
-            Err(error) => tracing::warn!(%server, %error, "our identity lease cannot be released; it will expire"),
+            Ok(()) => tracing::info!(%server, "released the identity lease"),
+            Err(error) => tracing::warn!(%server, %error, "failed to release the identity lease; it will expire"),
         }
     }
 

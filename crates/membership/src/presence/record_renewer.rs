@@ -1,4 +1,4 @@
-//! Our endpoint record, written again before it runs out.
+//! Writes this server's endpoint record again before it expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::endpoint_record::new_record;
 use crate::ports::{EntryVersion, RecordStorage};
 use crate::readiness::Milestone;
 
-/// Short, because a record lives for seconds only.
+/// Short, because a record is valid for seconds only.
 const BACKOFF_INITIAL: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// Keeps our endpoint record.
+/// Keeps this server's endpoint record.
 pub(super) struct RecordRenewer {
     pub(super) config: Arc<PresenceConfig>,
     pub(super) records: Arc<dyn RecordStorage>,
-    /// The document comes first.
+    /// The document is written first.
     pub(super) after_document: Milestone,
     pub(super) leave_step: LeaveStep,
     pub(super) first_attempt: Milestone,
@@ -66,7 +66,7 @@ impl RecordRenewer {
                         break;
                     }
                     Err(error) => {
-                        tracing::warn!(server = %config.server, %error, "our endpoint record cannot be written");
+                        tracing::warn!(server = %config.server, %error, "failed to write the endpoint record");
                         tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                     }
                 }
@@ -78,9 +78,9 @@ impl RecordRenewer {
         let Some(put) = written_version else { return };
         let server = &self.config.server;
         match self.records.delete(server, put).await {
-            // Another process of ours has written its own already.
+            // Another process of this server has written its own already.
             Ok(()) | Err(PortError::NotFound | PortError::Conflict) => {}
-            Err(error) => tracing::warn!(%server, %error, "our endpoint record cannot be removed; it will expire"),
+            Err(error) => tracing::warn!(%server, %error, "failed to remove the endpoint record; it will expire"),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::identity::IdentityLease;
 use crate::testing::memory_storage::{MemoryStorage, StorageMode};
 use crate::testing::{groups_from_notation, server_id};
 
-/// A server with its storage, and the task that follows it.
+/// A server, its storage, and the task that follows it.
 struct PresenceFixture {
     storage: MemoryStorage,
     config: PresenceConfig,
@@ -50,7 +50,7 @@ impl PresenceFixture {
         claim_identity(&self.config, &self.storage, &self.storage).await
     }
 
-    /// A lease, and a record if there is an address, as another process with our name has them.
+    /// Writes the lease, and with a port the record, of another process with our identity.
     async fn put_remains_of_process(&self, process: u128, port: Option<u16>) {
         let other = config("a", process, port.unwrap_or(1));
         self.storage.put_lease(other.lease_template().new_lease(other.current_time()));
@@ -122,7 +122,7 @@ async fn leave_deletes_lease_then_record_and_lingers_document() {
     presence.leave().await;
     assert_eq!(fixture.storage.take_log(), "delete-lease a, delete-record a, linger-document a");
     assert_eq!(fixture.storage.document(&server_id("a")).unwrap().retention, Retention::Lingering);
-    // Nothing is written any more, and the document goes.
+    // Nothing is written any more, and the document expires.
     sleep_seconds(61).await;
     assert_eq!(fixture.storage.take_log(), "");
     assert!(fixture.storage.document(&server_id("a")).is_none());
@@ -211,7 +211,7 @@ async fn document_is_rewritten_after_local_or_external_change() {
     fixture.own_document.send_replace(feed());
     sleep_seconds(1).await;
     fixture.storage.take_log();
-    // Somebody took us for gone.
+    // Another server started the linger.
     let mut stored = fixture.storage.document(&server_id("a")).unwrap();
     stored.retention = Retention::Lingering;
     let seen = fixture.storage.document_version(&server_id("a"));
@@ -271,7 +271,7 @@ async fn claim_fails_when_other_address_renews_lease() {
     first.milestones.identity_lease.wait_until_reached().await;
     let second =
         PresenceFixture { storage: first.storage.clone(), config: config("a", 2, 7443), ..PresenceFixture::new() };
-    // Renewals must show, so that the clock of the first has to go.
+    // Renewals must be visible, so the clock of the first server has to run.
     let holder = first.lease_holder();
     let renewing = async {
         sleep_seconds(5).await;
@@ -283,7 +283,7 @@ async fn claim_fails_when_other_address_renews_lease() {
     let error = claimed.unwrap_err();
     expect!["another API server with the identity apiserver-a is running at 10.0.0.1:6443: identities are made from host names, and servers on hosts of one name must be told apart with --hostname-override"]
         .assert_eq(&error.to_string());
-    // The first is untouched.
+    // The first server is not affected.
     assert_eq!(first.lease_holder(), holder);
     assert!(first.storage.record(&server_id("a")).is_some());
 }
@@ -293,7 +293,7 @@ async fn claim_fails_when_record_outlives_its_ttl() {
     let first = PresenceFixture::new();
     let _presence = first.join();
     first.milestones.identity_lease.wait_until_reached().await;
-    // The clock of the first stands still, so its renewals cannot be told apart.
+    // The clock of the first server stands still, so its renewals cannot be told apart.
     let second =
         PresenceFixture { storage: first.storage.clone(), config: config("a", 2, 7443), ..PresenceFixture::new() };
     assert_eq!(second.claim_identity().await.map_err(|twin| twin.address.port()), Err(6443));

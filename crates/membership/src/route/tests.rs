@@ -54,7 +54,7 @@ fn rule_2_forwarded_request_is_local_or_503() {
     check("GET /apis/batch/v1/jobs (forwarded)", cluster, "503 ForwardedButNotServed");
     check("GET /apis/example.com/v1/xs (forwarded)", cluster, "503 ForwardedButNotServed");
     check("GET /api/v1/namespaces/x/pods/y/exec (forwarded)", cluster, "503 ForwardedButNotServed");
-    // Another member has the verb, but there is no second hop; if nobody has it, this is where to say so.
+    // Another member has the verb, but there is no second hop; if no member has it, this server answers.
     check("PATCH /api/v1/namespaces/x/pods/y (forwarded)", cluster, "503 ForwardedButNotServed");
     check("DELETE /api/v1/namespaces/x/pods/y (forwarded)", cluster, "here VerbServedNowhere");
 }
@@ -179,9 +179,9 @@ fn rule_4_defined_resource_is_local_whatever_peers_list() {
     check(list, &format!("shared: example.com/v1/xs; {peers}"), "here SharedState");
     check(list, &format!("shared: example.com/v1; {peers}"), "here SharedState");
     check(list, &format!("here: example.com/v1 xs:list; shared: example.com/v1/xs; {peers}"), "here ServedHere");
-    // As long as we cannot serve it, it is not ours.
+    // As long as this server cannot serve it, it is not local.
     check(list, peers, "peers b");
-    // Another version or resource of it is not struck.
+    // Another version or resource is not excluded.
     check("GET /apis/example.com/v1/ys", "shared: example.com/v1/xs; b live: example.com/v1 ys:list", "peers b");
 }
 

@@ -1,4 +1,4 @@
-//! From documents to the table. Members with equal documents are one input.
+//! Builds the table from documents. Members with equal documents are one input.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::{
 use crate::documents::ServerDocument;
 use crate::exclusion::Exclusion;
 
-/// A member that lists things.
+/// A member with a document.
 #[derive(Clone, Copy, Debug)]
 pub struct ServingMember<'a> {
-    /// Who it is.
+    /// The index of the member in its view.
     pub member: MemberIndex,
-    /// Whether it can be reached.
+    /// Whether requests can be sent to the member.
     pub is_live: bool,
-    /// What it lists.
+    /// What the member lists.
     pub document: &'a Arc<ServerDocument>,
 }
 
 impl RoutingTable {
-    /// The table of what this server and the members list, in the order of the members. What is struck is nobody's but ours.
-    /// What this table has of the same listings is taken over; the first table is made after an empty one.
+    /// The table of this server and the members, in the order of the members. Excluded resources count for this server alone.
+    /// Reuses versions of `self` with the same listings; the first table is built from an empty one.
     pub fn rebuild(&self, local: &ServerDocument, members: &[ServingMember<'_>], exclusion: &Exclusion) -> Self {
         let classes = self.document_classes.update(members);
         let mut sources: HashMap<TableKey, VersionSources, RandomState> = HashMap::default();
@@ -53,11 +53,11 @@ impl RoutingTable {
     }
 }
 
-/// What was listed of one version, and by whom.
+/// The listings of one version.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct VersionSources {
     local: Option<DocumentResources>,
-    /// In ascending order.
+    /// In ascending order of class numbers.
     classes: Vec<(u32, DocumentResources)>,
 }
 
@@ -66,11 +66,11 @@ struct VersionSources {
 pub(super) struct VersionEntries {
     sources: VersionSources,
     by_name: HashMap<TableKey, TableEntry, RandomState>,
-    /// The different lists of classes that entries have.
+    /// The distinct lists of classes of the entries.
     class_lists: Vec<ClassVerbs>,
 }
 
-/// The classes that list something, with the verbs that they list; in ascending order.
+/// The classes that list a resource with their verbs, in ascending order.
 type ClassVerbs = SmallVec<[(u32, RequestVerbs); 4]>;
 
 impl VersionEntries {
@@ -116,11 +116,11 @@ impl VersionEntries {
     }
 }
 
-/// An entry in the making.
+/// An entry under construction.
 #[derive(Default)]
 struct EntryDraft {
     local: LocalSupport,
-    /// Absent before the first listing; `Some(None)` if listings do not agree.
+    /// `None` before the first listing; `Some(None)` if listings disagree.
     scope: Option<Option<KindScope>>,
     classes: ClassVerbs,
 }
@@ -134,18 +134,18 @@ impl EntryDraft {
     }
 }
 
-/// What versions share.
+/// Offers and slices shared by versions.
 struct OfferCache<'a> {
     classes: &'a DocumentClasses,
     offers: HashMap<ClassVerbs, MemberOffer, RandomState>,
     slices: HashMap<(Reachability, ClassNumbers), Arc<[MemberIndex]>, RandomState>,
 }
 
-/// Numbers of classes.
+/// Class numbers.
 type ClassNumbers = SmallVec<[u32; 8]>;
 
 impl OfferCache<'_> {
-    /// What these classes offer between them; in the same memory for the same classes and verbs.
+    /// The offer of these classes; shares memory for equal classes and verbs.
     fn offer_for(&mut self, class_verbs: &ClassVerbs) -> MemberOffer {
         if let Some(offer) = self.offers.get(class_verbs) {
             return offer.clone();

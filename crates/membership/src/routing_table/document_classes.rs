@@ -1,4 +1,4 @@
-//! Members by what they list. Those with the same document are one class, whose number stays as long as it has members.
+//! Members by document. Members with the same document are one class, whose number stays as long as it has members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{MemberIndex, ServingMember};
 use crate::documents::ServerDocument;
 
-/// The classes by their numbers; a number that is free is taken by the next new class.
+/// The classes by number; a new class takes a free number.
 #[derive(Debug, Default)]
 pub(super) struct DocumentClasses(Vec<Option<DocumentClass>>);
 
-/// Members that list the same, in their order.
+/// Members with the same document, in their order.
 #[derive(Debug)]
 pub(super) struct DocumentClass {
     pub(super) document: Arc<ServerDocument>,
@@ -18,12 +18,12 @@ pub(super) struct DocumentClass {
     unreachable: Vec<MemberIndex>,
 }
 
-/// Which members of a class are meant.
+/// Selects members of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reachability {
-    /// Those that can be reached.
+    /// Members that are live.
     Live,
-    /// Those that cannot.
+    /// Members that are suspect or have left.
     Unreachable,
 }
 
@@ -37,7 +37,7 @@ impl DocumentClass {
 }
 
 impl DocumentClasses {
-    /// The classes of these members. Documents that have a number keep it.
+    /// The classes of these members. Known documents keep their numbers.
     pub(super) fn update(&self, members: &[ServingMember<'_>]) -> Self {
         let known: HashMap<_, _> = self.iter().map(|(number, class)| (Arc::as_ptr(&class.document), number)).collect();
         let mut classes: Vec<Option<DocumentClass>> = self.0.iter().map(|_| None).collect();
@@ -57,7 +57,7 @@ impl DocumentClasses {
         Self(classes)
     }
 
-    /// All of them in the order of their numbers.
+    /// All classes in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &DocumentClass)> {
         (0..).zip(&self.0).filter_map(|(number, class)| Some((number, class.as_ref()?)))
     }

@@ -3,7 +3,7 @@
 use api::Verb;
 use discovery::SharedStrList;
 
-/// A set of verbs that documents name. Verbs that no request can have (`bind`, `impersonate`) are not in it.
+/// A set of verbs of a discovery document, without those that no request can have (`bind`, `impersonate`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestVerbs(u16);
 
@@ -13,38 +13,38 @@ impl RequestVerbs {
         names.iter().filter_map(|name| Verb::from_name(name)).fold(Self::default(), Self::with)
     }
 
-    /// Whether the verb is in it.
+    /// True if the verb is in the set.
     pub fn contains(self, verb: Verb) -> bool {
         self.0 & bit(verb) != 0
     }
 
-    /// The same, with this one.
+    /// The set with this verb.
     pub fn with(self, verb: Verb) -> Self {
         Self(self.0 | bit(verb))
     }
 
-    /// What is in either.
+    /// The verbs that are in either set.
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in this and not in the other.
+    /// The verbs that are in this set and not in the other.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether there is none.
+    /// True for the empty set.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// One by one.
+    /// The verbs of the set.
     pub fn iter(self) -> impl Iterator<Item = Verb> {
         Verb::NAMED.into_iter().filter(move |verb| self.contains(*verb))
     }
 }
 
-/// A verb without a name is in no document.
+/// 0 for verbs that are in no document.
 fn bit(verb: Verb) -> u16 {
     if verb == Verb::Unknown { 0 } else { 1 << verb as u16 }
 }

@@ -5,7 +5,7 @@ use crate::documents::ServerDocument;
 use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResource, Exclusion, ExclusionManager};
 use crate::testing::server_document_from_notation;
 
-/// Builds a table from what is here and what members list; `~` before a document says that its member is away.
+/// Builds a table from the local document and those of members; `~` marks a member that is not live.
 fn build_table(here: &str, members: &[&str], exclusion: &Exclusion) -> RoutingTable {
     let mut documents: Vec<Arc<ServerDocument>> = Vec::new();
     for notation in members {
@@ -25,7 +25,7 @@ fn build_table(here: &str, members: &[&str], exclusion: &Exclusion) -> RoutingTa
     RoutingTable::default().rebuild(&server_document_from_notation(here), &members_with_documents, exclusion)
 }
 
-/// One line for each entry: who serves it here, live and away.
+/// One line per entry: its local support, live and unreachable members.
 pub(crate) fn describe(table: &RoutingTable) -> String {
     let verbs_of = |verbs: RequestVerbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>().join(",");
     let bearers_of = |bearers: &ServingMembers| {

@@ -1,4 +1,4 @@
-//! What one document lists, in the form that tables are made of. A function of the document alone, so that it is kept with it.
+//! What one document lists, in the form that tables are built from. A function of the document alone, so it is cached there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,29 +16,28 @@ use crate::exclusion::Exclusion;
 pub(crate) struct VersionListing {
     group: SharedStr,
     version: SharedStr,
-    /// Group and version.
+    /// Group and version, joined.
     pub(super) key: TableKey,
     items: DocumentResources,
 }
 
-/// Things that are listed, each once, in the order of their names. In a `Vec`, since `Arc`s are compared by their addresses first
-/// only if what they hold has a size.
+/// The listed resources, each once, ordered by name. In a `Vec`, because `Arc` compares addresses first only for sized content.
 pub(super) type DocumentResources = Arc<Vec<DocumentResource>>;
 
 /// A resource or subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DocumentResource {
-    /// Resource and subresource.
+    /// Resource and subresource, joined.
     pub(super) name: TableKey,
     resource: SharedStr,
-    /// What the server of the document has of it.
+    /// What the server of the document serves of it.
     pub(super) local: LocalSupport,
-    /// The scope of the resource; `None` if the document does not say it in a word that we know.
+    /// The scope of the resource; `None` if the document has none or an unknown one.
     pub(super) scope: Option<KindScope>,
 }
 
 impl VersionListing {
-    /// What a document lists, each version once. A resource without verbs is there for its subresources only.
+    /// The listings of a document, one per version. A resource without verbs is listed for its subresources only.
     pub(crate) fn from_document(document: &ServerDocument) -> Vec<Self> {
         let unimplemented = document.unimplemented_names();
         // Most resources share one of a few lists of verbs.
@@ -47,7 +46,7 @@ impl VersionListing {
             |names: &SharedStrList| *known.entry(names.as_ptr()).or_insert_with(|| RequestVerbs::from_names(names));
         let mut versions: HashMap<(&SharedStr, &SharedStr), Vec<DocumentResource>, RandomState> = HashMap::default();
         let documents: [&GroupDiscoveryList; 2] = [document.core(), document.apis()];
-        // Keys have slashes between names; a name with one is in no request.
+        // Names with a slash are skipped: keys join names by slashes, and no request has such a name.
         let is_plain = |(group, version): &(&GroupDiscovery, &VersionDiscovery)| {
             !group.name.contains('/') && !version.name.contains('/')
         };
@@ -78,7 +77,7 @@ impl VersionListing {
 
     fn new(group: &SharedStr, version: &SharedStr, mut items: Vec<DocumentResource>) -> Self {
         items.sort_by(|a, b| a.name.cmp(&b.name));
-        // Listed twice by one server, as aggregated API servers are known to do.
+        // Aggregated API servers list some resources twice.
         items.dedup_by(|again, first| {
             let is_same = again.name == first.name;
             if is_same {
@@ -91,12 +90,12 @@ impl VersionListing {
         Self { group: group.clone(), version: version.clone(), key, items: Arc::new(items) }
     }
 
-    /// All of it, as its own server sees it.
+    /// All resources, as for the server of the document.
     pub(super) fn items(&self) -> &DocumentResources {
         &self.items
     }
 
-    /// What counts of it for others.
+    /// The resources that count for other servers.
     pub(super) fn excluding(&self, exclusion: &Exclusion) -> DocumentResources {
         if !exclusion.affects_version(&self.group, &self.version) {
             return self.items.clone();

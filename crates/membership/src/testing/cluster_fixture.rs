@@ -1,4 +1,4 @@
-//! Whole servers for tests: clusters of them over one storage and one network, and stock servers beside them.
+//! Clusters of servers over one storage and one network in memory, with stock servers beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl ClusterFixture {
         }
     }
 
-    /// The lease of a stock server, held by its process of this number and renewed for the so-manieth time.
+    /// Writes the lease of a stock server; `process` becomes its holder, `renewal` its renewTime.
     pub(crate) fn put_stock_lease(&self, name: &str, process: u128, renewal: i64) {
         let server = server_id(name);
         let form = IdentityLeaseTemplate {
@@ -108,7 +108,7 @@ impl ClusterFixture {
         self.storage.put_lease(form.new_lease(Timestamp::from_second(renewal).unwrap().into()));
     }
 
-    /// The record of a stock server, which stays.
+    /// Writes the endpoint record of a stock server, which does not expire.
     pub(crate) async fn put_stock_record(&self, name: &str) {
         let record = new_record(&Address::new(&format!("{name}.example"), 6443).unwrap(), &server_id(name), 1);
         let year = Duration::from_secs(365 * 86_400);
@@ -125,7 +125,7 @@ impl MemberServer {
         presence
     }
 
-    /// From now on nothing that it does comes through to storage, as if it had been killed.
+    /// From now on its calls to storage hang, as if it had been killed.
     pub(crate) fn hang_storage(&self) {
         self.storage.set_mode(StorageMode::Hanging);
     }
@@ -140,7 +140,7 @@ impl MemberServer {
         members.collect::<Vec<_>>().join(", ")
     }
 
-    /// Where a GET goes.
+    /// The route of a GET.
     pub(crate) async fn route_get(&self, path: &str) -> String {
         let target = Target::parse("GET", path).unwrap();
         let (route, view) = self.cluster.route(&target, Hop::FromClient).await;
@@ -159,7 +159,7 @@ impl MemberServer {
         self.defined.send_replace(Arc::new(defined_resources_from_notation(shared)));
     }
 
-    /// The figures whose names begin so.
+    /// The metrics with this prefix.
     pub(crate) fn metrics_text(&self, prefix: &str) -> String {
         let text = prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap();
         text.lines().filter(|line| line.starts_with(prefix)).collect::<Vec<_>>().join("\n")
@@ -194,7 +194,7 @@ fn cluster_config(name: &str) -> ParticipantConfig {
     }
 }
 
-/// A wall clock that goes with the paused time of a test.
+/// A wall clock that follows the paused time of a test.
 fn clock() -> Timestamp {
     use std::cell::Cell;
     use tokio::time::Instant;
@@ -205,12 +205,12 @@ fn clock() -> Timestamp {
     Timestamp::from_microsecond(1_000_000_000_000_000 + i64::try_from(elapsed.as_micros()).unwrap()).unwrap()
 }
 
-/// Lets time go by.
+/// Advances the paused time.
 pub(crate) async fn sleep_seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Lets every task that can go on do so; no time goes by that anybody would notice.
+/// Lets every runnable task run; advances time by a millisecond.
 pub(crate) async fn let_tasks_run() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

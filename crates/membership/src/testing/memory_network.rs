@@ -1,4 +1,4 @@
-//! Peers over a network in memory, for tests: what they answer, and how often they were asked.
+//! Peers over a network in memory: their responses, and the requests they got.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct MemoryNetwork {
 struct NetworkState {
     /// By `host:port`.
     peers: HashMap<String, PeerBehavior>,
-    /// `GET`s of `/apis` by `host:port`, and what was answered.
+    /// GETs of `/apis` by `host:port`, and the statuses of the responses.
     requests: Vec<(String, u16)>,
 }
 
@@ -44,8 +44,7 @@ impl MemoryNetwork {
         self.state.lock().peers.insert(address.to_owned(), behavior);
     }
 
-    /// The answers given to requests for `/apis` so far, as `address status`; forgotten then. Peers that are not there are 0,
-    /// those that hang 1.
+    /// Takes the requests for `/apis` so far, as `address status`. The status is 0 for missing peers and 1 for hanging ones.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.state.lock().requests);
         requests.into_iter().map(|(address, status)| format!("{address} {status}")).collect()
@@ -57,7 +56,7 @@ impl Fetch for MemoryNetwork {
         let address = request.address.to_string();
         let behavior = self.state.lock().peers.get(&address).cloned();
         let (code, response) = match behavior {
-            None => (0, Some(Err(FetchError::Unreachable { reason: "nobody there".to_owned() }))),
+            None => (0, Some(Err(FetchError::Unreachable { reason: "no such peer".to_owned() }))),
             Some(PeerBehavior::Hangs) => (1, None),
             Some(PeerBehavior::Responds(code)) => (code, Some(Ok(fetch_response(code, HeaderMap::new(), Vec::new())))),
             Some(PeerBehavior::Serves(notation)) => {

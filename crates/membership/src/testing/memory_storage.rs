@@ -1,4 +1,4 @@
-//! Storage in memory, for tests: leases, records and documents with versions, times to live, feeds and trouble on demand.
+//! Storage in memory: leases, records and documents with versions, times to live, feeds and failures on demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct MemoryStorageState {
     log: Vec<String>,
 }
 
-/// How storage answers.
+/// How storage responds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StorageMode {
     #[default]
@@ -65,12 +65,12 @@ impl MemoryStorage {
         *self.mode.lock() = mode;
     }
 
-    /// The same storage, with a mood of its own: as one server of several sees it.
+    /// The same storage with a mode of its own, as one server of several sees it.
     pub(crate) fn with_own_mode(&self) -> Self {
         Self { mode: Arc::default(), ..self.clone() }
     }
 
-    /// What was written so far, one word and a name each; the log is emptied.
+    /// Takes the log of writes: one word and a name each.
     pub(crate) fn take_log(&self) -> String {
         std::mem::take(&mut self.state.lock().log).join(", ")
     }
@@ -92,7 +92,7 @@ impl MemoryStorage {
         self.documents.get(server).map(|(version, _)| version)
     }
 
-    /// Puts a lease as it is, whatever was there.
+    /// Writes a lease unconditionally.
     pub(crate) fn put_lease(&self, mut lease: Lease) -> Lease {
         let version = self.next_version();
         lease.metadata.resource_version = version.0.to_string();
@@ -104,7 +104,7 @@ impl MemoryStorage {
         lease
     }
 
-    /// The feed of leases fails once more, and recovers.
+    /// Fails to list leases once.
     pub(crate) fn fail_to_list_leases(&self) {
         self.lease_failures.send_modify(|failures| *failures += 1);
     }
@@ -127,7 +127,7 @@ impl MemoryStorage {
         self.state.lock().log.push(format!("{what} {}", server.as_str().trim_start_matches("apiserver-")));
     }
 
-    /// Answers in the mood that storage is in.
+    /// Responds as the mode says.
     fn respond<'a, T: Send + 'a>(
         &'a self,
         act: impl FnOnce() -> Result<T, PortError> + Send + 'a,
@@ -294,7 +294,7 @@ impl FeedProgress for MemoryStorage {
     }
 }
 
-/// One table, and all that ever happened to it.
+/// One table with all its changes.
 struct MemoryTable<T> {
     items: Arc<Mutex<TableContents<T>>>,
     changes: Arc<watch::Sender<usize>>,

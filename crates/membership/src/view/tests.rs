@@ -13,10 +13,10 @@ use crate::testing::{
     defined_resources_from_notation, server_document_from_notation, server_id, view_inputs_from_notation,
 };
 
-/// What happens in a cluster. Numbers are taken from pools, whatever their size.
+/// An event in a cluster. Numbers select from pools, modulo their size.
 #[derive(Clone, Debug)]
 enum ClusterEvent {
-    /// A server joins, changes its document, or stands otherwise than before.
+    /// A server joins, or changes its document or state.
     Member {
         server: usize,
         state: MemberState,
@@ -25,14 +25,14 @@ enum ClusterEvent {
     Gone {
         server: usize,
     },
-    /// We ourselves serve something else.
+    /// This server serves something else.
     Local {
         document: usize,
     },
     Definitions {
         exclusion: usize,
     },
-    /// A client wants the merged document.
+    /// A client requests the merged document.
     MergedRequested,
 }
 
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// All that follows from the inputs of a view. Leaves the merged document in JSON unmade where nobody asked for it.
+/// Everything that is derived from the inputs of a view. Does not encode a merged document that was not requested.
 fn describe_view(view: &View) -> String {
     let merged = view.merged_documents();
     let conflicts: Vec<_> = merged.conflicts().iter().map(ToString::to_string).collect();
@@ -97,7 +97,7 @@ fn describe_view(view: &View) -> String {
     format!("{table}{}\n{:?}\n{}", conflicts.join("\n"), beta.etag, String::from_utf8_lossy(&beta.identity))
 }
 
-/// Documents that meet in every way: equal in other memory, parts of each other, in other orders, in conflict.
+/// Documents that relate in every way: equal in other memory, parts of each other, in other orders, in conflict.
 fn documents() -> Vec<Arc<ServerDocument>> {
     let notations = [
         "v1 pods:get,list ?pods/exec:create | a/v1 xs:get ys:get | b/v1 zs:get",

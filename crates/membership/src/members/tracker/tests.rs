@@ -7,7 +7,7 @@ use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
 use crate::storage_feeds::decode_lease;
 use crate::testing::{server_document_from_notation, server_id};
 
-/// A book, its clock, and the servers it is told about.
+/// A tracker and its clock.
 struct TrackerFixture {
     tracker: MemberTracker,
     now: Instant,
@@ -22,7 +22,7 @@ impl TrackerFixture {
         self.now += Duration::from_secs(seconds);
     }
 
-    /// The server's lease, held by its process of this number and renewed for the so-manieth time.
+    /// Observes the lease of a server; `process` becomes its holder, `renewal` its renewTime.
     fn renew_lease(&mut self, name: &str, process: u128, renewal: i64) {
         self.observe_lease(name, Some(lease(name, process, renewal)));
     }
@@ -94,7 +94,7 @@ impl TrackerFixture {
         expected.assert_eq(&if actions.is_empty() { members } else { format!("{members}; {actions}") });
     }
 
-    /// Seconds until something happens by itself.
+    /// Seconds until the next change without an observation.
     fn seconds_until_next_change(&self) -> Option<u64> {
         self.tracker.next_change(self.now).map(|next| (next - self.now).as_secs())
     }
@@ -175,7 +175,7 @@ fn member_without_record_and_document_becomes_mute() {
     assert_eq!(fixture.seconds_until_next_change(), Some(60));
     fixture.wait(60);
     fixture.check(&expect!["a mute?"]);
-    // Another process of it has all the time again.
+    // A new process gets the full time again.
     fixture.renew_lease("a", 2, 1);
     fixture.check(&expect!["a unknown?"]);
     fixture.wait(59);
@@ -211,7 +211,7 @@ fn document_without_lease_gets_remaining_linger_as_ttl() {
     fixture.wait(1);
     fixture.check(&expect!["a left; linger apiserver-a 55s"]);
     fixture.wait(55);
-    // Nobody could write to storage for all that time.
+    // No server could write to storage for all that time.
     fixture.check(&expect!["; forget apiserver-a"]);
 }
 
@@ -240,7 +240,7 @@ fn overdue_lingering_document_is_deleted() {
 fn foreign_lease_is_ignored() {
     let mut fixture = TrackerFixture::new();
     let mut phantom = lease("a", 1, 0);
-    phantom.spec.holder_identity = Some("somebody".to_owned());
+    phantom.spec.holder_identity = Some("another".to_owned());
     fixture.observe_lease("a", Some(phantom));
     fixture.put_record("a", 1);
     fixture.check(&expect![""]);
