@@ -1,4 +1,4 @@
-//! Headers and websocket protocols that tell a server who the user is.
+//! Headers and websocket protocols that tell a server who the user is, and the id and origin of a request.
 //!
 //! Flags and messages spell header names as Go does; [`lowercase`] has them as HTTP libraries keep them.
 
@@ -26,6 +26,10 @@ pub mod lowercase {
     pub const REMOTE_EXTRA_PREFIX: &str = "x-remote-extra-";
     /// The prefix of all of the above.
     pub const REMOTE_PREFIX: &str = "x-remote-";
+    /// The id of a request, in both directions and from server to server.
+    pub const AUDIT_ID: &str = "audit-id";
+    /// The addresses of the client and of the proxies before the last one.
+    pub const FORWARDED_FOR: &str = "x-forwarded-for";
     /// The prefix of the headers by which a user acts as another one.
     pub const IMPERSONATE_PREFIX: &str = "impersonate-";
 }

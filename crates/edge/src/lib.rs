@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod peer_routing;
 pub mod pipeline;
 mod record;
+pub mod response;
 mod seats;
 mod send_limit;
 mod write_coalescer;

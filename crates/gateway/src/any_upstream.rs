@@ -39,7 +39,7 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
                     Lifetime::Until(authorized.deadline)
                 },
             };
-            Ok(self.0.forward_to_any(upstream_request, request).await?)
+            self.0.forward_to_any(upstream_request, request).await
         })
     }
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use edge::RequestRecord;
+use edge::response::JSON;
 use http::Request;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::ACCEPT;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use peering::Address;
 use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
@@ -123,7 +124,7 @@ impl EndpointSlicePoller {
 
     async fn poll_once(&self) -> Option<Vec<Upstream>> {
         let mut request = Request::get(ENDPOINT_SLICES_PATH).body(Empty::<Bytes>::new()).ok()?;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+        request.headers_mut().insert(ACCEPT, JSON);
         let upstream_request = UpstreamRequest {
             record: &RequestRecord::default(),
             user: &self.user,

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::Status;
 use bytes::Bytes;
-use edge::{Body, RequestRecord, Response};
+use edge::{Body, Error, RequestRecord, Response};
 use http::{HeaderValue, Request};
 use peering::forward::{Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, ResponseOrigin};
 use peering::members::MemberState;
@@ -44,14 +43,14 @@ impl UpstreamClient {
         &self,
         upstream_request: UpstreamRequest<'_>,
         request: Request<B>,
-    ) -> Result<Response, Status>
+    ) -> Result<Response, Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let candidates = live_candidates(&self.cluster.view());
         if candidates.is_empty() {
-            return Err(Status::service_unavailable("no upstream is ready").with_retry_after(1));
+            return Err(Error::NoUpstreamReady);
         }
         let newest = self.upstreams.newest_ready();
         let forward_request = ForwardRequest {
@@ -72,7 +71,7 @@ impl UpstreamClient {
             Err(error) => {
                 tracing::debug!(%error, "no upstream answered");
                 upstream_request.record.set_retries(error.retries());
-                Err(error.status())
+                Err(error.status().into())
             }
         }
     }

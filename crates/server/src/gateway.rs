@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::authentication::{CaBundleOverlap as Overlap, FrontProxy, FrontProxyHeaderNames};
+use access::user::AUTHENTICATED_GROUP;
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
@@ -219,8 +220,7 @@ fn start_upstreams(
     metrics: &Metrics,
     tasks: &Tasks,
 ) -> anyhow::Result<UpstreamClient> {
-    let user =
-        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
+    let user = ForwardedUser::new(GATEWAY_USER, "", [AUTHENTICATED_GROUP], []).expect("the name has no odd characters");
     let forwarder = start_forwarder(config, &user, metrics, tasks)?;
     let kept = match &config.state_dir {
         None => StateDir::none(),
@@ -230,7 +230,7 @@ fn start_upstreams(
     let fetch = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: user.clone() });
     let settings = gateway::UpstreamsConfig { forget_after: config.forget_after };
     let removed = config.identity_headers.clone().unwrap_or_else(FrontProxyHeaderNames::standard);
-    let reader = ForwardedUser::new(SETTINGS_READER, "", ["system:authenticated"], []).expect("the name is plain");
+    let reader = ForwardedUser::new(SETTINGS_READER, "", [AUTHENTICATED_GROUP], []).expect("the name is plain");
     let reader = Arc::new(GatewayFetch { forwarder: forwarder.clone(), user: reader });
     let vouching =
         VouchingDecider::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
