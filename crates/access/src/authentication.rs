@@ -10,7 +10,6 @@ mod token_authenticator;
 
 use std::sync::Arc;
 
-use api::Status;
 use jiff::Timestamp;
 
 pub(crate) use front_proxy::{parse_extra_headers, strip_header_prefix};
@@ -180,13 +179,6 @@ impl RequestIdentity {
     fn new(user: impl Into<Arc<User>>, method: AuthenticationMethod) -> Self {
         let (notes, warnings, websocket_protocols) = (Vec::new(), Vec::new(), None);
         Self { user: user.into(), method, audit_annotations: notes, warnings, websocket_protocols }
-    }
-}
-
-impl Unauthenticated {
-    /// Returns the 401, which does not disclose the cause.
-    pub fn to_status(&self) -> Status {
-        Status::unauthorized("Unauthorized")
     }
 }
 

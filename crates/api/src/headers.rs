@@ -1,4 +1,4 @@
-//! Headers and WebSocket subprotocols that carry an identity or credential, and the marks of forwarded requests.
+//! Headers and WebSocket subprotocols that carry an identity or credential, and the id and origin of a request.
 //!
 //! Constants are in Go's canonical spelling, for flags and messages; [`lowercase`] is for comparison with parsed
 //! headers.
@@ -28,6 +28,10 @@ pub mod lowercase {
     pub const REMOTE_EXTRA_PREFIX: &str = "x-remote-extra-";
     /// The common prefix of the headers above.
     pub const REMOTE_PREFIX: &str = "x-remote-";
+    /// The id of a request, in both directions and from server to server.
+    pub const AUDIT_ID: &str = "audit-id";
+    /// The addresses of the client and of the proxies before the last one.
+    pub const FORWARDED_FOR: &str = "x-forwarded-for";
     /// The prefix of the impersonation headers.
     pub const IMPERSONATE_PREFIX: &str = "impersonate-";
     /// The hop mark that kube-apiserver sets on a request it forwards to a peer, and reads.

@@ -27,11 +27,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GroupResource, GroupVersionResource, RouteMismatch, Status, Target};
+use api::{GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
-use edge::{AuthorizedRequest, Body, Error, LocalHandler, Request, Response};
+use edge::response::{json_response, page_not_found};
+use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use kinds::openapi::OpenApi;
 use kinds::{FeatureGates, ServedResource, ServedResources};
 use membership::documents::UnimplementedResource;
@@ -45,6 +45,7 @@ pub use discovery_pages::oldest_aggregated_version;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::discovery_pages::DiscoveryPages;
+use crate::error_status::status_for_unimplemented;
 use crate::reviews::ReviewResource;
 
 /// What a request may weigh; etcd takes no more either.
@@ -181,7 +182,7 @@ impl ApiServer {
                     return Ok(json_response(self.version_page.clone()));
                 }
                 if page.path == "/" {
-                    return Ok(json_response(self.discovery_pages.index_page().into()));
+                    return Ok(json_response(self.discovery_pages.index_page()));
                 }
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
@@ -206,7 +207,7 @@ impl ApiServer {
                 match (resolved, ReviewResource::for_resource(served)) {
                     (Some(resource), _) => rest::serve(self, resource, target, &call, request).await,
                     (None, Some(review)) => self.serve_review(review, target, &call, request).await,
-                    (None, None) => Err(not_implemented(target, target.verb.as_str())),
+                    (None, None) => Err(status_for_unimplemented(target)),
                 }
             }
         }
@@ -264,21 +265,6 @@ impl LocalHandler<AuthenticatedCaller> for ApiServer {
     }
 }
 
-/// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.
-fn not_implemented(target: &api::target::ResourceTarget<'_>, verb: &str) -> Status {
-    let resource = match &*target.subresource {
-        "" => target.resource.to_string(),
-        subresource => format!("{}/{subresource}", target.resource),
-    };
-    let resource = GroupResource { group: &*target.group, resource: &*resource };
-    Status {
-        message: format!("{verb} of {resource} is not built in this server, and no other server has it"),
-        reason: api::status::StatusReason::MethodNotAllowed,
-        code: 501,
-        ..Status::default()
-    }
-}
-
 fn version_page(served_resources: &ServedResources, git_version: &str) -> Bytes {
     let minor = served_resources.release().minor();
     let page = serde_json::json!({
@@ -295,19 +281,4 @@ fn version_page(served_resources: &ServedResources, git_version: &str) -> Bytes 
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     });
     api::json::indent(&api::json::to_go_json(&page)).into()
-}
-
-fn page_not_found() -> Response {
-    let mut response = Response::new(Body::from(Bytes::from_static(b"404 page not found\n")));
-    *response.status_mut() = http::StatusCode::NOT_FOUND;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn json_response(bytes: Bytes) -> Response {
-    let mut response = Response::new(Body::from(bytes));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

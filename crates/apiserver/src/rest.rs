@@ -24,8 +24,8 @@ use store::Key;
 
 use self::persist::ExecutionTracker;
 use crate::access_control::AuthenticatedCaller;
-use crate::error_status::StatusContext;
-use crate::{ApiServer, ResolvedResource, not_implemented};
+use crate::error_status::{StatusContext, status_for_unimplemented};
+use crate::{ApiServer, ResolvedResource};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ impl<'a> RequestContext<'a> {
             }
         };
         match (is_built, verbs.contains(verb)) {
-            (false, _) => Err(not_implemented(self.target, verb)),
+            (false, _) => Err(status_for_unimplemented(self.target)),
             (true, false) => Err(self.method_not_allowed()),
             (true, true) => Ok(()),
         }

@@ -52,7 +52,7 @@ impl ApiServer {
         let reject = |rejection| error_status::status_for_rejection(rejection, status_context);
         decode::ensure_namespace_matches(&mut body.object, namespace).map_err(reject)?;
         let evaluated = self.evaluate_review(review.kind, &body.object, namespace, &authorized.caller).await?;
-        let mut response = json_response(with_version(evaluated, &target.version).into());
+        let mut response = json_response(with_version(evaluated, &target.version));
         *response.status_mut() = StatusCode::CREATED;
         Ok(with_warnings(response, &body.warnings))
     }

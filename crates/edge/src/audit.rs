@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use access::User;
+use api::headers::lowercase;
 use api::{Status, Target};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
@@ -22,11 +23,12 @@ use serde_json::value::RawValue;
 pub use log::AuditLog;
 pub use policy::{Level, Policy, PolicyError, Stage};
 
+use crate::error_response::{Error, error_status};
 use event::{AuditEvent, ObjectReference};
 use policy::AuditDecision;
 
 /// The header that carries a request's id in both directions, and from server to server.
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub const AUDIT_ID: HeaderName = HeaderName::from_static(lowercase::AUDIT_ID);
 
 /// A longer id is not taken over: it would be in every line about the request.
 const AUDIT_ID_LENGTH_MAX: usize = 128;
@@ -129,7 +131,7 @@ impl Auditor {
 
 /// Where a request says that it comes from, and where it does come from, which is the last.
 fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
-    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = headers.get(lowercase::FORWARDED_FOR).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded_ips = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
     let mut all: Vec<String> = forwarded_ips.map(|ip| ip.to_string()).collect();
     let peer = client_ip.to_canonical().to_string();
@@ -214,11 +216,9 @@ impl Drop for AuditRecord {
         match (state.is_complete, state.started_code) {
             (true, _) => {}
             (false, Some(code)) => self.record_response_complete(code),
-            // The client disconnected. kube-apiserver records its writes so.
-            (false, None) => self.record_failure(
-                Stage::ResponseComplete,
-                &Status::timeout("request did not complete within requested timeout - context canceled", 0),
-            ),
+            (false, None) => {
+                self.record_failure(Stage::ResponseComplete, &error_status(Error::ClientDisconnected));
+            }
         }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-use crate::{Body, Response};
+use crate::Response;
+use crate::response::{page_not_found, plain_text_response};
 
 /// A named condition of this server. Its failure reason goes to the log, and to callers who may read details.
 pub struct HealthCheck {
@@ -119,7 +119,7 @@ impl HealthChecks {
 
     fn single_check_page(&self, page: HealthPageKind, name: &str) -> HealthPage {
         let Some(check) = self.checks_on(page).find(|check| check.name == name) else {
-            return HealthPage::Public(plain_text_response(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
+            return HealthPage::Public(page_not_found());
         };
         let failed = |reason: &str| {
             plain_text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"))
@@ -291,21 +291,12 @@ impl HealthPageKind {
     }
 }
 
-/// A plain text page.
-pub(crate) fn plain_text_response(status: StatusCode, content: String) -> Response {
-    let mut response = Response::new(Body::from(content));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+    use crate::Body;
 
     #[track_caller]
     fn check(path: &str, query: Option<&str>, expected: &Expect) {

@@ -24,6 +24,7 @@ pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;
 mod record;
+pub mod response;
 mod seats;
 mod send_limit;
 mod write_coalescer;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::user::ANONYMOUS_USER;
+use api::Target;
 use api::target::TargetError;
-use api::{Status, Target};
-use forward::{Lifetime, UnsendableUser};
+use forward::Lifetime;
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use membership::{Hop, LocalReason};
@@ -17,10 +17,11 @@ use crate::access_log::AccessLog;
 use crate::audit::{self, AUDIT_ID, Auditor};
 use crate::error_response::{Error, status_response};
 use crate::handler::{AccessControl, AuthorizedRequest, CachedConnection, LocalHandler};
-use crate::health::{self, HealthChecks, HealthPage};
+use crate::health::{HealthChecks, HealthPage};
 use crate::metrics::Metrics;
 use crate::peer_routing::{Destination, FORWARDING_RULE, PeerRouting};
 use crate::record::{Recorder, RequestFailure};
+use crate::response::plain_text_response;
 use crate::seats::{Seats, is_mutating};
 use crate::{Body, Request, RequestRecord, Response};
 
@@ -175,8 +176,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
                 self.serve_locally(AuthorizedRequest { target, caller, deadline, record }, request, why).await?
             }
             Destination::Peer(peer_destination) => {
-                let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-                let user = access.forwarded_user(&caller).map_err(unsendable)?;
+                let user = access.forwarded_user(&caller)?;
                 let lifetime = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
                 // In a box, because it is large and every request would carry the room for it.
                 Box::pin(peer_destination.forward(&user, &connection.client, lifetime, record, request)).await?
@@ -233,7 +233,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         }
         if is_metrics {
             let (reads, writes) = self.seats.occupied();
-            return Some(Ok(health::plain_text_response(
+            return Some(Ok(plain_text_response(
                 http::StatusCode::OK,
                 self.recorder.metrics.render_page(reads, writes),
             )));
@@ -252,11 +252,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         };
         // A negative timeout counts as none, as in kube-apiserver.
         let positive = requested.strip_prefix('-').unwrap_or(&requested);
-        let timeout = api::duration::parse(positive).map_err(|_| {
-            let reason =
-                format!("invalid timeout specified in the request URL - time: invalid duration \"{requested}\"");
-            Status::bad_request(reason)
-        })?;
+        let timeout = api::duration::parse(positive).map_err(|_| Error::InvalidTimeout(requested.to_string()))?;
         let is_requested = positive.len() == requested.len() && !timeout.is_zero();
         Ok(if is_requested { timeout.min(self.request_timeout) } else { self.request_timeout })
     }

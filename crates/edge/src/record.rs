@@ -45,9 +45,15 @@ impl RequestFailure {
             // As in Kubernetes, a request without a user has one event, of this stage.
             Error::Unauthorized { .. } => Stage::ResponseStarted,
             Error::Panicked => Stage::Panic,
-            Error::Malformed(_) | Error::Status(_) | Error::Overloaded | Error::TimedOut | Error::ShuttingDown => {
-                Stage::ResponseComplete
-            }
+            Error::Malformed(_)
+            | Error::InvalidTimeout(_)
+            | Error::UnsendableUser(_)
+            | Error::NoUpstreamReady
+            | Error::Status(_)
+            | Error::Overloaded
+            | Error::TimedOut
+            | Error::ClientDisconnected
+            | Error::ShuttingDown => Stage::ResponseComplete,
         };
         Self { status: crate::error_response::error_status(error), stage }
     }

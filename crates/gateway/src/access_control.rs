@@ -13,8 +13,8 @@ use access::authentication::{
     PresentedCredentials,
 };
 use access::user::ANONYMOUS_USER;
+use api::Target;
 use api::headers::BEARER_PROTOCOL_PREFIX;
-use api::{Status, Target};
 use edge::audit::AuditedUsers;
 use edge::certificate_verification::{CaBundles, CertificateVerification, VerificationCache};
 use edge::identity_headers;
@@ -144,7 +144,7 @@ impl GatewayAccessControl {
 }
 
 /// Whom we vouch for, if that can be said to a peer; nobody, if there is nothing to go by.
-pub type VouchedUser = Result<Option<Result<ForwardedUser, Status>>, AuthenticationError>;
+pub type VouchedUser = Result<Option<Result<ForwardedUser, UnsendableUser>>, AuthenticationError>;
 
 /// The verified certificate of a connection, and the user that it names.
 pub type GatewayConnectionCache = VerificationCache<OnceLock<VouchedUser>>;
@@ -161,9 +161,8 @@ fn vouched_certificate_user(verification: &CertificateVerification<OnceLock<Vouc
 }
 
 /// Converts a user for forwarding. Impersonation headers stay in the request, for the upstream to authorize.
-fn to_forwarded_user(user: &User) -> Result<ForwardedUser, Status> {
-    let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-    Ok(identity_headers::to_forwarded_user(user).map_err(unsendable)?.with_impersonation_by_peer())
+fn to_forwarded_user(user: &User) -> Result<ForwardedUser, UnsendableUser> {
+    Ok(identity_headers::to_forwarded_user(user)?.with_impersonation_by_peer())
 }
 
 fn has_bearer_token(headers: &HeaderMap) -> bool {

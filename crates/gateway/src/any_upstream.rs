@@ -30,7 +30,7 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
             };
             let GatewayCaller { user, client_ip } = &authorized.caller;
             let forward_request = ForwardRequest::new(user, *client_ip, effect, origin, lifetime);
-            Ok(self.0.forward_to_any(forward_request, authorized.record, request).await?)
+            self.0.forward_to_any(forward_request, authorized.record, request).await
         })
     }
 }

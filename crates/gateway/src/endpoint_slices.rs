@@ -12,9 +12,10 @@ use std::time::Duration;
 use api::Address;
 use bytes::Bytes;
 use edge::RequestRecord;
+use edge::response::JSON;
 use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
 use http::Request;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::ACCEPT;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -123,7 +124,7 @@ impl EndpointSlicePoller {
 
     async fn poll_once(&self) -> Option<Vec<Upstream>> {
         let mut request = Request::get(ENDPOINT_SLICES_PATH).body(Empty::<Bytes>::new()).ok()?;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+        request.headers_mut().insert(ACCEPT, JSON);
         let (localhost, lifetime) = (IpAddr::from([127, 0, 0, 1]), Lifetime::Until(Instant::now() + POLL_TIMEOUT));
         let forward_request =
             ForwardRequest::new(&self.user, localhost, Effect::Reads, ResponseOrigin::AnyServer, lifetime);

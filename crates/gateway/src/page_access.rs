@@ -10,8 +10,9 @@ use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use edge::RequestRecord;
+use edge::response::JSON;
 use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
@@ -22,7 +23,6 @@ use crate::access_control::GatewayCaller;
 use crate::upstream_client::UpstreamClient;
 
 const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How long a review result is cached.
 const CACHE_AGE_MAX: Duration = Duration::from_secs(10);
 /// Limit for cached results; further results are not cached.
@@ -121,6 +121,8 @@ fn review_key(user: &ForwardedUser, credentials: &HeaderMap, path: &str) -> Revi
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn key_for(user: Option<&str>, lines: &[(&'static str, &'static str)], path: &str) -> ReviewKey {

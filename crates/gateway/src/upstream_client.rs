@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use api::Status;
 use bytes::Bytes;
 use edge::peer_routing::{candidates, mark_stale};
-use edge::{Body, RequestRecord, Response};
+use edge::{Body, Error, RequestRecord, Response};
 use forward::{Candidate, ForwardRequest, Forwarder};
 use http::Request;
 use membership::members::MemberState;
@@ -32,14 +31,14 @@ impl UpstreamClient {
         forward_request: ForwardRequest<'_>,
         record: &RequestRecord,
         request: Request<B>,
-    ) -> Result<Response, Status>
+    ) -> Result<Response, Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let candidates = live_candidates(&self.cluster.view());
         if candidates.is_empty() {
-            return Err(Status::service_unavailable("no upstream is ready").with_retry_after(1));
+            return Err(Error::NoUpstreamReady);
         }
         let newest = self.upstreams.newest_ready();
         let forward_request = ForwardRequest {
@@ -53,7 +52,7 @@ impl UpstreamClient {
             Err(error) => {
                 tracing::debug!(%error, "no upstream answered");
                 record.set_retries(error.retries());
-                Err(error.status())
+                Err(error.status().into())
             }
         }
     }

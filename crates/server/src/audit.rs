@@ -15,7 +15,7 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// Opens the file.
+    /// Opens the log file for appending.
     pub(crate) fn open_auditor(&self) -> anyhow::Result<Auditor> {
         if self.policy.has_request_response_rule() {
             tracing::warn!("--audit-policy-file: RequestResponse is recorded as Request: responses are not recorded");

@@ -61,7 +61,7 @@ pub struct ServiceAccountConfig {
 }
 
 impl AuthenticationConfig {
-    /// Reads every file, and again when one changes. The tokens of this process are good beside those of the file.
+    /// Reads every file, and again when one changes. `process_tokens` are accepted beside those of the token file.
     pub(crate) fn start_authenticator(
         &self,
         permits_anonymous: bool,
@@ -118,7 +118,8 @@ impl AuthenticationConfig {
 }
 
 impl FrontProxyConfig {
-    /// Reads the bundle, and again when it changes. Refuses one by which users could pass for front proxies.
+    /// Reads the CA bundle, and again when it changes. Rejects a bundle that shares an authority with the client CA bundle unless
+    /// the allowed names keep users from posing as front proxies.
     pub(crate) fn start_authorities(
         &self,
         client_ca: &ClientCaBundle,
@@ -137,7 +138,7 @@ impl FrontProxyConfig {
 }
 
 impl ServiceAccountConfig {
-    /// Makes a key where none is given, and reads it, again when it changes.
+    /// Reads the signing key and the keys for verification, and again when a file changes.
     pub(crate) fn start_signing(&self, address: SocketAddr, tasks: &Tasks) -> anyhow::Result<Reloading<TokenSigning>> {
         let config = self.clone();
         let files = self.key_files.iter().chain([&self.signing_key_file]).cloned().collect();
@@ -145,7 +146,7 @@ impl ServiceAccountConfig {
         Reloading::start(files, read, tasks).map_err(anyhow::Error::msg)
     }
 
-    /// Makes the signing key if it is ours to make.
+    /// Generates the signing key if no flag names one.
     pub(crate) fn ensure_signing_key(&self) -> anyhow::Result<()> {
         if self.generates_signing_key {
             pki::ensure_signing_key(&self.signing_key_file)?;
@@ -160,7 +161,7 @@ impl ServiceAccountConfig {
         let documents = match OpenIdDocuments::new(&issuer, keys_at, &self.load_verifying_keys()?) {
             Ok(documents) => Some(documents),
             Err(error) => {
-                tracing::warn!(%error, "others cannot verify tokens of service accounts: there is no OpenID configuration");
+                tracing::warn!(%error, "no OpenID configuration: other services cannot verify service account tokens");
                 None
             }
         };
@@ -174,7 +175,7 @@ impl ServiceAccountConfig {
         Ok(TokenSigning { issuer, openid_documents: documents })
     }
 
-    /// The keys of the files, and the one that signs: what we make ourselves we believe.
+    /// Returns the keys of all key files and the public half of the signing key.
     fn load_verifying_keys(&self) -> Result<Vec<VerifyingKey>, String> {
         let mut keys: Vec<VerifyingKey> = Vec::new();
         for path in &self.key_files {

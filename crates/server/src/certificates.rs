@@ -1,4 +1,4 @@
-//! What the server shows, and whom it believes: certificates and keys as given, and our own where none are.
+//! Serving certificate, client CA and front-proxy CA: as configured, or generated.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::peers::{FRONT_PROXY_CA, FRONT_PROXY_CLIENT, PeerCertificates};
 pub(crate) struct ServerCertificates {
     pub(crate) serving: Reloading<rustls::ServerConfig>,
     pub(crate) bundles: CaBundles,
-    /// The same for extension servers.
+    /// The CA bundles as published for extension API servers.
     pub(crate) published_authorities: bootstrap::ClusterAuthentication,
-    /// The kubeconfig of the administrator, if we made one.
+    /// The kubeconfig of the administrator; `None` if the client CA is configured.
     pub(crate) admin_kubeconfig: Option<PathBuf>,
-    /// The certificate that is shown.
+    /// The serving certificate, which the controllers trust.
     pub(crate) serving_certificate_file: PathBuf,
-    /// Who signed it, if we did.
+    /// The CA of a generated serving certificate; `None` if the certificate is configured.
     pub(crate) generated_ca_file: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ impl ServerCertificates {
     pub(crate) fn start(config: &Config, advertised: SocketAddr, tasks: &Tasks) -> anyhow::Result<Self> {
         let own = || {
             CertificateAuthority::open_or_create(&config.cert_dir, "ca")
-                .context("keys and certificates of our own (--cert-dir)")
+                .context("cannot generate keys and certificates (--cert-dir)")
         };
         let CertificateFiles { certificate, key } = match &config.serving_certificate {
             Some((certificate, key)) => CertificateFiles { certificate: certificate.clone(), key: key.clone() },
@@ -90,7 +90,7 @@ impl ServerCertificates {
     }
 }
 
-/// By which rules people are known and let in. The index of bindings is empty until it is filled from storage.
+/// Starts authentication and authorization. The RBAC index is empty until it is filled from storage.
 pub(crate) fn start_access_rules(
     config: &Config,
     controller_tokens: &ControllerTokens,
@@ -101,7 +101,7 @@ pub(crate) fn start_access_rules(
     authentication
         .service_accounts
         .ensure_signing_key()
-        .context("a key of our own for service account tokens (--cert-dir)")?;
+        .context("cannot generate a key for service account tokens (--cert-dir)")?;
     Ok(Arc::new(AccessRules {
         authenticator: authentication.start_authenticator(
             authorizer.permits_anonymous(),

@@ -69,7 +69,7 @@ pub enum StorageConfig {
 }
 
 impl Config {
-    /// What the handlers are told.
+    /// The part of the configuration that the REST handlers use.
     pub(crate) fn apiserver_config(&self, address: SocketAddr) -> apiserver::Config {
         apiserver::Config {
             git_version: format!("v{}.0+unskew.{}", self.served_resources.release(), env!("CARGO_PKG_VERSION")),

@@ -13,11 +13,11 @@ use tasks::Tasks;
 
 use crate::certificates::ServerCertificates;
 
-/// How often it is looked whether the roles are there that controllers work by.
+/// The interval of checks whether the bootstrap roles, which the controllers need, exist.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How many random bytes a token has.
+/// Random bytes per token.
 const TOKEN_BYTES: usize = 32;
-/// Where the controllers' service accounts are.
+/// The namespace of the controllers' service accounts.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
 
 /// The controllers that run in this server.
@@ -42,7 +42,7 @@ pub(crate) fn random_tokens() -> ControllerTokens {
 }
 
 impl ControllerConfig {
-    /// The tokens of the controllers, and whose they are. None if no controller runs.
+    /// Returns the token of each controller with its user; empty if no controller runs.
     pub(crate) fn token_users(&self, tokens: &ControllerTokens) -> Vec<(String, User)> {
         if self.selection.is_empty() {
             return Vec::new();
@@ -63,7 +63,7 @@ impl ControllerConfig {
         ]
     }
 
-    /// What the controllers are told, for a server that listens there.
+    /// The configuration of the controllers of a server that listens on `listen_address`.
     fn controllers_config(
         &self,
         listen_address: SocketAddr,
@@ -96,8 +96,8 @@ impl ControllerConfig {
     }
 }
 
-/// Starts the controllers once the roles are there that they work by. They are to be stopped before the server stops to answer;
-/// their connections last as long as `tasks`, so that they can give back what they lead.
+/// Starts the controllers once the bootstrap roles exist. Stop the returned tasks before the server stops serving; connections
+/// last as long as `tasks`, so that the controllers can release their leases.
 pub(crate) fn start(
     config: &ControllerConfig,
     tokens: ControllerTokens,
@@ -126,7 +126,7 @@ pub(crate) fn start(
     Ok(controller_tasks)
 }
 
-/// Where a server that listens everywhere is reached from its own machine.
+/// Replaces an unspecified listen address by the loopback address of its family.
 fn loopback_if_unspecified(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::authentication::{CaBundleOverlap as Overlap, FrontProxy, FrontProxyHeaderNames};
+use access::user::AUTHENTICATED_GROUP;
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
 use edge::access_log::AccessLog;
@@ -86,9 +87,9 @@ pub struct Config {
     pub access_log: Option<PathBuf>,
 }
 
-/// Who the gateway is to upstreams; docs/deploy/gateway-rbac.yaml says what it needs to be allowed.
+/// The user as which the gateway sends its own requests; docs/deploy/gateway-rbac.yaml grants what it needs.
 const GATEWAY_USER: &str = "unskew:gateway";
-/// The gateway's own name among the members.
+/// The gateway's own identity; no upstream has it.
 const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 
 /// A running gateway.
@@ -149,7 +150,7 @@ impl Gateway {
             failure = self.tasks.wait_for_failure() => Err(anyhow::anyhow!("{} {:?}", failure.task, failure.kind)),
             () = stop => Ok(()),
         };
-        // Not ready first, so that balancers look elsewhere; then no new connections; then the end of those there are.
+        // Become not ready, so that load balancers choose another gateway; stop accepting; drain connections; stop tasks.
         self.draining.cancel();
         tokio::time::sleep(self.shutdown_delay).await;
         self.closing.cancel();
@@ -171,13 +172,13 @@ fn start_access_log(
     log.with_context(|| format!("--access-log-path: {} cannot be written", path.display())).map(Some)
 }
 
-/// The serving certificate, read again when it changes; one of our own if none is given.
+/// Starts to follow the serving certificate, generated if none is configured.
 fn start_serving_certificate(config: &Config, tasks: &Tasks) -> anyhow::Result<Reloading<rustls::ServerConfig>> {
     let CertificateFiles { certificate, key } = match &config.serving_certificate {
         Some(pair) => pair.clone(),
         None => {
             let own = CertificateAuthority::open_or_create(&config.cert_dir, "ca")
-                .context("a certificate of our own (--cert-dir)")?;
+                .context("cannot generate a serving certificate (--cert-dir)")?;
             let addresses = vec![config.bind_ip, IpAddr::from([127, 0, 0, 1])];
             own.open_or_issue(
                 "gateway",
@@ -191,7 +192,7 @@ fn start_serving_certificate(config: &Config, tasks: &Tasks) -> anyhow::Result<R
     Ok(Reloading::start(files, move || transport::server::server_config(&certificate, &key), tasks)?)
 }
 
-/// By which authorities certificates are judged. Refuses bundles by which users could pass for proxies.
+/// Starts to follow the CA bundles of clients and front proxies. Rejects bundles by which users could pose as front proxies.
 fn start_client_authorities(config: &Config, tasks: &Tasks) -> anyhow::Result<(CaBundles, Option<FrontProxy>)> {
     let watch = |flag: &str, file: &std::path::Path| {
         let (name, file) = (flag.to_owned(), file.to_owned());
@@ -211,7 +212,7 @@ fn start_client_authorities(config: &Config, tasks: &Tasks) -> anyhow::Result<(C
     Ok((CaBundles { client, front_proxy: Some(front_proxy) }, Some(rules.clone())))
 }
 
-/// The upstreams, and the way to them.
+/// Starts inspecting the upstreams, and the forwarder to them.
 fn start_upstreams(
     config: &Config,
     forwarder: Forwarder,
@@ -227,7 +228,7 @@ fn start_upstreams(
     let fetch = Arc::new(PeerFetch::new(forwarder.clone()));
     let settings = gateway::UpstreamsConfig { forget_after: config.forget_after };
     let removed = config.identity_headers.clone().unwrap_or_else(FrontProxyHeaderNames::standard);
-    let reader = ForwardedUser::new(SETTINGS_READER, "", ["system:authenticated"], []).expect("the name is plain");
+    let reader = ForwardedUser::new(SETTINGS_READER, "", [AUTHENTICATED_GROUP], []).expect("the name is ASCII");
     let reader = Arc::new(PeerFetch { forwarder: forwarder.clone(), user: reader });
     let vouching =
         VouchingDecider::new(removed, config.local_header_names.clone(), Arc::new(forwarder.clone()), reader);
@@ -266,8 +267,7 @@ fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) ->
             Connector::new(tls, Dialer::direct()).with_server_name(config.upstream_server_name.clone()),
         ))
     };
-    let user =
-        ForwardedUser::new(GATEWAY_USER, "", ["system:authenticated"], []).expect("the name has no odd characters");
+    let user = ForwardedUser::new(GATEWAY_USER, "", [AUTHENTICATED_GROUP], []).expect("the name is ASCII");
     let bare = ClientTlsFiles { client_certificate: None, ..config.front_proxy_files.clone() };
     let ways = ForwarderConfig {
         front_proxy_connector: connector(config.front_proxy_files.clone())?,
@@ -309,7 +309,7 @@ fn build_peers(config: &Config, way: &UpstreamClient, metrics: Metrics) -> edge:
         },
         mismatch_policy: RouteMismatchPolicy::LeaveToPeer,
         peer_response_headers: config.peer_response_headers,
-        // Nobody forwards to a gateway, so that it need not wait to be taken for a member.
+        // No server forwards to a gateway, so that it does not wait until it has joined.
         has_joined: watch::Sender::new(true).subscribe(),
         nearest_peer: config.upstreams.iter().find(|upstream| upstream.is_local).map(|local| local.server.clone()),
         is_view_recent: Some(Box::new(move || upstreams.is_discovery_recent())),
@@ -317,7 +317,7 @@ fn build_peers(config: &Config, way: &UpstreamClient, metrics: Metrics) -> edge:
     }
 }
 
-/// Ready once every upstream was heard or tried, and as long as one of them can be asked for every kind of user.
+/// The gateway is ready once every upstream was contacted or timed out, and while one is ready for requests of all users.
 fn health_checks(way: &UpstreamClient, draining: CancellationToken) -> Vec<HealthCheck> {
     let first_sync = way.cluster.milestones().first_sync.clone();
     let (upstreams, cluster) = (way.upstreams.clone(), way.cluster.clone());
@@ -330,8 +330,8 @@ fn health_checks(way: &UpstreamClient, draining: CancellationToken) -> Vec<Healt
     ]
 }
 
-/// Fails unless there is an upstream that is ready and reads users as the gateway names them. What requests are routed by
-/// decides: the inspector may have found an upstream ready a moment before that.
+/// Fails unless an upstream is ready and reads users from the headers that the gateway writes. Reads the view by which requests
+/// are routed, because the inspector may be a moment ahead of it.
 fn check_upstreams(upstreams: &Upstreams, view: &View) -> Result<Vec<String>, String> {
     let live = view.members().iter().filter(|member| member.state == MemberState::Live);
     let (mut ready, mut refused) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! The file that tells kubectl where a server is and who its user is.
+//! The kubeconfig of the generated administrator.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use serde_json::json;
 use transport::pki::{self, CertificateFiles};
 
-/// Writes a kubeconfig that names files and holds no key itself, readable by its owner alone.
+/// Writes a kubeconfig that refers to certificate and key by path. Only the owner can read it.
 pub(crate) fn write(file: &Path, server: SocketAddr, ca_file: &Path, user: &CertificateFiles) -> anyhow::Result<()> {
     let absolute = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
     let config = json!({

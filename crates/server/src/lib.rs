@@ -32,10 +32,10 @@ pub use controllers::ControllerConfig;
 pub use peers::{FRONT_PROXY_CA, FRONT_PROXY_CLIENT, PeerCertificates, PeerConfig};
 pub use run::Server;
 
-/// How long connections may take to finish what they have begun, and tasks to end.
+/// The time for connections to finish their requests, and for tasks to end, during shutdown.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// Settings that do not go together, or with the files that they name.
+/// A configuration whose settings contradict each other or the files that they name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RejectedConfig(String);

@@ -31,7 +31,7 @@ use transport::pki::CertificateFiles;
 use crate::config::{Config, StorageConfig};
 use crate::may_be_built_in;
 
-/// Somewhere that is never reached: no packet is sent to learn by which interface one would be.
+/// A documentation address. Connecting a UDP socket to it sends no packet and selects the interface of the default route.
 const ROUTE_LOOKUP_ADDRESS: &str = "192.0.2.1:9";
 
 /// This server's part in a cluster of several.
@@ -74,12 +74,12 @@ pub enum PeerCertificates {
     Given(ClientTlsFiles),
     /// Generated below `cert_dir`: no flag names any certificate.
     Generated,
-    /// Some files are given and these config are not, so that this server does not forward.
+    /// Some files are given and these flags are not: this server does not forward.
     Missing(Vec<&'static str>),
 }
 
 impl PeerConfig {
-    /// Why this server neither asks nor forwards, although the gate is on.
+    /// The reason why peering is off although its gate is on; `None` if it is on.
     pub(crate) fn disabled_reason(&self) -> Option<String> {
         match &self.certificates {
             PeerCertificates::Given(_) | PeerCertificates::Generated => None,
@@ -87,7 +87,7 @@ impl PeerConfig {
         }
     }
 
-    /// Where peers reach us: each part falls back on its own.
+    /// The address that peers connect to. IP and port default to those of the server independently.
     fn advertised_address(&self, advertised: SocketAddr) -> anyhow::Result<Address> {
         let host = self.advertise_ip.clone().unwrap_or_else(|| advertised.ip().to_string());
         let port = self.advertise_port.unwrap_or(advertised.port());
@@ -95,17 +95,17 @@ impl PeerConfig {
             .with_context(|| format!("--peer-advertise-ip and --peer-advertise-port: {host}:{port} is no address"))
     }
 
-    /// Who we are.
+    /// The identity of this server.
     pub(crate) fn server_id(&self, storage: &StorageConfig, port: u16) -> ServerId {
         self.server_id_for_hostname(storage, &self.hostname.clone().unwrap_or_else(hostname), port)
     }
 
-    /// How long others wait for us to renew our lease.
+    /// The duration of the identity lease.
     pub(crate) fn lease_duration(&self) -> Duration {
         self.timings.lease_duration
     }
 
-    /// Who we are. Several servers share a machine and a SQLite file, so there the port tells them apart.
+    /// The identity of this server. Servers on one SQLite file share a machine, so that their identities contain the port.
     fn server_id_for_hostname(&self, storage: &StorageConfig, hostname: &str, port: u16) -> ServerId {
         match (&self.hostname, storage) {
             (None, StorageConfig::Sqlite(_)) => ServerId::from_hostname_and_port(hostname, port),
@@ -114,24 +114,24 @@ impl PeerConfig {
     }
 }
 
-/// This server's part in its cluster, started.
+/// A started cluster client of this server.
 pub(crate) struct StartedPeers {
     pub(crate) participant: Participant,
     pub(crate) joined: watch::Sender<bool>,
-    /// What the pipeline needs; `None` with the gate off.
+    /// Routing for the pipeline, which takes it; `None` with the gate off.
     pub(crate) peers: Option<edge::peer_routing::PeerRouting>,
     forwarder: Option<Forwarder>,
 }
 
 impl StartedPeers {
-    /// Ends watches that others serve for us: nothing else would before the grace is over.
+    /// Ends forwarded watches, which otherwise last until the shutdown grace is over.
     pub(crate) fn end_streams(&self) {
         if let Some(forwarder) = &self.forwarder {
             forwarder.end_streams();
         }
     }
 
-    /// What must have happened before this server is ready, and what should be known of the others.
+    /// Health checks of the milestones of joining, and the peers that readiness shows.
     pub(crate) fn health_checks(&self) -> Vec<HealthCheck> {
         let check = |milestone: &Milestone| {
             let milestone = milestone.clone();
@@ -148,7 +148,7 @@ impl StartedPeers {
     }
 }
 
-/// Starts to follow the cluster, without being seen in it; `None` with both gates off.
+/// Starts to follow the cluster without joining it; `None` if the gate of identity leases is off.
 pub(crate) fn start(
     server_config: &Config,
     advertised: SocketAddr,
@@ -179,7 +179,7 @@ pub(crate) fn start(
         definitions: Arc::new(ports.definitions),
         fetch: forwarder.clone().map(|forwarder| Arc::new(PeerFetch::new(forwarder)) as _),
     };
-    // Neither changes as long as definitions in storage bring no resources of their own.
+    // Constant: this server serves no custom resources.
     let local = watch::Sender::new(local_discovery_groups(served_resources)).subscribe();
     let shared = watch::Sender::default().subscribe();
     let participant = Participant::start(participant_config, &ports, local, shared, &metrics, tasks);
@@ -243,11 +243,11 @@ fn participant_config(config: &Config, peering: Peering, advertised: SocketAddr)
     })
 }
 
-/// How often this server looks, in memory, whether another one on the same storage reads identity from other headers.
+/// The interval of reads, from memory, of the header names that servers on the same storage publish.
 const IDENTITY_HEADERS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps headers that any server on the same storage reads as identity out of forwarded requests: that server would believe
-/// what a client wrote there, because it believes our certificate.
+/// Removes from forwarded requests every header that a server on the same storage reads as identity. A peer trusts this
+/// server's front-proxy certificate, so that it would believe what a client wrote there.
 fn start_removing_peer_identity_headers(
     forwarder: Forwarder,
     cluster_authentication: PublishedClusterAuthentication,
@@ -315,12 +315,12 @@ fn client_files(certificates: &PeerCertificates, cert_dir: &Path) -> Option<Clie
     }
 }
 
-/// What our own front-proxy certificate is called, file and name alike; kubeadm's name.
+/// File name and common name of a generated front-proxy certificate, as kubeadm has them.
 pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
-/// What our own authority of front proxies is called; kubeadm's name.
+/// File name of a generated front-proxy CA, as kubeadm has it.
 pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
-/// What this server serves itself, all groups in one document.
+/// The discovery document of this server alone, core and other groups together.
 fn local_discovery_groups(served_resources: &ServedResources) -> Arc<GroupDiscoveryList> {
     let (core, apis) = (served_resources.discovery_of_core(), served_resources.discovery_of_apis());
     Arc::new(GroupDiscoveryList::concat(&[&core, &apis]))
@@ -330,7 +330,7 @@ fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The address at which this server is told to others when it listens on all: that of the interface which leads outside.
+/// The address to advertise: `bind`, or if that is unspecified the address of the interface of the default route.
 pub(crate) fn advertisable_ip(bind: IpAddr) -> IpAddr {
     if !bind.is_unspecified() {
         return bind;

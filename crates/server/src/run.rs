@@ -1,4 +1,4 @@
-//! From a configuration to a server that runs, and back down in order.
+//! The API server: started from its configuration, and stopped in order.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -128,9 +128,9 @@ impl Server {
             twin = self.join_cluster(&mut presence) => Err(twin.into()),
             () = stop => Ok(()),
         };
-        // Not ready first, so that balancers look elsewhere; then others may lead; then we leave, so that other servers look
-        // elsewhere too; then no new connections; then the end of those there are, streams from others among them; the store last,
-        // because everything else writes to it.
+        // Become not ready, so that load balancers choose another server; stop the controllers, which releases their leases; leave
+        // the cluster, so that peers stop forwarding here; stop accepting; end watches and drain connections; stop tasks; close
+        // the store last, because everything else writes to it.
         self.draining.cancel();
         tokio::time::sleep(self.shutdown_delay).await;
         stop_tasks("controllers", &self.controllers).await;
@@ -147,7 +147,7 @@ impl Server {
         outcome
     }
 
-    /// Waits for the first task that ends unasked.
+    /// Waits for the first task that fails or ends before shutdown.
     async fn wait_for_failure(&self) -> anyhow::Error {
         let failure = tokio::select! {
             failure = self.tasks.wait_for_failure() => failure,
@@ -157,8 +157,7 @@ impl Server {
         anyhow::anyhow!("{} {:?}", failure.task, failure.kind)
     }
 
-    /// Joins the cluster once what this server serves is complete, and is in it from then on. Ends only if somebody else is who
-    /// we are.
+    /// Joins the cluster once caches and RBAC index are filled. Returns only if another live server has the same identity.
     async fn join_cluster(&self, presence: &mut Option<Presence>) -> DuplicateIdentityError {
         let Some(peers::StartedPeers { participant, joined, .. }) = &self.cluster else {
             return std::future::pending().await;
@@ -180,12 +179,12 @@ impl Server {
     }
 }
 
-/// Objects and their handlers, over the store.
+/// Watch cache, registry and REST handlers over the store.
 struct ServerCore {
     cache: WatchCache,
     registry: Registry,
     server: Arc<ApiServer>,
-    /// Whether roles and bindings are read.
+    /// Tells when the RBAC index is filled.
     policy_progress: rbac_index::RbacIndexProgress,
 }
 
@@ -240,8 +239,8 @@ fn health_checks(
         HealthCheck::new("etcd-readiness", HealthPages::ReadyOnly, move || readiness_probe.check()),
         HealthCheck::new("informer-sync", HealthPages::ReadyOnly, move || {
             match (cache.has_synced(), known.has_synced()) {
-                (false, _) => Err("the watch cache is not filled yet".to_owned()),
-                (true, false) => Err("roles and bindings are not read yet".to_owned()),
+                (false, _) => Err("the watch cache has not synced".to_owned()),
+                (true, false) => Err("the RBAC index has not synced".to_owned()),
                 (true, true) => Ok(()),
             }
         }),

@@ -1,4 +1,4 @@
-//! The store of a server: opened, watched over, closed.
+//! The store of a server: opened, probed, closed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::StorageConfig;
 
-/// How often storage is asked whether it answers, and how long it may take.
+/// Interval and timeout of the probes behind the health check `etcd`.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many values are looked at to tell in which form others store theirs.
+/// The sample by which the encoding of stored objects is recognised.
 const SAMPLE_ENTRIES: usize = 500;
-/// What Kubernetes' protobuf form begins with.
+/// The prefix of objects that Kubernetes stores as protobuf.
 const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
-/// A store that was opened and must be closed.
+/// An open store, which must be closed.
 pub(crate) struct StoreHandle {
     store: Arc<dyn Store>,
     sqlite: Option<Arc<SqliteStore>>,
@@ -31,7 +31,7 @@ pub(crate) struct StoreHandle {
 }
 
 impl StoreHandle {
-    /// Opens a store. An etcd that is there and was filled by servers that store protobuf is refused, and nothing is written.
+    /// Opens a store. Rejects an etcd whose objects are stored as protobuf, before anything is written.
     pub(crate) async fn open(storage: &StorageConfig, prefix: &str) -> anyhow::Result<Self> {
         let tasks = Tasks::new();
         match storage {
@@ -52,7 +52,7 @@ impl StoreHandle {
         self.store.clone()
     }
 
-    /// Waits for the first task of the store that ends unasked.
+    /// Waits for the first task of the store that fails or ends before shutdown.
     pub(crate) async fn wait_for_failure(&self) -> tasks::TaskFailure {
         self.tasks.wait_for_failure().await
     }
@@ -67,15 +67,15 @@ impl StoreHandle {
     }
 }
 
-/// Namespaces tell, because every kube-apiserver writes some. Of everything else one part is JSON always, so more than half of
-/// a sample must be protobuf; single values of it are told of when they are read.
+/// Rejects storage that holds a protobuf namespace, or more than half protobuf in a sample of all keys: some kinds are always
+/// stored as JSON. Single protobuf objects are reported when they are read.
 async fn reject_protobuf_storage(store: &dyn Store, prefix: &str) -> anyhow::Result<()> {
     for (below, share_max) in [(format!("{prefix}/namespaces/"), 0.0), (format!("{prefix}/"), 0.5)] {
         let entries = match store.range(KeyRange::prefix(below).limit(SAMPLE_ENTRIES)).await {
             Ok(page) => page.entries,
-            // Requests are answered 503 until it is there; it cannot be judged now.
+            // Storage is unavailable. Requests get 503 until it is back, and its encoding is not checked.
             Err(error) => {
-                tracing::warn!(%error, "storage cannot be read at the start");
+                tracing::warn!(%error, "storage unreadable at start");
                 return Ok(());
             }
         };
@@ -91,7 +91,7 @@ async fn reject_protobuf_storage(store: &dyn Store, prefix: &str) -> anyhow::Res
     Ok(())
 }
 
-/// Whether storage answers, as of the last time it was asked. Clones share it.
+/// The result of the last storage probe. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct StorageProbe {
     last_result: watch::Receiver<Result<(), String>>,
@@ -99,7 +99,7 @@ pub(crate) struct StorageProbe {
 
 impl StorageProbe {
     pub(crate) fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Self {
-        let (sender, last) = watch::channel(Err("storage was not asked yet".to_owned()));
+        let (sender, last) = watch::channel(Err("storage was not probed yet".to_owned()));
         tasks.spawn("storage-probe", |stop| probe_repeatedly(store, sender, stop));
         Self { last_result: last }
     }
@@ -113,15 +113,15 @@ async fn probe_repeatedly(store: Arc<dyn Store>, results: watch::Sender<Result<(
     let ask = async || match tokio::time::timeout(PROBE_TIMEOUT, store.get("unskew-probe".into())).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("storage does not answer".to_owned()),
+        Err(_) => Err("storage probe timed out".to_owned()),
     };
     loop {
         let Some(answer) = stop.run_until_cancelled(ask()).await else { return };
         results.send_if_modified(|last| {
             let is_news = *last != answer;
             match &answer {
-                Err(reason) if is_news => tracing::warn!(reason, "storage is not available"),
-                Ok(()) if is_news => tracing::info!("storage is available"),
+                Err(reason) if is_news => tracing::warn!(reason, "storage unavailable"),
+                Ok(()) if is_news => tracing::info!("storage available"),
                 _ => {}
             }
             *last = answer;

@@ -1,4 +1,4 @@
-//! Storage versions: published before the first write, agreed on, collected.
+//! Storage versions: the write barrier, its publication before the first write, and its health checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use tokio::time::Instant;
 
 use crate::config;
 
-/// The gate of all of it.
+/// The feature gate of storage versions.
 const FEATURE_GATE: &str = "StorageVersionAPI";
-/// How long any one call to storage may take; less than what is left of a lease when its renewal is due.
+/// The timeout of one storage call; less than the remaining lease time when a renewal is due.
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long the first objects of the server wait for publication before they are tried all the same.
+/// How long bootstrap waits for publication before it tries to write its objects anyway.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The barrier, before there is a registry to publish through. Open with the gate off.
+/// The write barrier, before there is a registry to publish through. Open with the gate off.
 pub(crate) struct PreparedStorageVersions {
     barrier: Option<(PublicationBarrier, Metrics)>,
     server: ServerId,
     prefix: String,
 }
 
-/// Closes the barrier for everything that this server keeps.
+/// Creates the barrier, closed for every resource that this server stores.
 pub(crate) fn prepare_storage_versions(
     config: &config::Config,
     port: u16,
@@ -47,7 +47,8 @@ pub(crate) fn prepare_storage_versions(
     if !config.gates.enabled(FEATURE_GATE) {
         return Ok(PreparedStorageVersions { barrier: None, server, prefix });
     }
-    let kept = registrations_for(&config.served_resources).context("the catalogue contradicts itself")?;
+    let kept =
+        registrations_for(&config.served_resources).context("the catalogue has contradictory storage versions")?;
     let metrics = Metrics::new(registry);
     let barrier =
         PublicationBarrier::new(server.as_str().into(), config.peers.lease_duration(), &kept, metrics.clone());
@@ -55,7 +56,7 @@ pub(crate) fn prepare_storage_versions(
 }
 
 impl PreparedStorageVersions {
-    /// What stands before the persist step.
+    /// The barrier in the form that the registry needs.
     pub(crate) fn write_barrier(&self) -> Arc<dyn registry::WriteBarrier> {
         match &self.barrier {
             Some((barrier, _)) => Arc::new(StorageVersionBarrier::new(barrier.clone(), &self.prefix)),
@@ -63,7 +64,7 @@ impl PreparedStorageVersions {
         }
     }
 
-    /// Starts everything; nothing happens before [`RunningStorageVersions::publish_after_join`]. `None` with the gate off.
+    /// Starts the tasks. They publish nothing before [`RunningStorageVersions::publish_after_join`]. `None` with the gate off.
     pub(crate) fn start(
         self,
         registry: &Registry,
@@ -71,7 +72,7 @@ impl PreparedStorageVersions {
         cluster: Option<&Arc<Cluster>>,
         tasks: &Tasks,
     ) -> Option<RunningStorageVersions> {
-        // Without a lease nobody would know whose entries they are; the gates depend on each other for this reason.
+        // Entries belong to identity leases, so that this gate depends on the gate of identity leases.
         let ((barrier, metrics), cluster) = (self.barrier?, cluster?);
         let ports = StorageVersionPorts {
             client: Arc::new(StorageVersionObjects::start(registry, &self.prefix, tasks)),
@@ -98,7 +99,7 @@ pub(crate) struct RunningStorageVersions {
 }
 
 impl RunningStorageVersions {
-    /// The hook is red until everything was published; readiness is red whenever writes are held.
+    /// The post-start hook fails until the first publication is complete; readiness fails while writes are held.
     pub(crate) fn health_checks(&self) -> [HealthCheck; 2] {
         let (first, held) = (self.versioning.clone(), self.versioning.clone());
         [
@@ -109,7 +110,8 @@ impl RunningStorageVersions {
         ]
     }
 
-    /// This server has joined: its lease is renewed, and this tells when. Comes back when everything was published.
+    /// Publishes once this server holds its lease, and passes lease renewals on to the barrier. Returns when everything is
+    /// published.
     pub(crate) async fn publish_after_join(&self, mut renewals: watch::Receiver<Option<Instant>>, tasks: &Tasks) {
         let renewed = self.lease_renewals.clone();
         tasks.spawn("storage-version-lease", |stop| async move {
@@ -127,20 +129,20 @@ impl RunningStorageVersions {
     }
 }
 
-/// Ends when objects of the server itself can be expected to be permitted.
+/// Waits until bootstrap objects can be written, at most [`BOOTSTRAP_TIMEOUT`].
 pub(crate) fn wait_until_published(
     versions: Option<&RunningStorageVersions>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let versioning = versions.map(|versions| versions.versioning.clone());
     async move {
         if let Some(versioning) = versioning {
-            // Those that cannot be published are held one by one; the others need not wait for them.
+            // Resources that cannot be published are held individually; the others do not wait for them.
             let _ = tokio::time::timeout(BOOTSTRAP_TIMEOUT, versioning.wait_until_published()).await;
         }
     }
 }
 
-/// Those who hold a valid identity lease, as peering judges them.
+/// The servers that hold a valid identity lease, from the view of peering.
 struct ClusterMembers {
     cluster: Arc<Cluster>,
     members: watch::Receiver<Option<Arc<MemberSet>>>,
@@ -152,7 +154,7 @@ impl ClusterMembers {
         let (followed, mut views) = (cluster.clone(), cluster.views());
         tasks.spawn("storage-version-members", |stop| async move {
             let follow = async {
-                // Before everything in storage was seen, a view without a member says nothing.
+                // Until the view has caught up with storage, an absent member proves nothing.
                 while followed.catch_up().await.is_err() {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -190,7 +192,7 @@ impl MemberSource for ClusterMembers {
     }
 }
 
-/// The routing's linger does not count: who holds no lease may not write.
+/// Servers that left are excluded even while requests for them linger: without a lease they do not write.
 fn lease_holders(view: &View) -> MemberSet {
     let others = view.members().iter().filter(|member| match member.state {
         MemberState::Live | MemberState::Suspect | MemberState::Unknown | MemberState::Mute => true,

@@ -14,7 +14,7 @@ use crate::process::{raise_file_limit, wait_for_stop_signal};
 use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, logging, print_error, print_line};
 use config::GatewaySettings;
 
-/// Reads the flags and runs the gateway until it is told to stop.
+/// Parses the flags and runs the gateway until SIGTERM or SIGINT.
 pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let settings = match read_flags(args) {
         Ok(GatewayInvocation::Run(settings)) => settings,
@@ -54,10 +54,10 @@ Elsewhere:
     --proxy-client-cert-file=front-proxy-client.crt --proxy-client-key-file=front-proxy-client.key \\
     --tls-cert-file=gateway.crt --tls-private-key-file=gateway.key";
 
-/// What the user asked for.
+/// The two things that the command does.
 enum GatewayInvocation {
     Run(Box<GatewaySettings>),
-    /// To be told what would run.
+    /// `--print-config`: the page to print.
     PrintConfig(String),
 }
 

@@ -1,8 +1,8 @@
-//! What happens, on standard error.
+//! The log, on standard error.
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts the log: text for people or JSON for programs; `--v` opens up what is usually quiet.
+/// Installs the log of the process, as text or JSON, with the level that `--v` selects.
 pub(crate) fn init(json: bool, verbosity: u8) {
     let level = match verbosity {
         0 | 1 => "info",
@@ -12,6 +12,6 @@ pub(crate) fn init(json: bool, verbosity: u8) {
     };
     let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(level)).with_writer(std::io::stderr);
     let outcome = if json { builder.json().try_init() } else { builder.try_init() };
-    // A second start can only happen in tests, where the first one's log is as good.
+    // Only tests start a second log; they keep the first.
     let _ = outcome;
 }

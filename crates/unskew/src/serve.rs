@@ -14,7 +14,7 @@ use crate::process::{raise_file_limit, wait_for_stop_signal};
 use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, logging, print_error, print_line};
 use config::ServeInvocation;
 
-/// Reads the flags and runs the server until it is told to stop.
+/// Parses the flags and runs the server until SIGTERM or SIGINT.
 pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let invocation = match read_flags(args) {
         Ok(invocation) => invocation,
@@ -38,8 +38,8 @@ pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
 
 const HELP: &str = "Run a Kubernetes API server on one SQLite file, or on etcd.
 
-Without any flag it listens on 127.0.0.1:6443, keeps its data, keys and an admin kubeconfig below ./unskew-data, and lets
-nobody in without credentials but for health and version:
+Without flags it listens on 127.0.0.1:6443, keeps data, keys and an admin kubeconfig below ./unskew-data, and requires
+credentials for everything but health and version:
 
   unskew serve
   kubectl --kubeconfig unskew-data/admin.kubeconfig get namespaces";
@@ -60,7 +60,7 @@ fn run(invocation: ServeInvocation) -> anyhow::Result<()> {
     logging::init(logging.json, logging.verbosity);
     raise_file_limit();
     if !ignored_flags.is_empty() {
-        tracing::warn!(flags = ignored_flags.join(", "), "these flags have no meaning here and are ignored");
+        tracing::warn!(flags = ignored_flags.join(", "), "flags without effect are ignored");
     }
     for notice in &startup_warnings {
         tracing::warn!("{notice}");

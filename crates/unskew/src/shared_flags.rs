@@ -1,4 +1,4 @@
-//! What server and gateway read and decide alike.
+//! Values of flags that `serve` and `gateway` share.
 
 use edge::merged_discovery::MergeDiscovery;
 
@@ -11,7 +11,7 @@ pub(crate) fn parse_merge_discovery(word: &str) -> Result<MergeDiscovery, &'stat
     }
 }
 
-/// `--logging-format`: whether it is JSON.
+/// `--logging-format`: true for JSON.
 pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
     match format {
         "text" => Ok(false),

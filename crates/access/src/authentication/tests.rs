@@ -63,7 +63,7 @@ fn describe_outcome(
             }
             text + &websocket_protocols.map_or(String::new(), |protocols| format!(" protocols={protocols}"))
         }
-        Err(error) => format!("{} {error}", error.to_status().code),
+        Err(error) => format!("401 {error}"),
     }
 }
 

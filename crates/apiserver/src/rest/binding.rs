@@ -51,8 +51,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Request
     };
     let written = context.persist(context.resource, &context.object_key(name), None, decide).await;
     written.map_err(error_status::status_for_write_error)?;
-    let mut response =
-        json_response(Status { outcome: api::status::StatusOutcome::Success, ..Status::default() }.to_json().into());
+    let mut response = json_response(error_status::success_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

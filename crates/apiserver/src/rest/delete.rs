@@ -1,7 +1,6 @@
 //! Delete: at once, or marked and waited for.
 
 use api::Status;
-use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
@@ -25,7 +24,7 @@ pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Res
         }
         DeletedObject::Removed(deleted) => {
             let status = Status::deleted(context.target.group_resource(), name, &deleted.uid);
-            Ok(json_response(status.to_json().into()))
+            Ok(json_response(status.to_json()))
         }
         DeletedObject::Terminating(stored) => Ok(context.object_response(StatusCode::OK, &stored)),
     }
@@ -68,7 +67,7 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
         body.extend_from_slice(&object_codec::encode_served(stored, context.resource.served));
     }
     body.extend_from_slice(b"]}\n");
-    Ok(json_response(Bytes::from(body)))
+    Ok(json_response(body))
 }
 
 pub(super) enum DeletedObject {

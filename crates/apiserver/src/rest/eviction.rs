@@ -42,8 +42,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Reques
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response =
-        json_response(Status { outcome: api::status::StatusOutcome::Success, ..Status::default() }.to_json().into());
+    let mut response = json_response(error_status::success_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }
@@ -71,13 +70,7 @@ impl RequestContext<'_> {
         match &*self.find_budgets(budgets, &pod).await? {
             [] => Ok(()),
             [key] => self.consume_from_budget(budgets, key, &pod, options).await,
-            [_, _, ..] => Err(Status {
-                message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
-                          support."
-                    .to_owned(),
-                code: 500,
-                ..Status::default()
-            }),
+            [_, _, ..] => Err(error_status::status_for_ambiguous_budgets()),
         }
     }
 

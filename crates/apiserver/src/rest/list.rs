@@ -4,7 +4,6 @@ use api::Status;
 use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
@@ -87,9 +86,7 @@ fn list_response(
         parts.push(object_codec::encode_served(stored, resource));
     }
     parts.push(Bytes::from_static(b"]}\n"));
-    let mut response = Response::new(Body::from_parts(parts));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json_response(Body::from_parts(parts))
 }
 
 /// Everything before the first item.

@@ -66,9 +66,10 @@ impl RequestContext<'_> {
 
     fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Response {
         let object = object_codec::decode_served(stored, self.resource.served);
-        let mut response = json_response(
-            api::json::to_go_json(&scale::scale_from_object(&object, &self.resource.served.kind.strategy.scale)).into(),
-        );
+        let mut response = json_response(api::json::to_go_json(&scale::scale_from_object(
+            &object,
+            &self.resource.served.kind.strategy.scale,
+        )));
         *response.status_mut() = code;
         response
     }

@@ -39,7 +39,7 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: Request) 
             error.to_status()
         })?;
     context.record.annotate("authentication.kubernetes.io/issued-credential-id", || issued.credential_id);
-    let mut response = json_response(issued.body.into());
+    let mut response = json_response(issued.body);
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(with_warnings(response, &body.warnings), &issued.warnings))
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use api::Status;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
@@ -20,7 +19,7 @@ use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
-use crate::{error_status, object_codec};
+use crate::{error_status, json_response, object_codec};
 
 /// kube-apiserver's interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -67,9 +66,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
         let line = events.next_chunk().await?;
         Some((line, events))
     });
-    let mut response = Response::new(Body::from_stream(lines));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    Ok(json_response(Body::from_stream(lines)))
 }
 
 /// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a restarted

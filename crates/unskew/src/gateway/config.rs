@@ -1,4 +1,4 @@
-//! What was typed or found, checked.
+//! From flags and kubeadm's files to the configuration of a gateway.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::kubeadm::KubeadmValues;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::{parse_logging_format, parse_merge_discovery};
 
-/// A gateway to run, and how its process logs.
+/// The configuration of a gateway, and the log settings of its process.
 pub(crate) struct GatewaySettings {
     pub(crate) config: Config,
     pub(crate) log_json: bool,
@@ -150,7 +150,7 @@ fn parse_front_proxy(flags: &FlagValues) -> Result<Option<(PathBuf, FrontProxy)>
     let Some(file) = flags.given_value("requestheader-client-ca-file") else { return Ok(None) };
     let allowed_names = flags.list_entries_with_blanks("requestheader-allowed-names");
     let rules = FrontProxy { allowed_names, headers: header_names(flags) };
-    // Whether the bundles overlap is known once they are read.
+    // The gateway checks for overlapping CA bundles when it has read them.
     rules.validate(CaBundleOverlap::Disjoint).map_err(|error| FlagError::Rejected(error.to_string()))?;
     Ok(Some((file.into(), rules)))
 }

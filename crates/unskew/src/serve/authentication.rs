@@ -45,7 +45,7 @@ fn parse_front_proxy(
         extra_prefix: flags.list_entries_with_blanks("requestheader-extra-headers-prefix"),
     };
     let rules = FrontProxy { allowed_names: flags.list_entries_with_blanks("requestheader-allowed-names"), headers };
-    // Whether the bundles overlap is known once they are read; blank entries are wrong whatever they hold.
+    // The server checks for overlapping CA bundles when it has read them; blank entries are rejected here.
     rules.validate(CaBundleOverlap::Disjoint).map_err(|error| FlagError::Rejected(error.to_string()))?;
     let lacks = |given: &[String], standard: &str| {
         !given.is_empty() && !given.iter().any(|name| name.eq_ignore_ascii_case(standard))
@@ -75,7 +75,7 @@ fn parse_front_proxy(
     Ok(ca_file.map(|ca_file| FrontProxyConfig { ca_file, rules }))
 }
 
-/// The other servers, by certificates of our own.
+/// Peers as front proxies, with generated certificates.
 fn generated_front_proxy(flags: &FlagValues) -> FrontProxyConfig {
     let allowed_names = vec![FRONT_PROXY_CLIENT.to_owned()];
     FrontProxyConfig {
@@ -108,7 +108,7 @@ fn parse_service_accounts(flags: &FlagValues) -> Result<ServiceAccountConfig, Fl
     })
 }
 
-/// `None` for zero, which means no limit.
+/// Seconds; `None` for zero, which means no limit.
 fn parse_expiration_seconds(text: &str) -> Result<Option<i64>, String> {
     let duration = api::duration::parse(text).map_err(|error| error.to_string())?;
     match i64::try_from(duration.as_secs()) {

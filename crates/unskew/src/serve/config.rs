@@ -1,4 +1,4 @@
-//! What was typed, checked and typed in the other sense.
+//! From flags to the configuration of a server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::parse_logging_format;
 
-/// A server to run, and what its process does beside.
+/// The configuration of a server, and the settings of its process.
 #[derive(Debug)]
 pub(crate) struct ServeInvocation {
     pub(crate) config: Config,
@@ -28,7 +28,7 @@ pub(crate) struct ServeInvocation {
     pub(crate) ignored_flags: Vec<&'static str>,
 }
 
-/// How the log looks and how much is in it.
+/// `--logging-format` and `--v`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggingConfig {
     pub(crate) json: bool,
@@ -101,7 +101,7 @@ impl ServeInvocation {
     }
 }
 
-/// The first address that a service can have: the one after the network's own.
+/// The first address of the first service range: the one after the network address.
 fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     let Some(range) = ranges.first() else { return Ok(None) };
     let invalid = || format!("invalid CIDR address: {range}");
@@ -110,7 +110,7 @@ fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     let length: u32 = length.parse().map_err(|_| invalid())?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let host_bits = u32::checked_sub(bits, length).ok_or_else(invalid)?;
-    // Of a range of one address there is no second one.
+    // A range of one address has only its network address.
     let first = |number: u128| (number >> host_bits.min(127) << host_bits.min(127)) + u128::from(host_bits > 0);
     Ok(Some(match address {
         IpAddr::V4(address) => {
@@ -135,7 +135,7 @@ fn parse_storage(flags: &FlagValues) -> StorageConfig {
     })
 }
 
-/// Two files that go together, or neither.
+/// Two file flags that must be given together.
 fn parse_file_pair(
     flags: &FlagValues,
     certificate: &'static str,
@@ -157,7 +157,7 @@ fn parse_file_pair(
     }
 }
 
-/// `None` if nothing is recorded: that takes both flags, as with kube-apiserver.
+/// `None` unless both flags are given, as with kube-apiserver.
 fn parse_audit(flags: &FlagValues) -> Result<Option<AuditConfig>, FlagError> {
     let (policy, path) = (flags.given_value("audit-policy-file"), flags.given_value("audit-log-path"));
     let (Some(file), Some(path)) = (policy, path) else { return Ok(None) };
@@ -171,7 +171,7 @@ fn parse_audit(flags: &FlagValues) -> Result<Option<AuditConfig>, FlagError> {
     Ok(Some(AuditConfig { policy, path: path.into() }))
 }
 
-/// What should be said once at the start.
+/// The warning about an audit log that records nothing.
 fn audit_warning(flags: &FlagValues) -> Option<&'static str> {
     match (flags.given_value("audit-policy-file"), flags.given_value("audit-log-path")) {
         (None, Some(_)) => Some("--audit-log-path: without --audit-policy-file nothing is recorded"),

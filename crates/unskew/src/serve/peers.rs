@@ -1,4 +1,4 @@
-//! The flags about the other servers.
+//! The flags of peering.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use transport::pki::CertificateFiles;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::parse_merge_discovery;
 
-/// The gate of everything that is about other servers, but for the lease.
+/// The feature gate of forwarding and merged discovery.
 const PROXY_GATE: &str = "UnknownVersionInteroperabilityProxy";
-/// The gate of the lease.
+/// The feature gate of identity leases.
 const IDENTITY_GATE: &str = "APIServerIdentity";
 
 pub(super) fn parse_peers(flags: &FlagValues, gates: &FeatureGates) -> Result<PeerConfig, FlagError> {
@@ -44,7 +44,7 @@ pub(super) fn parse_peers(flags: &FlagValues, gates: &FeatureGates) -> Result<Pe
             lease_duration: seconds("identity-lease-duration-seconds")?,
             lease_interval: seconds("identity-lease-renew-interval-seconds")?,
             record_ttl,
-            // As kube-apiserver: a record is written anew when two thirds of its life are over.
+            // As kube-apiserver: the record is renewed after two thirds of its TTL.
             record_interval: record_ttl * 2 / 3,
             ..PresenceTimings::default()
         },
