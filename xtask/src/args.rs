@@ -2,25 +2,25 @@
 
 use anyhow::{Result, bail};
 
-use crate::tools::Optional;
+use crate::tools::OptionalTool;
 
 /// What `test`, `soak` and `ci` understand.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TestArgs {
     /// Tools whose tests are left out, in the order given, each once.
-    pub(crate) without: Vec<Optional>,
+    pub(crate) skipped_tools: Vec<OptionalTool>,
     /// Words that are neither flags nor behind `--`.
     pub(crate) names: Vec<String>,
     /// Everything behind `--`, for `cargo test`.
-    pub(crate) cargo: Vec<String>,
+    pub(crate) cargo_args: Vec<String>,
 }
 
 impl TestArgs {
     /// The packages that the words for cargo select; none if they select no package.
-    pub(crate) fn packages(&self) -> Vec<String> {
+    pub(crate) fn selected_packages(&self) -> Vec<String> {
         let mut packages = Vec::new();
         // Behind a second `--` are words for the test harness.
-        let mut words = self.cargo.iter().take_while(|word| *word != "--");
+        let mut words = self.cargo_args.iter().take_while(|word| *word != "--");
         while let Some(word) = words.next() {
             if word == "-p" || word == "--package" {
                 packages.extend(words.next().cloned());
@@ -33,24 +33,24 @@ impl TestArgs {
 }
 
 /// Words behind `--` are another program's, its `--help` too.
-pub(crate) fn asks_for_help(words: &[String]) -> bool {
+pub(crate) fn has_help_flag(words: &[String]) -> bool {
     words.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h")
 }
 
 /// Reads the words after `test`, `soak` or `ci`.
-pub(crate) fn parse_test(words: &[String]) -> Result<TestArgs> {
+pub(crate) fn parse_test_args(words: &[String]) -> Result<TestArgs> {
     let mut parsed = TestArgs::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         if word == "--" {
-            parsed.cargo = rest.cloned().collect();
+            parsed.cargo_args = rest.cloned().collect();
             break;
         }
         if let Some(list) = word.strip_prefix("--without=") {
-            add_without(&mut parsed, list)?;
+            add_skipped_tools(&mut parsed, list)?;
         } else if word == "--without" {
             let Some(list) = rest.next() else { bail!("--without needs a list, such as `--without kubectl,browser`") };
-            add_without(&mut parsed, list)?;
+            add_skipped_tools(&mut parsed, list)?;
         } else if word.starts_with('-') {
             bail!("unknown flag `{word}`; flags for `cargo test` come behind `--`");
         } else {
@@ -60,18 +60,18 @@ pub(crate) fn parse_test(words: &[String]) -> Result<TestArgs> {
     Ok(parsed)
 }
 
-fn add_without(parsed: &mut TestArgs, list: &str) -> Result<()> {
+fn add_skipped_tools(parsed: &mut TestArgs, list: &str) -> Result<()> {
     for name in list.split(',') {
-        let tool = Optional::named(name.trim())?;
-        if !parsed.without.contains(&tool) {
-            parsed.without.push(tool);
+        let tool = OptionalTool::from_name(name.trim())?;
+        if !parsed.skipped_tools.contains(&tool) {
+            parsed.skipped_tools.push(tool);
         }
     }
     Ok(())
 }
 
 /// For commands that take no words at all.
-pub(crate) fn expect_none(command: &str, words: &[String]) -> Result<()> {
+pub(crate) fn expect_no_args(command: &str, words: &[String]) -> Result<()> {
     match words.first() {
         None => Ok(()),
         Some(word) => bail!("`cargo xtask {command}` takes no `{word}`; see `cargo xtask {command} --help`"),
@@ -87,21 +87,23 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: &Expect) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let shown = match parse_test(&words) {
-            Ok(TestArgs { without, names, cargo }) => format!("{without:?} {names:?} {cargo:?}"),
+        let shown = match parse_test_args(&words) {
+            Ok(TestArgs { skipped_tools: without, names, cargo_args: cargo }) => {
+                format!("{without:?} {names:?} {cargo:?}")
+            }
             Err(error) => error.to_string(),
         };
         expected.assert_eq(&shown);
     }
 
     #[test]
-    fn tools_are_left_out_by_name() {
+    fn without_flag_skips_tools_by_name() {
         check("--without kubectl,browser", &expect!["[Kubectl, Browser] [] []"]);
         check("--without=python --without python", &expect!["[Python] [] []"]);
     }
 
     #[test]
-    fn an_unknown_tool_is_an_error() {
+    fn without_flag_rejects_unknown_tools() {
         check(
             "--without kubctl",
             &expect!["nothing called `kubctl` can be left out; choose from kubectl, python, browser, nginx"],
@@ -118,26 +120,26 @@ mod tests {
     }
 
     #[test]
-    fn words_behind_the_dashes_are_for_cargo() {
+    fn args_after_double_dash_are_passed_to_cargo() {
         check("-- -p store --help etcd::", &expect![[r#"[] [] ["-p", "store", "--help", "etcd::"]"#]]);
         check("crash", &expect![[r#"[] ["crash"] []"#]]);
         check("--nocapture", &expect!["unknown flag `--nocapture`; flags for `cargo test` come behind `--`"]);
     }
 
     #[test]
-    fn packages_are_read_however_they_are_written() {
+    fn selected_packages_reads_every_spelling_of_the_flag() {
         let packages = |line: &str| {
             let cargo = line.split_whitespace().map(str::to_owned).collect();
-            TestArgs { cargo, ..TestArgs::default() }.packages()
+            TestArgs { cargo_args: cargo, ..TestArgs::default() }.selected_packages()
         };
         assert_eq!(packages("-p store watch --package=api -papi2 --package tasks"), ["store", "api", "api2", "tasks"]);
         assert!(packages("watch --no-run -- -p store").is_empty());
     }
 
     #[test]
-    fn help_behind_the_dashes_is_not_ours() {
+    fn help_flag_after_double_dash_is_ignored() {
         let words = ["--", "--help"].map(str::to_owned);
-        assert!(!asks_for_help(&words));
-        assert!(asks_for_help(&["--help".to_owned()]));
+        assert!(!has_help_flag(&words));
+        assert!(has_help_flag(&["--help".to_owned()]));
     }
 }

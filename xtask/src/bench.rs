@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::build;
-use crate::process::Job;
+use crate::process::TimedCommand;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -17,35 +17,36 @@ benchmark runs: small sizes, test profile, figures that mean nothing.
 ";
 
 /// With an optimised build from nothing.
-const BENCH_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+const BENCH_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Small sizes; a guard against hanging.
-const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
+const QUICK_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let workspace = Workspace::open()?;
     let (quick_flag, filters): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--quick");
     if !quick_flag.is_empty() {
-        build::everything(&workspace)?;
-        return quick(&workspace, &filters);
+        build::build_everything(&workspace)?;
+        return run_quick(&workspace, &filters);
     }
     let packages = ["--locked", "--profile", "dist", "--package", "bench", "--package", "unskew"];
-    workspace.cargo("build", BENCH_LIMIT).args(packages).run()?;
-    let job = Job::new(workspace.dist().join("bench"), BENCH_LIMIT).folder(&workspace.root);
+    workspace.cargo("build", BENCH_TIMEOUT).args(packages).run()?;
+    let job = TimedCommand::new(workspace.dist().join("bench"), BENCH_TIMEOUT).current_dir(&workspace.root);
     let job = job.env("UNSKEW_BIN", workspace.dist().join("unskew"));
     with_nginx(&workspace, with_etcd(&workspace, job)?).args(filters).run()
 }
 
 /// Runs the bench of the test-profile build, which must be there.
-pub(crate) fn quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
-    let job = Job::new(workspace.binary("bench"), QUICK_LIMIT).folder(&workspace.root).arg("--quick");
-    let job = job.env("UNSKEW_BIN", workspace.binary("unskew"));
+pub(crate) fn run_quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
+    let job =
+        TimedCommand::new(workspace.debug_binary("bench"), QUICK_TIMEOUT).current_dir(&workspace.root).arg("--quick");
+    let job = job.env("UNSKEW_BIN", workspace.debug_binary("unskew"));
     with_etcd(workspace, job)?.args(filters).run()
 }
 
 /// The table says so if there is none.
-fn with_nginx(workspace: &Workspace, job: Job) -> Job {
-    match tools::provide_nginx(&workspace.tools()) {
+fn with_nginx(workspace: &Workspace, job: TimedCommand) -> TimedCommand {
+    match tools::provide_nginx(&workspace.tools_dir()) {
         Ok(nginx) => job.env(nginx.variable, &nginx.path),
         Err(error) => {
             println!("nginx could not be provided: {error:#}");
@@ -54,7 +55,7 @@ fn with_nginx(workspace: &Workspace, job: Job) -> Job {
     }
 }
 
-fn with_etcd(workspace: &Workspace, job: Job) -> Result<Job> {
-    let etcd = tools::provide_etcd(&workspace.tools())?;
+fn with_etcd(workspace: &Workspace, job: TimedCommand) -> Result<TimedCommand> {
+    let etcd = tools::provide_etcd(&workspace.tools_dir())?;
     Ok(job.envs(etcd.iter().map(|tool| (tool.variable, &tool.path))))
 }

@@ -12,31 +12,31 @@ use serde_json::Value;
 use crate::workspace::Workspace;
 
 /// From nothing, on two slow cores, with the downloads: a guard against hanging, not a budget.
-const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
 /// What was built.
-pub(crate) struct Built {
+pub(crate) struct BuildOutput {
     /// File name of a test executable → its package. Cargo's output shows the file alone.
-    pub(crate) packages: BTreeMap<String, String>,
+    pub(crate) test_packages: BTreeMap<String, String>,
 }
 
 /// Builds all binaries and all tests in the test profile.
-pub(crate) fn everything(workspace: &Workspace) -> Result<Built> {
-    build(workspace, &["--workspace", "--bins", "--tests"])
+pub(crate) fn build_everything(workspace: &Workspace) -> Result<BuildOutput> {
+    run_build(workspace, &["--workspace", "--bins", "--tests"])
 }
 
 /// Builds the tests of some packages, with the features that these have alone, and the `unskew` that tests may start.
-pub(crate) fn packages(workspace: &Workspace, names: &[String]) -> Result<Built> {
-    build(workspace, &["--package", "unskew", "--bins"])?;
+pub(crate) fn build_packages(workspace: &Workspace, names: &[String]) -> Result<BuildOutput> {
+    run_build(workspace, &["--package", "unskew", "--bins"])?;
     let mut selection = vec!["--bins", "--tests"];
     for name in names {
         selection.extend(["--package", name]);
     }
-    build(workspace, &selection)
+    run_build(workspace, &selection)
 }
 
-fn build(workspace: &Workspace, selection: &[&str]) -> Result<Built> {
-    let job = workspace.cargo("build", BUILD_LIMIT).arg("--locked").args(selection);
+fn run_build(workspace: &Workspace, selection: &[&str]) -> Result<BuildOutput> {
+    let job = workspace.cargo("build", BUILD_TIMEOUT).arg("--locked").args(selection);
     let messages = job.arg("--message-format=json-render-diagnostics").output_with_progress()?;
     let mut packages = BTreeMap::new();
     for line in messages.lines() {
@@ -45,7 +45,7 @@ fn build(workspace: &Workspace, selection: &[&str]) -> Result<Built> {
             packages.insert(file, package);
         }
     }
-    Ok(Built { packages })
+    Ok(BuildOutput { test_packages: packages })
 }
 
 fn test_executable(message: &Value) -> Option<(String, String)> {
@@ -70,13 +70,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_is_named_by_its_folder_unless_the_id_says_otherwise() {
+    fn package_name_is_the_folder_unless_the_id_names_it() {
         assert_eq!(package_name("path+file:///checkout/crates/api#0.1.0"), "api");
         assert_eq!(package_name("path+file:///checkout/tools#xtask@0.1.0"), "xtask");
     }
 
     #[test]
-    fn only_test_executables_count() {
+    fn test_executable_ignores_other_artifacts() {
         let message = |test: bool| {
             serde_json::json!({
                 "reason": "compiler-artifact",

@@ -10,12 +10,12 @@ use anyhow::{Result, bail};
 
 use crate::args::{self, TestArgs};
 use crate::bench;
-use crate::build::{self, Built};
+use crate::build::{self, BuildOutput};
 use crate::licenses;
 use crate::table;
-use crate::test::{self, Prepared, Size};
+use crate::test::{self, TestInputs, TestSize};
 use crate::tidy;
-use crate::tools::{self, Provided};
+use crate::tools::{self, ProvidedTool};
 use crate::workspace::Workspace;
 
 pub(crate) const HELP: &str = "\
@@ -26,45 +26,45 @@ are named at the end, with the seconds and the budget of each.
 ";
 
 /// A guard against hanging for the steps that only compile.
-const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The whole takes less than this on two cores from a clean checkout.
 const BUDGET: Duration = Duration::from_secs(30 * 60);
 
 /// One step and the time it should take on two cores from a clean checkout.
-struct Step {
+struct CiStep {
     name: &'static str,
     budget: Duration,
     run: fn(&mut Ci) -> Result<()>,
 }
 
 /// The budgets add up to less than `BUDGET`.
-const STEPS: [Step; 9] = [
-    Step { name: "format", budget: Duration::from_secs(20), run: format },
-    Step { name: "tools", budget: Duration::from_secs(90), run: tools },
-    Step { name: "build", budget: Duration::from_secs(600), run: build },
-    Step { name: "tests", budget: Duration::from_secs(500), run: tests },
-    Step { name: "clippy", budget: Duration::from_secs(240), run: clippy },
-    Step { name: "docs", budget: Duration::from_secs(120), run: docs },
-    Step { name: "tidy", budget: Duration::from_secs(20), run: tidy },
-    Step { name: "licences", budget: Duration::from_secs(20), run: licences },
-    Step { name: "bench --quick", budget: Duration::from_secs(180), run: quick_bench },
+const STEPS: [CiStep; 9] = [
+    CiStep { name: "format", budget: Duration::from_secs(20), run: format },
+    CiStep { name: "tools", budget: Duration::from_secs(90), run: tools },
+    CiStep { name: "build", budget: Duration::from_secs(600), run: build },
+    CiStep { name: "tests", budget: Duration::from_secs(500), run: tests },
+    CiStep { name: "clippy", budget: Duration::from_secs(240), run: clippy },
+    CiStep { name: "docs", budget: Duration::from_secs(120), run: docs },
+    CiStep { name: "tidy", budget: Duration::from_secs(20), run: tidy },
+    CiStep { name: "licences", budget: Duration::from_secs(20), run: licences },
+    CiStep { name: "bench --quick", budget: Duration::from_secs(180), run: quick_bench },
 ];
 
 /// What the steps hand to each other.
 struct Ci {
     workspace: Workspace,
     args: TestArgs,
-    provided: Option<Vec<Provided>>,
-    built: Option<Built>,
+    tools: Option<Vec<ProvidedTool>>,
+    build: Option<BuildOutput>,
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    let args = args::parse_test(words)?;
-    if let Some(word) = args.names.first().or(args.cargo.first()) {
+    let args = args::parse_test_args(words)?;
+    if let Some(word) = args.names.first().or(args.cargo_args.first()) {
         bail!("ci runs everything; what is `{word}`?");
     }
-    let mut ci = Ci { workspace: Workspace::open()?, args, provided: None, built: None };
+    let mut ci = Ci { workspace: Workspace::open()?, args, tools: None, build: None };
     let started = Instant::now();
     let mut rows = vec![["step", "seconds", "budget", "result"].map(str::to_owned).to_vec()];
     let mut failed = Vec::new();
@@ -77,62 +77,62 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
             eprintln!("{} failed: {error:#}", step.name);
             failed.push(step.name);
         }
-        let outcome = if result.is_ok() { Outcome::Ok } else { Outcome::Failed };
-        rows.push(row(step.name, took, step.budget, outcome));
+        let outcome = if result.is_ok() { StepOutcome::Ok } else { StepOutcome::Failed };
+        rows.push(step_row(step.name, took, step.budget, outcome));
     }
-    let outcome = if failed.is_empty() { Outcome::Ok } else { Outcome::Failed };
-    rows.push(row("all", started.elapsed(), BUDGET, outcome));
+    let outcome = if failed.is_empty() { StepOutcome::Ok } else { StepOutcome::Failed };
+    rows.push(step_row("all", started.elapsed(), BUDGET, outcome));
     println!("\n{}", table::render(&rows));
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
 }
 
 #[derive(Clone, Copy)]
-enum Outcome {
+enum StepOutcome {
     Ok,
     Failed,
 }
 
-fn row(name: &str, took: Duration, budget: Duration, outcome: Outcome) -> Vec<String> {
+fn step_row(name: &str, took: Duration, budget: Duration, outcome: StepOutcome) -> Vec<String> {
     let result = match outcome {
-        Outcome::Ok if took > budget => "ok, over its budget",
-        Outcome::Ok => "ok",
-        Outcome::Failed => "FAILED",
+        StepOutcome::Ok if took > budget => "ok, over its budget",
+        StepOutcome::Ok => "ok",
+        StepOutcome::Failed => "FAILED",
     };
     vec![name.to_owned(), format!("{:.1}", took.as_secs_f64()), budget.as_secs().to_string(), result.to_owned()]
 }
 
 fn format(ci: &mut Ci) -> Result<()> {
-    ci.workspace.cargo("fmt", STEP_LIMIT).args(["--all", "--check"]).run()
+    ci.workspace.cargo("fmt", STEP_TIMEOUT).args(["--all", "--check"]).run()
 }
 
 fn tools(ci: &mut Ci) -> Result<()> {
-    ci.provided = Some(tools::provide_for_tests(&ci.workspace.tools(), &ci.args.without)?);
+    ci.tools = Some(tools::provide_for_tests(&ci.workspace.tools_dir(), &ci.args.skipped_tools)?);
     Ok(())
 }
 
 fn build(ci: &mut Ci) -> Result<()> {
-    ci.built = Some(build::everything(&ci.workspace)?);
+    ci.build = Some(build::build_everything(&ci.workspace)?);
     Ok(())
 }
 
 fn tests(ci: &mut Ci) -> Result<()> {
-    let Some(built) = &ci.built else { bail!("there is no build to test") };
-    let Some(provided) = &ci.provided else { bail!("the tools are not there") };
-    test::run(&ci.workspace, &Prepared { built, provided }, &ci.args, Size::Small)
+    let Some(built) = &ci.build else { bail!("there is no build to test") };
+    let Some(provided) = &ci.tools else { bail!("the tools are not there") };
+    test::run(&ci.workspace, &TestInputs { build: built, tools: provided }, &ci.args, TestSize::Small)
 }
 
 fn clippy(ci: &mut Ci) -> Result<()> {
-    let job = ci.workspace.cargo("clippy", STEP_LIMIT).args(["--workspace", "--all-targets", "--locked"]);
+    let job = ci.workspace.cargo("clippy", STEP_TIMEOUT).args(["--workspace", "--all-targets", "--locked"]);
     job.args(["--", "--deny", "warnings"]).run()
 }
 
 fn docs(ci: &mut Ci) -> Result<()> {
-    let job = ci.workspace.cargo("doc", STEP_LIMIT).args(["--workspace", "--no-deps", "--locked"]);
+    let job = ci.workspace.cargo("doc", STEP_TIMEOUT).args(["--workspace", "--no-deps", "--locked"]);
     job.arg("--document-private-items").env("RUSTDOCFLAGS", "--deny warnings").run()
 }
 
 fn tidy(ci: &mut Ci) -> Result<()> {
-    if ci.built.is_none() {
+    if ci.build.is_none() {
         bail!("there is no build whose flags could be read");
     }
     tidy::check(&ci.workspace)
@@ -143,10 +143,10 @@ fn licences(ci: &mut Ci) -> Result<()> {
 }
 
 fn quick_bench(ci: &mut Ci) -> Result<()> {
-    if ci.built.is_none() {
+    if ci.build.is_none() {
         bail!("there is no build to run");
     }
-    bench::quick(&ci.workspace, &[])
+    bench::run_quick(&ci.workspace, &[])
 }
 
 #[cfg(test)]
@@ -154,15 +154,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budgets_of_the_steps_fit_the_whole() {
+    fn step_budgets_fit_the_total_budget() {
         assert!(STEPS.iter().map(|step| step.budget).sum::<Duration>() <= BUDGET);
     }
 
     #[test]
-    fn a_failed_step_says_so_whatever_it_took() {
+    fn step_row_shows_failure_and_exceeded_budget() {
         let (short, long) = (Duration::from_secs(1), Duration::from_secs(9));
-        assert_eq!(row("a", short, long, Outcome::Ok), ["a", "1.0", "9", "ok"]);
-        assert_eq!(row("a", long, short, Outcome::Ok), ["a", "9.0", "1", "ok, over its budget"]);
-        assert_eq!(row("a", long, short, Outcome::Failed), ["a", "9.0", "1", "FAILED"]);
+        assert_eq!(step_row("a", short, long, StepOutcome::Ok), ["a", "1.0", "9", "ok"]);
+        assert_eq!(step_row("a", long, short, StepOutcome::Ok), ["a", "9.0", "1", "ok, over its budget"]);
+        assert_eq!(step_row("a", long, short, StepOutcome::Failed), ["a", "9.0", "1", "FAILED"]);
     }
 }

@@ -4,10 +4,10 @@
 //! completions and the manual too; what was packed has been unpacked again and started before it is called done.
 
 mod archives;
+mod contents;
+mod debian_depends;
 mod image;
 mod man;
-mod needs;
-mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::args;
 use crate::licenses;
-use crate::process::Job;
+use crate::process::TimedCommand;
 use crate::tools::sha256;
 use crate::workspace::Workspace;
 
@@ -35,27 +35,27 @@ GNU tar, gzip and binutils.
 ";
 
 /// With an optimised build from nothing.
-const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// Packing 20 MB takes seconds.
-const PACK_LIMIT: Duration = Duration::from_secs(120);
+const PACK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is packed, and as what.
-struct Release {
+struct DistRelease {
     version: String,
     /// As the kernel names it, `x86_64`.
     machine: String,
     /// As Debian names it, `amd64`.
     architecture: String,
     /// The time that every file gets: that of the commit, in seconds since 1970.
-    epoch: String,
+    commit_epoch_seconds: String,
     /// What Debian's package depends on.
     depends: String,
     /// One line for each crate in the program, with its licence.
     licences: String,
 }
 
-impl Release {
+impl DistRelease {
     fn archive_name(&self) -> String {
         format!("unskew-{}-{}.tar.gz", self.version, self.machine)
     }
@@ -70,20 +70,20 @@ impl Release {
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    args::expect_none("dist", words)?;
+    args::expect_no_args("dist", words)?;
     let workspace = Workspace::open()?;
-    workspace.cargo("build", BUILD_LIMIT).args(["--locked", "--profile", "dist", "--package", "unskew"]).run()?;
+    workspace.cargo("build", BUILD_TIMEOUT).args(["--locked", "--profile", "dist", "--package", "unskew"]).run()?;
     // Cargo keeps the build itself in the same folder.
     let folder = workspace.dist();
     remove_packages(&folder)?;
     let binary = folder.join("unskew-stripped");
     strip(&folder.join("unskew"), &binary)?;
-    let release = describe(&workspace, &binary)?;
+    let release = describe_release(&workspace, &binary)?;
     let mut packed = Vec::from(pack(&workspace.root, &binary, &release, &folder)?);
     let licence = fs::read_to_string(workspace.root.join("LICENSE"))?;
-    let program = image::Program { binary: &binary, licence: &licence };
-    packed.push(image::pack(&program, &release, &folder)?);
-    try_image(&folder, &release)?;
+    let program = image::ImageProgram { binary: &binary, licence: &licence };
+    packed.push(image::pack_image(&program, &release, &folder)?);
+    check_image_version(&folder, &release)?;
     fs::remove_file(&binary)?;
     let mut sums = String::new();
     for file in &packed {
@@ -97,64 +97,70 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
 
 /// The program without the names that only a debugger reads.
 fn strip(from: &Path, to: &Path) -> Result<()> {
-    Job::new("strip", PACK_LIMIT).arg("-o").arg(to).arg(from).output().context("strip is part of binutils").map(drop)
+    TimedCommand::new("strip", PACK_TIMEOUT)
+        .arg("-o")
+        .arg(to)
+        .arg(from)
+        .output_text()
+        .context("strip is part of binutils")
+        .map(drop)
 }
 
-fn describe(workspace: &Workspace, binary: &Path) -> Result<Release> {
+fn describe_release(workspace: &Workspace, binary: &Path) -> Result<DistRelease> {
     let packages = workspace.metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let package = packages.iter().find(|package| package["name"] == "unskew");
     let version = package.and_then(|package| package["version"].as_str()).context("unskew has no version")?;
     let line = |program: &str, words: &[&str]| {
-        let output = Job::new(program, PACK_LIMIT).args(words).folder(&workspace.root).output()?;
+        let output = TimedCommand::new(program, PACK_TIMEOUT).args(words).current_dir(&workspace.root).output_text()?;
         anyhow::Ok(output.trim().to_owned())
     };
-    Ok(Release {
+    Ok(DistRelease {
         version: version.to_owned(),
         machine: line("uname", &["-m"])?,
         architecture: line("dpkg", &["--print-architecture"])?,
-        epoch: line("git", &["log", "-1", "--format=%ct"])?,
-        depends: needs::read(binary)?,
-        licences: licenses::shipped(workspace)?,
+        commit_epoch_seconds: line("git", &["log", "-1", "--format=%ct"])?,
+        depends: debian_depends::depends_of_binary(binary)?,
+        licences: licenses::list_shipped_crates(workspace)?,
     })
 }
 
 /// Packs a program and what belongs to it, and tries what came of it. `root` is the checkout.
-fn pack(root: &Path, binary: &Path, release: &Release, into: &Path) -> Result<[PathBuf; 2]> {
+fn pack(root: &Path, binary: &Path, release: &DistRelease, into: &Path) -> Result<[PathBuf; 2]> {
     let stage = into.join("stage");
-    let files = tree::files(root, binary, release)?;
+    let files = contents::collect_contents(root, binary, release)?;
     let top = format!("unskew-{}-{}", release.version, release.machine);
-    tree::write(&stage.join("archive").join(&top), &files.for_archive())?;
-    tree::write(&stage.join("package"), &files.for_package(release))?;
+    contents::write_files(&stage.join("archive").join(&top), &files.archive_files())?;
+    contents::write_files(&stage.join("package"), &files.debian_files(release))?;
     let archive = into.join(release.archive_name());
-    archives::tar(&stage.join("archive"), &top, &release.epoch, &archive)?;
+    archives::create_tar_gz(&stage.join("archive"), &top, &release.commit_epoch_seconds, &archive)?;
     let package = into.join(release.package_name());
-    archives::deb(&stage.join("package"), &release.epoch, &package)?;
+    archives::build_deb(&stage.join("package"), &release.commit_epoch_seconds, &package)?;
 
-    archives::untar(&archive, &stage.join("from-archive"))?;
-    archives::undeb(&package, &stage.join("from-package"))?;
-    try_out(&stage.join("from-archive").join(&top).join("bin/unskew"), release)?;
-    try_out(&stage.join("from-package/usr/bin/unskew"), release)?;
-    remove(&stage)?;
+    archives::extract_tar(&archive, &stage.join("from-archive"))?;
+    archives::extract_deb(&package, &stage.join("from-package"))?;
+    check_program_version(&stage.join("from-archive").join(&top).join("bin/unskew"), release)?;
+    check_program_version(&stage.join("from-package/usr/bin/unskew"), release)?;
+    remove_folder_if_exists(&stage)?;
     Ok([archive, package])
 }
 
 /// Unpacks the image again and starts the program that is in it, with nothing but the libraries that are in it.
-fn try_image(folder: &Path, release: &Release) -> Result<()> {
+fn check_image_version(folder: &Path, release: &DistRelease) -> Result<()> {
     let scratch = folder.join("from-image");
-    let image = image::open(&folder.join(release.image_name()), &scratch)?;
-    let said = image.run(&["version"])?;
+    let image = image::unpack_image(&folder.join(release.image_name()), &scratch)?;
+    let said = image.run_program(&["version"])?;
     expect_version("the image", &said, release)?;
-    remove(&scratch)
+    remove_folder_if_exists(&scratch)
 }
 
-fn try_out(program: &Path, release: &Release) -> Result<()> {
-    let said = Job::new(program, PACK_LIMIT).arg("version").output()?;
+fn check_program_version(program: &Path, release: &DistRelease) -> Result<()> {
+    let said = TimedCommand::new(program, PACK_TIMEOUT).arg("version").output_text()?;
     expect_version(&program.display().to_string(), &said, release)
 }
 
-fn expect_version(what: &str, said: &str, release: &Release) -> Result<()> {
-    if said.trim() != format!("unskew {}", release.version) {
-        bail!("{what} says `{}` and not the version {}", said.trim(), release.version);
+fn expect_version(what: &str, output: &str, release: &DistRelease) -> Result<()> {
+    if output.trim() != format!("unskew {}", release.version) {
+        bail!("{what} says `{}` and not the version {}", output.trim(), release.version);
     }
     Ok(())
 }
@@ -168,11 +174,11 @@ fn remove_packages(folder: &Path) -> Result<()> {
             fs::remove_file(&path).with_context(|| format!("{} could not be removed", path.display()))?;
         }
     }
-    remove(&folder.join("stage"))?;
-    remove(&folder.join("from-image"))
+    remove_folder_if_exists(&folder.join("stage"))?;
+    remove_folder_if_exists(&folder.join("from-image"))
 }
 
-fn remove(folder: &Path) -> Result<()> {
+fn remove_folder_if_exists(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("{} could not be removed", folder.display()))

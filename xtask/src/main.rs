@@ -40,7 +40,7 @@ cargo xtask <command> [--help]
 ";
 
 /// What a command does with the words behind its name.
-type Main = fn(&[String]) -> Result<()>;
+type CommandMain = fn(&[String]) -> Result<()>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -58,7 +58,7 @@ fn run(words: &[String]) -> Result<()> {
         print!("{HELP}");
         bail!("no command given");
     };
-    let (help, main): (&str, Main) = match command.as_str() {
+    let (help, main): (&str, CommandMain) = match command.as_str() {
         "test" => (test::HELP, test::main),
         "ci" => (ci::HELP, ci::main),
         "soak" => (soak::HELP, soak::main),
@@ -74,7 +74,7 @@ fn run(words: &[String]) -> Result<()> {
         }
         unknown => bail!("unknown command `{unknown}`; `cargo xtask --help` lists them"),
     };
-    if args::asks_for_help(rest) {
+    if args::has_help_flag(rest) {
         print!("{help}");
         return Ok(());
     }

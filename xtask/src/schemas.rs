@@ -13,10 +13,10 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tools::definitions::{file_of, provide};
+use crate::tools::definitions::{definitions_file, provide};
 use crate::workspace::Workspace;
-use definitions::Package;
-use table::Known;
+use definitions::GoPackage;
+use table::DeclaredFields;
 
 pub(crate) const HELP: &str = "\
 cargo xtask schemas [--check]
@@ -25,10 +25,10 @@ Makes crates/catalogue/src/schema/schemas.txt from the type definitions of every
 written: it is an error if the table would change.
 ";
 
-/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::Releases`].
-const MINORS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
+/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::ReleaseSet`].
+const MINOR_VERSIONS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
 
-const TABLE: &str = "crates/catalogue/src/schema/schemas.txt";
+const TABLE_PATH: &str = "crates/catalogue/src/schema/schemas.txt";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let check_only = match words {
@@ -37,27 +37,28 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
         [word, ..] => bail!("`cargo xtask schemas` takes no `{word}`; see `cargo xtask schemas --help`"),
     };
     let workspace = Workspace::open()?;
-    let folder = provide(&workspace.tools(), &MINORS)?;
-    let mut packages: BTreeMap<String, Package> = BTreeMap::new();
-    for (position, minor) in MINORS.into_iter().enumerate() {
-        let file = file_of(&folder, minor);
+    let folder = provide(&workspace.tools_dir(), &MINOR_VERSIONS)?;
+    let mut packages: BTreeMap<String, GoPackage> = BTreeMap::new();
+    for (position, minor) in MINOR_VERSIONS.into_iter().enumerate() {
+        let file = definitions_file(&folder, minor);
         let bytes = fs::read(&file).with_context(|| format!("{} cannot be read", file.display()))?;
         let parsed = serde_json::from_slice(&bytes).with_context(|| format!("{} is not JSON", file.display()))?;
-        definitions::add(&mut packages, &parsed, position).with_context(|| format!("the definitions of 1.{minor}"))?;
+        definitions::add_release(&mut packages, &parsed, position)
+            .with_context(|| format!("the definitions of 1.{minor}"))?;
     }
-    let place = workspace.root.join(TABLE);
+    let place = workspace.root.join(TABLE_PATH);
     let old = fs::read_to_string(&place).unwrap_or_default();
-    let known = Known::read(&old)?;
-    let new = table::render(&packages, &known)?;
+    let known = DeclaredFields::parse(&old)?;
+    let new = table::render_table(&packages, &known)?;
     let unknown = new.lines().filter(|line| line.contains(" ? ")).count();
     println!("{} types, {} bytes, {unknown} fields without a number", table::count_types(&packages), new.len());
     if new == old {
-        println!("{TABLE} is as it should be");
+        println!("{TABLE_PATH} is as it should be");
     } else if check_only {
-        bail!("{TABLE} would change; `cargo xtask schemas` writes it");
+        bail!("{TABLE_PATH} would change; `cargo xtask schemas` writes it");
     } else {
         fs::write(&place, new).with_context(|| format!("{} cannot be written", place.display()))?;
-        println!("{TABLE} is written; look at the difference");
+        println!("{TABLE_PATH} is written; look at the difference");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 
 use crate::args::{self, TestArgs};
-use crate::test::{self, Size};
+use crate::test::{self, TestSize};
 
 pub(crate) const HELP: &str = "\
 cargo xtask soak [<name>] [--without kubectl,python,browser] [-- <cargo test arguments>]
@@ -16,11 +16,11 @@ the tests that have it in theirs. Takes up to hours.
 ";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    let TestArgs { without, names, mut cargo } = args::parse_test(words)?;
+    let TestArgs { skipped_tools: without, names, cargo_args: mut cargo } = args::parse_test_args(words)?;
     match names.as_slice() {
         [] => (),
         [name] => cargo.insert(0, name.clone()),
         [_, second, ..] => bail!("one name at most; what is `{second}`?"),
     }
-    test::prepare_and_run(&TestArgs { without, names: Vec::new(), cargo }, Size::Full)
+    test::prepare_and_run(&TestArgs { skipped_tools: without, names: Vec::new(), cargo_args: cargo }, TestSize::Full)
 }

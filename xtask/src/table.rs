@@ -7,7 +7,7 @@ pub(crate) fn render(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width)).collect();
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| pad_cell(cell, *width)).collect();
         text.push_str("  ");
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
@@ -15,7 +15,7 @@ pub(crate) fn render(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn padded(cell: &str, width: usize) -> String {
+fn pad_cell(cell: &str, width: usize) -> String {
     if cell.parse::<f64>().is_ok() { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
 }
 
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let rows = [["package", "passed"], ["api", "7"], ["discovery", "112"]];
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();

@@ -3,7 +3,7 @@
 //! What tests may rely on, all as environment variables:
 //! - `UNSKEW_ETCD_OLD`, `UNSKEW_ETCD_NEW`: etcd servers without and with progress requests; always set.
 //! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the tool
-//!   (`tools::NEEDED`) and it was not left out.
+//!   (`tools::TOOLS_NEEDED_BY_TESTS`) and it was not left out.
 //! - `UNSKEW_WITHOUT`: comma list of the tools left out by `--without`. A test that needs one of them passes with a line
 //!   saying so; if its tool is neither named here nor given, it fails with one clear line.
 //! - `UNSKEW_BIN`: the `unskew` binary of the same build.
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::args::{self, TestArgs};
-use crate::build::{self, Built};
+use crate::build::{self, BuildOutput};
 use crate::environment;
 use crate::table;
-use crate::tools::{self, Optional, Provided};
+use crate::tools::{self, OptionalTool, ProvidedTool};
 use crate::workspace::Workspace;
-use results::Results;
+use results::TestResults;
 
 pub(crate) const HELP: &str = "\
 cargo xtask test [--without kubectl,python,browser] [-- <cargo test arguments>]
@@ -41,73 +41,74 @@ UNSKEW_ETCD_OLD, UNSKEW_ETCD_NEW, UNSKEW_KUBECTL, UNSKEW_PYTHON, UNSKEW_CHROMIUM
 ";
 
 /// A guard against a test that hangs; the budget of the step is in `ci`.
-const TEST_LIMIT: Duration = Duration::from_secs(25 * 60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(25 * 60);
 
 /// Thousands of kills and tens of thousands of watches take hours.
-const SOAK_LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
+const SOAK_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Recorded discovery documents, which are not in the checkout.
 const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
 
 /// How large the tests are.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Size {
+pub(crate) enum TestSize {
     Small,
     Full,
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    let parsed = args::parse_test(words)?;
+    let parsed = args::parse_test_args(words)?;
     if let Some(name) = parsed.names.first() {
         bail!("to run the tests with `{name}` in their name: cargo xtask test -- {name}");
     }
-    prepare_and_run(&parsed, Size::Small)
+    prepare_and_run(&parsed, TestSize::Small)
 }
 
 /// Tools come before the build: what cannot be had is said at once.
-pub(crate) fn prepare_and_run(args: &TestArgs, size: Size) -> Result<()> {
+pub(crate) fn prepare_and_run(args: &TestArgs, size: TestSize) -> Result<()> {
     let workspace = Workspace::open()?;
-    let provided = tools::provide_for_tests(&workspace.tools(), &args.without)?;
+    let provided = tools::provide_for_tests(&workspace.tools_dir(), &args.skipped_tools)?;
     let built = build(&workspace, args)?;
-    run(&workspace, &Prepared { built: &built, provided: &provided }, args, size)
+    run(&workspace, &TestInputs { build: &built, tools: &provided }, args, size)
 }
 
 /// What a run of the tests needs to be there.
-pub(crate) struct Prepared<'a> {
-    pub(crate) built: &'a Built,
-    pub(crate) provided: &'a [Provided],
+pub(crate) struct TestInputs<'a> {
+    pub(crate) build: &'a BuildOutput,
+    pub(crate) tools: &'a [ProvidedTool],
 }
 
 /// Builds what the arguments select: with everything in one build, or a few packages alone.
-fn build(workspace: &Workspace, args: &TestArgs) -> Result<Built> {
-    match args.packages().as_slice() {
-        [] => build::everything(workspace),
-        packages => build::packages(workspace, packages),
+fn build(workspace: &Workspace, args: &TestArgs) -> Result<BuildOutput> {
+    match args.selected_packages().as_slice() {
+        [] => build::build_everything(workspace),
+        packages => build::build_packages(workspace, packages),
     }
 }
 
 /// Runs the tests and prints the summary; an error if any test failed.
-pub(crate) fn run(workspace: &Workspace, prepared: &Prepared<'_>, args: &TestArgs, size: Size) -> Result<()> {
-    let Prepared { built, provided } = *prepared;
+pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestArgs, size: TestSize) -> Result<()> {
+    let TestInputs { build: built, tools: provided } = *prepared;
     let started = Instant::now();
-    let mut results = Results::new(&built.packages);
-    let limit = if size == Size::Full { SOAK_LIMIT } else { TEST_LIMIT };
+    let mut results = TestResults::new(&built.test_packages);
+    let limit = if size == TestSize::Full { SOAK_TIMEOUT } else { TEST_TIMEOUT };
     let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
-    if args.packages().is_empty() {
+    if args.selected_packages().is_empty() {
         job = job.arg("--workspace");
     }
-    job = job.args(&args.cargo).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
-    job = job.env("UNSKEW_WITHOUT", names(&args.without)).env("UNSKEW_BIN", workspace.binary("unskew"));
-    if let Some(data) = environment::path(DISCOVERY_DATA) {
+    job = job.args(&args.cargo_args).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
+    job =
+        job.env("UNSKEW_WITHOUT", tool_names(&args.skipped_tools)).env("UNSKEW_BIN", workspace.debug_binary("unskew"));
+    if let Some(data) = environment::path_variable(DISCOVERY_DATA) {
         job = job.env(DISCOVERY_DATA, data);
     }
-    job = if size == Size::Full { job.env("UNSKEW_SOAK", "1") } else { job.without_env("UNSKEW_SOAK") };
-    let status = job.lines(&mut |line| {
+    job = if size == TestSize::Full { job.env("UNSKEW_SOAK", "1") } else { job.env_remove("UNSKEW_SOAK") };
+    let status = job.stream_lines(&mut |line| {
         print!("{line}");
-        results.read(line);
+        results.read_line(line);
     });
-    results.end();
-    print_summary(&results, provided, &args.without, started.elapsed());
+    results.finish_executable();
+    print_summary(&results, provided, &args.skipped_tools, started.elapsed());
     let status = status?;
     if results.failed() > 0 {
         bail!("{} tests failed", results.failed());
@@ -118,16 +119,17 @@ pub(crate) fn run(workspace: &Workspace, prepared: &Prepared<'_>, args: &TestArg
     Ok(())
 }
 
-fn names(tools: &[Optional]) -> String {
+fn tool_names(tools: &[OptionalTool]) -> String {
     tools.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(",")
 }
 
-fn print_summary(results: &Results<'_>, provided: &[Provided], without: &[Optional], took: Duration) {
+fn print_summary(results: &TestResults<'_>, provided: &[ProvidedTool], without: &[OptionalTool], took: Duration) {
     println!("\nTests\n{}", table::render(&results.rows()));
-    println!("Tools\n{}", table::render(&tools::rows(provided)));
-    let data = environment::path(DISCOVERY_DATA).map_or("not given".to_owned(), |data| data.display().to_string());
+    println!("Tools\n{}", table::render(&tools::tool_rows(provided)));
+    let data =
+        environment::path_variable(DISCOVERY_DATA).map_or("not given".to_owned(), |data| data.display().to_string());
     println!("{DISCOVERY_DATA}: {data}");
-    let left_out = names(without);
+    let left_out = tool_names(without);
     println!("left out: {}", if left_out.is_empty() { "nothing" } else { &left_out });
     if results.ignored() > 0 {
         println!("ignored: {} tests", results.ignored());

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of the project that a program can check.
 
+mod crate_dependencies;
 mod documents;
-mod edges;
 mod flags;
 mod lengths;
 mod monitoring;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::args;
-use crate::process::Job;
+use crate::process::TimedCommand;
 use crate::workspace::Workspace;
 pub(crate) use flags::subcommands;
 
@@ -27,31 +27,31 @@ program, and that the metrics in docs/monitoring and the flags in docs/deploy ex
 ";
 
 /// A guard against hanging.
-const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
-const GIT_LIMIT: Duration = Duration::from_secs(60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A breach of a rule.
 #[derive(Debug, PartialEq)]
-struct Finding {
+struct TidyFinding {
     path: String,
     /// The first line is 1; none if the file as a whole is meant.
     line: Option<usize>,
     message: String,
 }
 
-impl Finding {
-    fn at(path: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line: Some(line), message: message.into() }
+impl TidyFinding {
+    fn at_line(path: &str, line: usize, message: impl Into<String>) -> TidyFinding {
+        TidyFinding { path: path.to_owned(), line: Some(line), message: message.into() }
     }
 
-    fn of(path: &str, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line: None, message: message.into() }
+    fn in_file(path: &str, message: impl Into<String>) -> TidyFinding {
+        TidyFinding { path: path.to_owned(), line: None, message: message.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { path, line, message } = self;
+        let TidyFinding { path, line, message } = self;
         match line {
             Some(line) => write!(f, "{path}:{line}: {message}"),
             None => write!(f, "{path}: {message}"),
@@ -60,12 +60,12 @@ impl fmt::Display for Finding {
 }
 
 /// A text file of the checkout; the path is relative to its root.
-struct Source {
+struct SourceFile {
     path: String,
     text: String,
 }
 
-impl Source {
+impl SourceFile {
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -76,19 +76,19 @@ impl Source {
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    args::expect_none("tidy", words)?;
+    args::expect_no_args("tidy", words)?;
     let workspace = Workspace::open()?;
     // For its flags; `ci` has it from the build of the tests.
-    workspace.cargo("build", BUILD_LIMIT).args(["--quiet", "--locked", "--package", "unskew"]).run()?;
+    workspace.cargo("build", BUILD_TIMEOUT).args(["--quiet", "--locked", "--package", "unskew"]).run()?;
     check(&workspace)
 }
 
 /// Prints every finding; an error if there is one. The `unskew` binary must have been built.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let sources = sources(workspace)?;
+    let sources = read_sources(workspace)?;
     let text_of = |path| sources.iter().find(|source| source.path == path).map(|source| source.text.as_str());
-    let architecture = text_of(edges::DOCUMENT).context("ARCHITECTURE.md is missing")?;
-    let mut findings = edges::check(&workspace.metadata, architecture)?;
+    let architecture = text_of(crate_dependencies::ARCHITECTURE_FILE).context("ARCHITECTURE.md is missing")?;
+    let mut findings = crate_dependencies::check(&workspace.metadata, architecture)?;
     for source in &sources {
         findings.extend(lengths::check(source));
         if source.is_rust() {
@@ -99,7 +99,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             findings.extend(documents::check_links(source, &|path| workspace.root.join(path).exists()));
         }
     }
-    let helps = flags::read_help(&workspace.binary("unskew"))?;
+    let helps = flags::read_flags(&workspace.debug_binary("unskew"))?;
     findings.extend(flags::check(&helps, text_of(flags::DOCUMENT)));
     findings.extend(monitoring::check_metrics(&sources));
     findings.extend(monitoring::check_deploy(&sources, &helps));
@@ -114,16 +114,16 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// The files of the checkout that are tracked or about to be, if they are text.
-fn sources(workspace: &Workspace) -> Result<Vec<Source>> {
+fn read_sources(workspace: &Workspace) -> Result<Vec<SourceFile>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let names = Job::new("git", GIT_LIMIT).args(list).folder(&workspace.root).output();
+    let names = TimedCommand::new("git", GIT_TIMEOUT).args(list).current_dir(&workspace.root).output_text();
     let names = names.context("tidy checks what git tracks")?;
     let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
     // A file deleted but not yet committed is still listed; one that is not text has no lines to check.
     let read = |name: &&str| {
-        Some(Source { path: (*name).to_owned(), text: fs::read_to_string(workspace.root.join(name)).ok()? })
+        Some(SourceFile { path: (*name).to_owned(), text: fs::read_to_string(workspace.root.join(name)).ok()? })
     };
     Ok(names.iter().filter_map(read).collect())
 }

@@ -5,6 +5,7 @@
 //! not at all; a second run downloads nothing.
 
 mod apt;
+mod apt_sources;
 mod browser;
 pub(crate) mod definitions;
 mod etcd;
@@ -13,8 +14,7 @@ mod nginx;
 mod packages;
 mod python;
 mod script;
-mod shelf;
-mod sources;
+mod tool_cache;
 mod version;
 
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ use anyhow::{Context, Result, bail};
 use crate::environment;
 use crate::table;
 use crate::workspace::Workspace;
-pub(crate) use shelf::sha256;
-use shelf::{Shelf, Shelved};
+pub(crate) use tool_cache::sha256;
+use tool_cache::{CachedTool, ToolCache};
 
 pub(crate) const HELP: &str = "\
 cargo xtask tools [etcd|kubectl|python|browser|nginx|all]…
@@ -35,11 +35,11 @@ whatever its tests need. To have one unpacked afresh, delete its folder in targe
 ";
 
 /// The tools, beside etcd, that some test of the workspace needs. It grows with the tests.
-const NEEDED: &[Optional] = &[Optional::Kubectl, Optional::Python, Optional::Browser];
+const TOOLS_NEEDED_BY_TESTS: &[OptionalTool] = &[OptionalTool::Kubectl, OptionalTool::Python, OptionalTool::Browser];
 
 /// A tool whose tests can be left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Optional {
+pub(crate) enum OptionalTool {
     Kubectl,
     Python,
     Browser,
@@ -47,38 +47,39 @@ pub(crate) enum Optional {
     Nginx,
 }
 
-impl Optional {
-    const ALL: [Optional; 4] = [Optional::Kubectl, Optional::Python, Optional::Browser, Optional::Nginx];
+impl OptionalTool {
+    const ALL: [OptionalTool; 4] =
+        [OptionalTool::Kubectl, OptionalTool::Python, OptionalTool::Browser, OptionalTool::Nginx];
 
     /// As `--without` and `UNSKEW_WITHOUT` spell it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Optional::Kubectl => "kubectl",
-            Optional::Python => "python",
-            Optional::Browser => "browser",
-            Optional::Nginx => "nginx",
+            OptionalTool::Kubectl => "kubectl",
+            OptionalTool::Python => "python",
+            OptionalTool::Browser => "browser",
+            OptionalTool::Nginx => "nginx",
         }
     }
 
     /// The tool that `--without` names.
-    pub(crate) fn named(name: &str) -> Result<Optional> {
-        let names = || Optional::ALL.map(Optional::name).join(", ");
-        let found = Optional::ALL.into_iter().find(|tool| tool.name() == name);
+    pub(crate) fn from_name(name: &str) -> Result<OptionalTool> {
+        let names = || OptionalTool::ALL.map(OptionalTool::name).join(", ");
+        let found = OptionalTool::ALL.into_iter().find(|tool| tool.name() == name);
         found.with_context(|| format!("nothing called `{name}` can be left out; choose from {}", names()))
     }
 
-    fn provide(self, shelf: &Shelf) -> Result<Provided> {
+    fn provide(self, shelf: &ToolCache) -> Result<ProvidedTool> {
         match self {
-            Optional::Kubectl => kubectl::provide(shelf),
-            Optional::Python => python::provide(shelf),
-            Optional::Browser => browser::provide(shelf),
-            Optional::Nginx => nginx::provide(shelf),
+            OptionalTool::Kubectl => kubectl::provide(shelf),
+            OptionalTool::Python => python::provide(shelf),
+            OptionalTool::Browser => browser::provide(shelf),
+            OptionalTool::Nginx => nginx::provide(shelf),
         }
     }
 }
 
 /// A tool, ready to be used.
-pub(crate) struct Provided {
+pub(crate) struct ProvidedTool {
     pub(crate) name: &'static str,
     /// The environment variable by which tests find it.
     pub(crate) variable: &'static str,
@@ -88,9 +89,9 @@ pub(crate) struct Provided {
     pub(crate) origin: String,
 }
 
-impl Provided {
-    fn shelved(name: &'static str, variable: &'static str, shelved: Shelved) -> Provided {
-        Provided { name, variable, path: shelved.executable, version: shelved.version, origin: shelved.origin }
+impl ProvidedTool {
+    fn from_cached(name: &'static str, variable: &'static str, shelved: CachedTool) -> ProvidedTool {
+        ProvidedTool { name, variable, path: shelved.executable, version: shelved.version, origin: shelved.origin }
     }
 }
 
@@ -98,27 +99,27 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let everything = words.is_empty() || words.iter().any(|word| word == "all");
     let wants = |name: &str| everything || words.iter().any(|word| word == name);
     for word in words.iter().filter(|word| !matches!(word.as_str(), "all" | "etcd")) {
-        if Optional::named(word).is_err() {
+        if OptionalTool::from_name(word).is_err() {
             bail!("no tool is called `{word}`; choose from etcd, kubectl, python, browser, nginx, all");
         }
     }
-    let shelf = Shelf::open(&Workspace::open()?.tools())?;
+    let shelf = ToolCache::open(&Workspace::open()?.tools_dir())?;
     let mut provided = Vec::new();
     if wants("etcd") {
         provided.extend(etcd::provide(&shelf)?);
     }
-    for tool in Optional::ALL.into_iter().filter(|tool| wants(tool.name())) {
+    for tool in OptionalTool::ALL.into_iter().filter(|tool| wants(tool.name())) {
         provided.push(tool.provide(&shelf).with_context(|| format!("{} could not be provided", tool.name()))?);
     }
-    print!("{}", table::render(&rows(&provided)));
+    print!("{}", table::render(&tool_rows(&provided)));
     Ok(())
 }
 
 /// etcd, and what else the tests need and `without` does not name.
-pub(crate) fn provide_for_tests(folder: &Path, without: &[Optional]) -> Result<Vec<Provided>> {
-    let shelf = Shelf::open(folder)?;
+pub(crate) fn provide_for_tests(folder: &Path, without: &[OptionalTool]) -> Result<Vec<ProvidedTool>> {
+    let shelf = ToolCache::open(folder)?;
     let mut provided = Vec::from(etcd::provide(&shelf)?);
-    for tool in NEEDED.iter().copied().filter(|tool| !without.contains(tool)) {
+    for tool in TOOLS_NEEDED_BY_TESTS.iter().copied().filter(|tool| !without.contains(tool)) {
         let name = tool.name();
         provided.push(tool.provide(&shelf).with_context(|| {
             format!("{name}, which some tests need, could not be provided; `--without {name}` leaves those tests out")
@@ -128,26 +129,26 @@ pub(crate) fn provide_for_tests(folder: &Path, without: &[Optional]) -> Result<V
 }
 
 /// What the gateway is measured beside.
-pub(crate) fn provide_nginx(folder: &Path) -> Result<Provided> {
-    nginx::provide(&Shelf::open(folder)?)
+pub(crate) fn provide_nginx(folder: &Path) -> Result<ProvidedTool> {
+    nginx::provide(&ToolCache::open(folder)?)
 }
 
 /// etcd alone, the old one and the new one.
-pub(crate) fn provide_etcd(folder: &Path) -> Result<[Provided; 2]> {
-    etcd::provide(&Shelf::open(folder)?)
+pub(crate) fn provide_etcd(folder: &Path) -> Result<[ProvidedTool; 2]> {
+    etcd::provide(&ToolCache::open(folder)?)
 }
 
 /// One row per tool, for a table.
-pub(crate) fn rows(provided: &[Provided]) -> Vec<Vec<String>> {
-    let row = |tool: &Provided| {
+pub(crate) fn tool_rows(provided: &[ProvidedTool]) -> Vec<Vec<String>> {
+    let row = |tool: &ProvidedTool| {
         vec![tool.name.to_owned(), tool.version.clone(), tool.path.display().to_string(), tool.origin.clone()]
     };
     provided.iter().map(row).collect()
 }
 
 /// A tool that the user names by its variable; it must be there, whatever else could be found.
-fn given(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(path) = environment::path(variable) else { return Ok(None) };
+fn given_path(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = environment::path_variable(variable) else { return Ok(None) };
     if !path.is_file() {
         bail!("{variable} names {}, which is no file", path.display());
     }
@@ -159,9 +160,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_optional_tool_is_found_by_its_name() {
-        for tool in Optional::ALL {
-            assert_eq!(Optional::named(tool.name()).unwrap(), tool);
+    fn from_name_finds_every_optional_tool() {
+        for tool in OptionalTool::ALL {
+            assert_eq!(OptionalTool::from_name(tool.name()).unwrap(), tool);
         }
     }
 }

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::environment;
-use crate::process::Job;
+use crate::process::TimedCommand;
 
 /// `cargo metadata --no-deps` reads a few files.
-const METADATA_LIMIT: Duration = Duration::from_secs(60);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The checkout that xtask was built from.
 pub(crate) struct Workspace {
@@ -24,19 +24,19 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn open() -> Result<Workspace> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?.to_owned();
-        let job = cargo(&root, "metadata", METADATA_LIMIT).args(["--locked", "--format-version", "1", "--no-deps"]);
-        let metadata: Value = serde_json::from_str(&job.output()?).context("cargo metadata wrote no JSON")?;
+        let job = cargo(&root, "metadata", METADATA_TIMEOUT).args(["--locked", "--format-version", "1", "--no-deps"]);
+        let metadata: Value = serde_json::from_str(&job.output_text()?).context("cargo metadata wrote no JSON")?;
         let target = metadata["target_directory"].as_str().context("cargo metadata names no target folder")?.into();
         Ok(Workspace { root, target, metadata })
     }
 
     /// Cargo in the root of the checkout, the same cargo that runs us.
-    pub(crate) fn cargo(&self, command: &str, limit: Duration) -> Job {
+    pub(crate) fn cargo(&self, command: &str, limit: Duration) -> TimedCommand {
         cargo(&self.root, command, limit)
     }
 
     /// A binary of the test-profile build.
-    pub(crate) fn binary(&self, name: &str) -> PathBuf {
+    pub(crate) fn debug_binary(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
     }
 
@@ -46,13 +46,13 @@ impl Workspace {
     }
 
     /// Where provided tools live: it survives everything but `cargo clean`.
-    pub(crate) fn tools(&self) -> PathBuf {
+    pub(crate) fn tools_dir(&self) -> PathBuf {
         self.target.join("tools")
     }
 }
 
-fn cargo(root: &Path, command: &str, limit: Duration) -> Job {
-    let program = environment::text("CARGO").unwrap_or_else(|| "cargo".to_owned());
-    let job = Job::new(program, limit).arg(command).folder(root);
-    environment::set_by_cargo_run().iter().fold(job, Job::without_env)
+fn cargo(root: &Path, command: &str, limit: Duration) -> TimedCommand {
+    let program = environment::text_variable("CARGO").unwrap_or_else(|| "cargo".to_owned());
+    let job = TimedCommand::new(program, limit).arg(command).current_dir(root);
+    environment::cargo_run_variables().iter().fold(job, TimedCommand::env_remove)
 }

@@ -15,21 +15,21 @@ pub struct Attributes<'a> {
     /// A resource verb such as `list`, or an HTTP method in lower case for a path.
     pub verb: &'a str,
     /// What it is asked of.
-    pub object: Asked<'a>,
+    pub access_target: AccessTarget<'a>,
 }
 
 /// What a verb is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum AccessTarget<'a> {
     /// A resource, a subresource, or one object of them.
-    Resource(Resource<'a>),
+    Resource(ResourceAttributes<'a>),
     /// A path that is not a resource, such as `/healthz`.
     Path(&'a str),
 }
 
 /// A resource in a question. Empty strings stand for absence, as on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resource<'a> {
+pub struct ResourceAttributes<'a> {
     /// The group; empty for core.
     pub group: &'a str,
     /// The version; rules never look at it.
@@ -46,20 +46,20 @@ pub struct Resource<'a> {
 
 impl<'a> Attributes<'a> {
     /// A question about a resource.
-    pub fn resource(user: &'a User, verb: &'a str, resource: Resource<'a>) -> Self {
-        Self { user, verb, object: Asked::Resource(resource) }
+    pub fn for_resource(user: &'a User, verb: &'a str, resource: ResourceAttributes<'a>) -> Self {
+        Self { user, verb, access_target: AccessTarget::Resource(resource) }
     }
 
     /// A question about a path.
-    pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
-        Self { user, verb, object: Asked::Path(path) }
+    pub fn for_path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
+        Self { user, verb, access_target: AccessTarget::Path(path) }
     }
 
     /// The question that a request asks.
-    pub fn of(user: &'a User, target: &'a Target<'_>) -> Self {
+    pub fn from_target(user: &'a User, target: &'a Target<'_>) -> Self {
         let object = match target {
-            Target::NonResource(target) => Asked::Path(&target.path),
-            Target::Resource(target) => Asked::Resource(Resource {
+            Target::NonResource(target) => AccessTarget::Path(&target.path),
+            Target::Resource(target) => AccessTarget::Resource(ResourceAttributes {
                 group: &target.group,
                 version: &target.version,
                 resource: &target.resource,
@@ -68,40 +68,40 @@ impl<'a> Attributes<'a> {
                 name: &target.name,
             }),
         };
-        Self { user, verb: target.verb(), object }
+        Self { user, verb: target.verb(), access_target: object }
     }
 
     /// The namespace asked about; empty for paths and at the cluster scope.
     pub fn namespace(&self) -> &'a str {
-        match self.object {
-            Asked::Resource(resource) => resource.namespace,
-            Asked::Path(_) => "",
+        match self.access_target {
+            AccessTarget::Resource(resource) => resource.namespace,
+            AccessTarget::Path(_) => "",
         }
     }
 
     /// What a 403 says the user cannot do, in Kubernetes' words, made safe to be shown as HTML.
-    pub fn refusal(&self) -> String {
+    pub fn denial_message(&self) -> String {
         let user = Quoted(&self.user.name);
         let verb = self.verb;
-        let message = match &self.object {
-            Asked::Path(path) => format!("User {user} cannot {verb} path {}", Quoted(path)),
-            Asked::Resource(asked) => {
-                let resource = asked.combined();
-                let (resource, group) = (Quoted(&resource), Quoted(asked.group));
-                let scope = match asked.namespace {
+        let message = match &self.access_target {
+            AccessTarget::Path(path) => format!("User {user} cannot {verb} path {}", Quoted(path)),
+            AccessTarget::Resource(resource_attributes) => {
+                let resource = resource_attributes.combined_resource();
+                let (resource, group) = (Quoted(&resource), Quoted(resource_attributes.group));
+                let scope = match resource_attributes.namespace {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {}", Quoted(namespace)),
                 };
                 format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}")
             }
         };
-        without_html(message)
+        escape_html(message)
     }
 }
 
-impl<'a> Resource<'a> {
+impl<'a> ResourceAttributes<'a> {
     /// Resource and subresource as rules name them: `pods/log`.
-    pub fn combined(&self) -> Cow<'a, str> {
+    pub fn combined_resource(&self) -> Cow<'a, str> {
         match self.subresource {
             "" => Cow::Borrowed(self.resource),
             subresource => Cow::Owned(format!("{}/{subresource}", self.resource)),
@@ -109,7 +109,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-fn without_html(message: String) -> String {
+fn escape_html(message: String) -> String {
     if !message.contains(['&', '<', '>']) {
         return message;
     }
@@ -123,29 +123,34 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(user: &str, verb: &str, object: Asked<'_>, expected: &Expect) {
-        expected.assert_eq(&Attributes { user: &User::named(user), verb, object }.refusal());
+    fn check(user: &str, verb: &str, object: AccessTarget<'_>, expected: &Expect) {
+        expected.assert_eq(&Attributes { user: &User::named(user), verb, access_target: object }.denial_message());
     }
 
     #[test]
-    fn a_refusal_names_user_verb_resource_group_and_scope() {
-        let pods = Resource { version: "v1", resource: "pods", ..Resource::default() };
+    fn denial_message_names_user_verb_resource_group_and_scope() {
+        let pods = ResourceAttributes { version: "v1", resource: "pods", ..ResourceAttributes::default() };
         check(
             "alice",
             "list",
-            Asked::Resource(Resource { namespace: "default", ..pods }),
+            AccessTarget::Resource(ResourceAttributes { namespace: "default", ..pods }),
             &expect![[r#"User "alice" cannot list resource "pods" in API group "" in the namespace "default""#]],
         );
         check(
             "alice",
             "list",
-            Asked::Resource(pods),
+            AccessTarget::Resource(pods),
             &expect![[r#"User "alice" cannot list resource "pods" in API group "" at the cluster scope"#]],
         );
         check(
             "alice",
             "update",
-            Asked::Resource(Resource { group: "apps", resource: "deployments", subresource: "scale", ..pods }),
+            AccessTarget::Resource(ResourceAttributes {
+                group: "apps",
+                resource: "deployments",
+                subresource: "scale",
+                ..pods
+            }),
             &expect![[
                 r#"User "alice" cannot update resource "deployments/scale" in API group "apps" at the cluster scope"#
             ]],
@@ -153,33 +158,41 @@ mod tests {
         check(
             "system:anonymous",
             "get",
-            Asked::Path("/metrics"),
+            AccessTarget::Path("/metrics"),
             &expect![[r#"User "system:anonymous" cannot get path "/metrics""#]],
         );
     }
 
     #[test]
-    fn a_request_asks_what_its_line_says() {
+    fn attributes_from_target_match_request_line() {
         let user = User::named("alice");
-        let refusal = |method: &str, line: &str| Attributes::of(&user, &Target::parse(method, line).unwrap()).refusal();
+        let denial = |method: &str, line: &str| {
+            Attributes::from_target(&user, &Target::parse(method, line).unwrap()).denial_message()
+        };
         expect![[r#"User "alice" cannot list resource "pods" in API group "" in the namespace "dev""#]]
-            .assert_eq(&refusal("GET", "/api/v1/namespaces/dev/pods?limit=500"));
+            .assert_eq(&denial("GET", "/api/v1/namespaces/dev/pods?limit=500"));
         expect![[
             r#"User "alice" cannot update resource "deployments/scale" in API group "apps" in the namespace "dev""#
         ]]
-        .assert_eq(&refusal("PUT", "/apis/apps/v1/namespaces/dev/deployments/web/scale"));
-        expect![[r#"User "alice" cannot get path "/healthz""#]].assert_eq(&refusal("GET", "/healthz?verbose"));
+        .assert_eq(&denial("PUT", "/apis/apps/v1/namespaces/dev/deployments/web/scale"));
+        expect![[r#"User "alice" cannot get path "/healthz""#]].assert_eq(&denial("GET", "/healthz?verbose"));
         let target = Target::parse("GET", "/api/v1/namespaces/dev/pods/p?x=y").unwrap();
-        let asked = Resource { version: "v1", resource: "pods", namespace: "dev", name: "p", ..Resource::default() };
-        assert_eq!(Attributes::of(&user, &target), Attributes::resource(&user, "get", asked));
+        let expected = ResourceAttributes {
+            version: "v1",
+            resource: "pods",
+            namespace: "dev",
+            name: "p",
+            ..ResourceAttributes::default()
+        };
+        assert_eq!(Attributes::from_target(&user, &target), Attributes::for_resource(&user, "get", expected));
     }
 
     #[test]
-    fn a_refusal_cannot_be_read_as_html() {
+    fn denial_message_escapes_html() {
         check(
             "<b>\"&",
             "get",
-            Asked::Path("/<script>"),
+            AccessTarget::Path("/<script>"),
             &expect![[r#"User "&lt;b&gt;\"&amp;" cannot get path "/&lt;script&gt;""#]],
         );
     }

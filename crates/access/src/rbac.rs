@@ -1,25 +1,25 @@
 //! Role-based access control: what the four kinds of `rbac.authorization.k8s.io` grant.
 //!
-//! One writer keeps a [`Policy`], fed with objects as they change, and publishes an immutable [`Index`] made from it.
+//! One writer keeps a [`RbacPolicy`], fed with objects as they change, and publishes an immutable [`RbacIndex`] made from it.
 //! Readers hold the index in an `Arc` and decide by it: no lock, no storage read, and no allocation for a yes.
 //!
 //! Rules only ever grant. What cannot be read, or refers to a role that is not there, grants nothing.
 
 mod aggregation;
-mod covers;
 pub mod escalation;
-mod holder;
 mod index;
+mod label_selector;
 mod objects;
 mod policy;
 mod rule;
-mod selector;
-mod table;
+mod rule_coverage;
+mod rule_set;
+mod subject_grants;
 pub mod validation;
 
-pub use covers::{TooManyParts, missing_rules, uncovered};
-pub use index::{Grant, Index, Unresolved};
-pub use objects::{AggregationRule, Binding, GROUP, ObjectError, Role, RoleRef, Subject};
-pub use policy::{Change, Kind, Policy};
+pub use index::{RbacGrant, RbacIndex, UnresolvedRole};
+pub use label_selector::{LabelSelectorRequirement, LabelSelectorSpec};
+pub use objects::{AggregationRule, RBAC_GROUP, RbacObjectError, Role, RoleBinding, RoleRef, Subject};
+pub use policy::{PolicyChange, RbacKind, RbacPolicy};
 pub use rule::PolicyRule;
-pub use selector::{LabelSelector, Requirement};
+pub use rule_coverage::{TooManyPermissions, missing_rules, uncovered_permissions};

@@ -3,29 +3,29 @@
 //! A service account's token is verified once per token and then known by its digest; whether its account and what it is
 //! bound to still exist is asked at every use.
 
-mod cache;
+mod bound_objects;
 mod claims;
 mod csv;
-mod file;
-mod issuer;
 mod jwt;
 mod key;
-mod objects;
 pub mod openid;
-mod verifier;
+mod token_cache;
+mod token_file;
+mod token_issuer;
+mod token_verifier;
 
-pub use claims::{Claims, KubernetesClaims, OutOfTime, Reference};
+pub use bound_objects::{BoundObjectKind, BoundObjectState, BoundObjects};
+pub use claims::{ClaimedObject, Claims, KubernetesClaims, TokenTimeError};
 pub use csv::CsvError;
-pub use file::{TokenFile, TokenFileError};
-pub use issuer::{Issued, Issuer, TokenRequest, TokenRequestError};
 pub use key::{Algorithm, Jwk, KeyError, SigningKey, VerifyingKey};
-pub use objects::{Existing, Kind, Objects};
-pub use verifier::{Authenticated, Note, TokenError, Verifier};
+pub use token_file::{TokenFile, TokenFileError};
+pub use token_issuer::{IssuedToken, TokenIssuer, TokenRequest, TokenRequestError};
+pub use token_verifier::{AuthenticatedToken, TokenAuditAnnotation, TokenError, TokenVerifier};
 
 /// The SHA-256 of a token, by which it is known once it was seen.
-type Digest = [u8; 32];
+type TokenDigest = [u8; 32];
 
-fn digest(token: &str) -> Digest {
+fn token_digest(token: &str) -> TokenDigest {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }

@@ -6,9 +6,9 @@ use api::validation;
 use serde::Serialize;
 
 /// The user of a request that presented nothing.
-pub const ANONYMOUS: &str = "system:anonymous";
+pub const ANONYMOUS_USER: &str = "system:anonymous";
 /// The API servers themselves, when one asks another.
-pub const API_SERVER: &str = "system:apiserver";
+pub const API_SERVER_USER: &str = "system:apiserver";
 /// The scheduler's user.
 pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
 /// The controller manager's user.
@@ -17,33 +17,33 @@ pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub const KUBE_PROXY: &str = "system:kube-proxy";
 
 /// The group that may do anything, before any rule is looked at.
-pub const MASTERS: &str = "system:masters";
+pub const MASTERS_GROUP: &str = "system:masters";
 /// Everybody who is somebody.
-pub const AUTHENTICATED: &str = "system:authenticated";
+pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
 /// Everybody else.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const UNAUTHENTICATED_GROUP: &str = "system:unauthenticated";
 /// The group of the kubelets.
-pub const NODES: &str = "system:nodes";
+pub const NODES_GROUP: &str = "system:nodes";
 /// The group of those who watch over the cluster.
-pub const MONITORING: &str = "system:monitoring";
+pub const MONITORING_GROUP: &str = "system:monitoring";
 /// The group of all service accounts.
-pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+pub const SERVICE_ACCOUNTS_GROUP: &str = "system:serviceaccounts";
 
 /// What the name of every service account starts with.
-pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+pub const SERVICE_ACCOUNT_USER_PREFIX: &str = "system:serviceaccount:";
 /// What the group of a namespace's service accounts starts with.
 pub const SERVICE_ACCOUNT_GROUP_PREFIX: &str = "system:serviceaccounts:";
 
 /// The extra value that names the credential: the id of a token, or the digest of a certificate.
-pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id";
 /// The extra value that names the pod a token is bound to.
-pub const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+pub const POD_NAME_KEY: &str = "authentication.kubernetes.io/pod-name";
 /// The extra value with the uid of the pod a token is bound to.
-pub const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+pub const POD_UID_KEY: &str = "authentication.kubernetes.io/pod-uid";
 /// The extra value that names the node a token is bound to, or its pod runs on.
-pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+pub const NODE_NAME_KEY: &str = "authentication.kubernetes.io/node-name";
 /// The extra value with the uid of that node.
-pub const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
+pub const NODE_UID_KEY: &str = "authentication.kubernetes.io/node-uid";
 
 /// Somebody, as authentication found them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl User {
 
     /// The user of a request that presented nothing.
     pub fn anonymous() -> Self {
-        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+        Self { name: ANONYMOUS_USER.to_owned(), groups: vec![UNAUTHENTICATED_GROUP.to_owned()], ..Self::default() }
     }
 
     /// A service account, in its two groups.
@@ -80,16 +80,19 @@ impl User {
     }
 
     /// Whether the user belongs to the group.
-    pub fn is_in(&self, group: &str) -> bool {
+    pub fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|of_user| of_user == group)
     }
 
     /// Adds `system:authenticated`, unless the user is anonymous or already says which of the two groups applies.
     ///
     /// So an anonymous user that a peer forwarded stays anonymous.
-    pub fn authenticated(mut self) -> Self {
-        if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
-            self.groups.push(AUTHENTICATED.to_owned());
+    pub fn with_authenticated_group(mut self) -> Self {
+        if self.name != ANONYMOUS_USER
+            && !self.is_in_group(AUTHENTICATED_GROUP)
+            && !self.is_in_group(UNAUTHENTICATED_GROUP)
+        {
+            self.groups.push(AUTHENTICATED_GROUP.to_owned());
         }
         self
     }
@@ -117,18 +120,19 @@ impl<'a> From<&'a User> for UserInfo<'a> {
 
 /// The user name of a service account.
 pub fn service_account_name(namespace: &str, name: &str) -> String {
-    format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
+    format!("{SERVICE_ACCOUNT_USER_PREFIX}{namespace}:{name}")
 }
 
 /// The groups that every service account of a namespace is in.
 pub fn service_account_groups(namespace: &str) -> [String; 2] {
-    [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNT_GROUP_PREFIX}{namespace}")]
+    [SERVICE_ACCOUNTS_GROUP.to_owned(), format!("{SERVICE_ACCOUNT_GROUP_PREFIX}{namespace}")]
 }
 
 /// Namespace and name of the service account behind a user name; `None` if it is not one.
 pub fn split_service_account_name(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    let is_valid = validation::dns1123_label(namespace).is_empty() && validation::dns1123_subdomain(name).is_empty();
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_USER_PREFIX)?.split_once(':')?;
+    let is_valid = validation::validate_dns1123_label(namespace).is_empty()
+        && validation::validate_dns1123_subdomain(name).is_empty();
     is_valid.then_some((namespace, name))
 }
 
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_account_has_a_name_and_two_groups() {
+    fn service_account_user_has_name_and_two_groups() {
         let user = User::service_account("dev", "builder", "u1");
         assert_eq!(user.name, "system:serviceaccount:dev:builder");
         assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:dev"]);
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_well_formed_service_account_names_split() {
+    fn split_service_account_name_rejects_malformed_names() {
         for (name, expected) in [
             ("system:serviceaccount:dev:builder", Some(("dev", "builder"))),
             ("system:serviceaccount:dev:a.b", Some(("dev", "a.b"))),
@@ -163,15 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn the_authenticated_group_is_added_unless_the_user_says_otherwise() {
+    fn authenticated_group_is_added_unless_already_classified() {
         let groups = |name: &str, groups: &[&str]| {
             let groups = groups.iter().map(ToString::to_string).collect();
-            User { groups, ..User::named(name) }.authenticated().groups
+            User { groups, ..User::named(name) }.with_authenticated_group().groups
         };
-        assert_eq!(groups("alice", &["dev"]), ["dev", AUTHENTICATED]);
-        assert_eq!(groups("alice", &[AUTHENTICATED, "dev"]), [AUTHENTICATED, "dev"]);
-        assert_eq!(groups("alice", &[UNAUTHENTICATED]), [UNAUTHENTICATED]);
-        assert_eq!(groups(ANONYMOUS, &[]), [""; 0]);
-        assert_eq!(User::anonymous().authenticated(), User::anonymous());
+        assert_eq!(groups("alice", &["dev"]), ["dev", AUTHENTICATED_GROUP]);
+        assert_eq!(groups("alice", &[AUTHENTICATED_GROUP, "dev"]), [AUTHENTICATED_GROUP, "dev"]);
+        assert_eq!(groups("alice", &[UNAUTHENTICATED_GROUP]), [UNAUTHENTICATED_GROUP]);
+        assert_eq!(groups(ANONYMOUS_USER, &[]), [""; 0]);
+        assert_eq!(User::anonymous().with_authenticated_group(), User::anonymous());
     }
 }

@@ -12,7 +12,7 @@ const UNITS: [(&str, f64); 8] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
 /// Go counts nanoseconds in 64 bits: some 292 years.
-const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+const GO_DURATION_MAX: Duration = Duration::from_nanos(i64::MAX as u64);
 
 /// Reads a duration that is not negative: `0`, or numbers each with its unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         rest = &after[unit.len()..];
         seconds += number * factor;
     }
-    Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST).ok_or_else(invalid)
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= GO_DURATION_MAX).ok_or_else(invalid)
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn parse_accepts_go_durations() {
         for (text, millis) in [
             ("0", 0),
             ("1m0s", 60_000),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn parse_rejects_malformed_durations() {
         for text in ["", "5", "-1s", "1x", "s", "1s garbage", "99999999999999999999h", "2562048h", "."] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -51,7 +51,7 @@ impl FieldErrorKind {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn message_prefix(self) -> &'static str {
         match self {
             Self::NotFound => "Not found",
             Self::Required => "Required value",
@@ -120,7 +120,7 @@ impl FieldError {
 
     /// The message without the field.
     pub fn body(&self) -> String {
-        let mut body = self.kind.words().to_owned();
+        let mut body = self.kind.message_prefix().to_owned();
         if let Some(value) = &self.value {
             body.push_str(": ");
             match value {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_is_worded_as_in_kubernetes() {
+    fn field_error_texts_match_kubernetes() {
         let errors = [
             FieldError::invalid("metadata.name", "A\n", "must be lower case"),
             FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn several_errors_stand_in_brackets_and_each_once() {
+    fn aggregate_brackets_and_deduplicates_errors() {
         let [a, b] = [FieldError::required("a", ""), FieldError::required("b", "")];
         assert_eq!(FieldError::aggregate(&[]), None);
         assert_eq!(FieldError::aggregate(&[a.clone(), a.clone()]).as_deref(), Some("a: Required value"));

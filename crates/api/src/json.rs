@@ -8,6 +8,10 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// A JSON object, such as a whole Kubernetes object.
+pub type JsonObject = Map<String, Value>;
 
 /// JSON kept as the text it came in; equal when the text is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,13 +44,13 @@ pub fn to_go_json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
 pub fn indent(compact: &[u8]) -> Vec<u8> {
     let mut pretty = Vec::with_capacity(compact.len() * 2);
     let mut depth = 0_usize;
-    let mut strings = Strings::default();
+    let mut strings = StringTracker::default();
     let mut previous = 0;
     for &byte in compact {
         let opens = matches!(previous, b'{' | b'[');
-        if strings.contains(byte) {
+        if strings.is_in_string(byte) {
             if opens {
-                new_line(&mut pretty, depth);
+                push_indented_newline(&mut pretty, depth);
             }
             pretty.push(byte);
             previous = b'"';
@@ -57,12 +61,12 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
             depth = depth.saturating_sub(1);
         }
         if opens != closes {
-            new_line(&mut pretty, depth);
+            push_indented_newline(&mut pretty, depth);
         }
         pretty.push(byte);
         match byte {
             b'{' | b'[' => depth += 1,
-            b',' => new_line(&mut pretty, depth),
+            b',' => push_indented_newline(&mut pretty, depth),
             b':' => pretty.push(b' '),
             _ => {}
         }
@@ -74,30 +78,30 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
 /// Beyond this depth lines are no longer indented further, so that nesting cannot make the output quadratic.
 const INDENT_DEPTH_MAX: usize = 1000;
 
-fn new_line(pretty: &mut Vec<u8>, depth: usize) {
+fn push_indented_newline(pretty: &mut Vec<u8>, depth: usize) {
     pretty.push(b'\n');
     pretty.extend(std::iter::repeat_n(b' ', 2 * depth.min(INDENT_DEPTH_MAX)));
 }
 
 /// Follows JSON text and knows which bytes belong to a string, its quotes included.
 #[derive(Default)]
-struct Strings {
-    inside: bool,
+struct StringTracker {
+    in_string: bool,
     escaped: bool,
 }
 
-impl Strings {
-    fn contains(&mut self, byte: u8) -> bool {
-        if !self.inside {
-            self.inside = byte == b'"';
-            return self.inside;
+impl StringTracker {
+    fn is_in_string(&mut self, byte: u8) -> bool {
+        if !self.in_string {
+            self.in_string = byte == b'"';
+            return self.in_string;
         }
         if self.escaped {
             self.escaped = false;
         } else if byte == b'\\' {
             self.escaped = true;
         } else if byte == b'"' {
-            self.inside = false;
+            self.in_string = false;
         }
         true
     }
@@ -111,10 +115,10 @@ impl Formatter for GoFormatter {
     }
 
     fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let mut strings = Strings::default();
+        let mut strings = StringTracker::default();
         let mut start = 0;
         for (at, byte) in fragment.bytes().enumerate() {
-            if !strings.contains(byte) && matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+            if !strings.is_in_string(byte) && matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                 write_escaped(writer, &fragment[start..at])?;
                 start = at + 1;
             }
@@ -135,16 +139,16 @@ impl Formatter for GoFormatter {
 }
 
 /// The bytes that start something Go escapes: the three of HTML, and the lead byte of U+2028 and U+2029.
-fn needs_care(byte: u8) -> bool {
+fn may_start_go_escape(byte: u8) -> bool {
     matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }
 
 fn write_escaped<W: ?Sized + io::Write>(writer: &mut W, text: &str) -> io::Result<()> {
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(needs_care) {
-        let (clean, from_here) = rest.split_at(at);
-        writer.write_all(clean.as_bytes())?;
-        let mut characters = from_here.chars();
+    while let Some(at) = rest.bytes().position(may_start_go_escape) {
+        let (unescaped, special_and_rest) = rest.split_at(at);
+        writer.write_all(unescaped.as_bytes())?;
+        let mut characters = special_and_rest.chars();
         match characters.next() {
             Some(special @ ('<' | '>' | '&' | '\u{2028}' | '\u{2029}')) => write!(writer, "\\u{:04x}", special as u32)?,
             Some(other) => write!(writer, "{other}")?,
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_escaped_as_go_does() {
+    fn to_go_json_escapes_strings_like_go() {
         check(&"<a href=\"x\">&</a>", &expect![[r#""\u003ca href=\"x\"\u003e\u0026\u003c/a\u003e""#]]);
         check(&"a\u{2028}b\u{2029}c\u{2027}d\u{e9}\u{1f600}", &expect![[r#""a\u2028b\u2029c‧dé😀""#]]);
         check(&"\0\u{1}\u{8}\t\n\u{b}\u{c}\r\u{1f}\\", &expect![[r#""\u0000\u0001\b\t\n\u000b\f\r\u001f\\""#]]);
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_print_as_go_does() {
+    fn to_go_json_prints_floats_like_go() {
         check(
             &[0.0, -0.0, 1.0, -1.5, 0.1, 1e20, 1e21, -1.5e300, 1e-6, 1.5e-7, 123_456_789.125],
             &expect!["[0,-0,1,-1.5,0.1,100000000000000000000,1e+21,-1.5e+300,0.000001,1.5e-7,123456789.125]"],
@@ -186,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn raw_values_are_compacted_and_escaped() {
+    fn to_go_json_compacts_and_escapes_raw_values() {
         let raw = RawValue::from_string("{ \"a b\" : [1 ,\n\t2], \"q\\\" <\" : \"\\\\\" }".to_owned()).unwrap();
         check(&raw, &expect![[r#"{"a b":[1,2],"q\" \u003c":"\\"}"#]]);
     }
 
     #[test]
-    fn pretty_is_gos_indentation() {
+    fn indent_matches_go_marshal_indent() {
         let value = json!({"a": [], "b": {}, "c": [1, {"d": "x,{:}[]\"\\"}], "e": "", "f": [[]]});
         expect![[r#"
             {
@@ -214,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(text in any::<String>(), number in any::<f64>()) {
+        fn go_json_round_trips_through_serde_json(text in any::<String>(), number in any::<f64>()) {
             let bytes = to_go_json(&(&text, number));
             let (read, value): (String, Option<f64>) = serde_json::from_slice(&bytes).unwrap();
             prop_assert_eq!(&read, &text);
@@ -223,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn indenting_never_panics(bytes in any::<Vec<u8>>()) {
+        fn indent_never_panics(bytes in any::<Vec<u8>>()) {
             indent(&bytes);
         }
     }

@@ -31,7 +31,9 @@ pub mod validation;
 pub mod wire;
 
 pub use field_error::FieldError;
-pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, version_order};
+pub use names::{
+    GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, compare_kube_aware_versions,
+};
 pub use port_error::PortError;
 pub use status::Status;
-pub use target::{Misfit, Scope, Target, Verb};
+pub use target::{KindScope, RouteMismatch, Target, Verb};

@@ -10,10 +10,12 @@ mod pretty;
 
 use std::fmt;
 
-pub use accept::CLAUSES_MAX;
-pub use discovery::{AggregatedVersion, DiscoveryForm, DiscoveryOffer, Profile, negotiate_discovery};
-pub use object::{Accepted, MetaVersion, Offer, Transform, TransformKind, negotiate, negotiate_stream};
-pub use pretty::is_pretty;
+pub use accept::ACCEPT_CLAUSES_MAX;
+pub use discovery::{AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Profile, negotiate_discovery};
+pub use object::{
+    MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
+};
+pub use pretty::is_pretty_print;
 
 use crate::status::Status;
 
@@ -51,7 +53,7 @@ impl Encoding {
     }
 
     /// The encoding of a body by its `Content-Type`, whose parameters do not matter; JSON if there is none.
-    pub fn of_body(content_type: &str) -> Option<Self> {
+    pub fn from_content_type(content_type: &str) -> Option<Self> {
         let (media_type, _) = content_type.split_once(';').unwrap_or((content_type, ""));
         match media_type.trim() {
             "" => Some(Self::Json),
@@ -69,7 +71,7 @@ impl Encoding {
     }
 
     /// How the 406 of a watch names it.
-    fn stream_name(self) -> Option<&'static str> {
+    fn watch_media_type_in_error(self) -> Option<&'static str> {
         match self {
             Self::Json => Some("application/json;stream=watch"),
             Self::Yaml => None,
@@ -94,7 +96,7 @@ impl Encodings {
 
     /// Whether the encoding is in the set.
     pub const fn contains(self, encoding: Encoding) -> bool {
-        self.0 & Self::of(encoding).0 != 0
+        self.0 & Self::from_encoding(encoding).0 != 0
     }
 
     /// What is in either set.
@@ -107,7 +109,7 @@ impl Encodings {
         Encoding::ALL.into_iter().filter(move |encoding| self.contains(*encoding))
     }
 
-    const fn of(encoding: Encoding) -> Self {
+    const fn from_encoding(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Json => Self(1),
             Encoding::Yaml => Self(2),
@@ -124,9 +126,9 @@ pub struct NotAcceptable {
 }
 
 impl NotAcceptable {
-    fn names(self) -> Vec<&'static str> {
+    fn media_types(self) -> Vec<&'static str> {
         let name = |encoding: Encoding| {
-            if self.streaming { encoding.stream_name() } else { Some(encoding.media_type()) }
+            if self.streaming { encoding.watch_media_type_in_error() } else { Some(encoding.media_type()) }
         };
         self.offered.iter().filter_map(name).collect()
     }
@@ -134,13 +136,13 @@ impl NotAcceptable {
 
 impl From<NotAcceptable> for Status {
     fn from(error: NotAcceptable) -> Self {
-        Self::not_acceptable(&error.names())
+        Self::not_acceptable(&error.media_types())
     }
 }
 
 impl fmt::Display for NotAcceptable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "only the following media types are accepted: {}", self.names().join(", "))
+        write!(f, "only the following media types are accepted: {}", self.media_types().join(", "))
     }
 }
 

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_fields_are_left_out() {
+    fn object_meta_omits_empty_fields() {
         check("{}", &expect!["{}"]);
         check(
             r#"{"name":null,"labels":null,"creationTimestamp":null,"generation":0,"finalizers":[],"ownerReferences":null}"#,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_in_gos_order_and_unknown_ones_kept() {
+    fn object_meta_keeps_go_field_order_and_unknown_fields() {
         check(
             r#"{"zeta":{"b":1,"a":[null]},"managedFields":[{"manager":"x", "fieldsV1":{"f:a":{}}}],"finalizers":["f"],
                 "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true,"blockOwnerDeletion":false,"new":1}],
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_is_the_owner_that_says_so() {
+    fn controller_returns_owner_with_controller_flag() {
         let mut metadata = ObjectMeta::default();
         assert_eq!(metadata.controller(), None);
         metadata.owner_references.push(OwnerReference { uid: "a".to_owned(), ..Default::default() });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_or_deep_nesting_is_an_error() {
+    fn object_meta_rejects_wrong_types_and_deep_nesting() {
         assert!(serde_json::from_str::<ObjectMeta>(r#"{"name":1}"#).is_err());
         let deep = format!(r#"{{"new":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         assert!(serde_json::from_str::<ObjectMeta>(&deep).is_err());

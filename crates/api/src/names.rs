@@ -8,7 +8,7 @@ mod version_order;
 use std::fmt;
 use std::sync::Arc;
 
-pub use version_order::version_order;
+pub use version_order::compare_kube_aware_versions;
 
 /// A group and one of its versions, printed as in `apiVersion`: `apps/v1`, or `v1` for the core group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_api_version_reads_and_prints_alike() {
+    fn group_version_parses_and_prints_api_version() {
         for (text, group, version) in
             [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("/v1", "", "v1"), ("", "", ""), ("/", "", "")]
         {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_resource_splits_at_the_first_dot() {
+    fn group_resource_parse_splits_at_first_dot() {
         assert_eq!(GroupResource::parse("pods"), GroupResource { group: "", resource: "pods" });
         let leases = GroupResource::parse("leases.coordination.k8s.io");
         assert_eq!(leases, GroupResource { group: "coordination.k8s.io", resource: "leases" });
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn triples_print_as_kubernetes_prints_them() {
+    fn gvr_and_gvk_display_match_kubernetes() {
         let deployments = GroupVersion::parse("apps/v1").unwrap().with_resource("deployments");
         assert_eq!(deployments.owned().to_string(), "apps/v1, Resource=deployments");
         assert_eq!(deployments.group_resource().to_string(), "deployments.apps");

@@ -17,8 +17,8 @@ pub use storage_version::{
 use crate::json::to_go_json;
 
 /// Reads one of the objects of this module.
-pub fn from_json<Object: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<Object, ObjectError> {
-    serde_json::from_slice(bytes).map_err(ObjectError)
+pub fn from_json<Object: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<Object, ObjectDecodeError> {
+    serde_json::from_slice(bytes).map_err(ObjectDecodeError)
 }
 
 /// Writes one of the objects of this module as kube-apiserver stores it: on one line, with a newline at the end.
@@ -31,7 +31,7 @@ pub fn to_stored_json(object: &impl serde::Serialize) -> Vec<u8> {
 /// Bytes that are not the object they should be.
 #[derive(Debug, thiserror::Error)]
 #[error("the object cannot be read: {0}")]
-pub struct ObjectError(serde_json::Error);
+pub struct ObjectDecodeError(serde_json::Error);
 
 /// Declares a type with one value, which stands for one string on the wire.
 macro_rules! wire_constant {

@@ -12,13 +12,13 @@ pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> 
 }
 
 /// The first value of a parameter.
-pub fn first<'a>(query: &'a str, parameter: &str) -> Option<Cow<'a, str>> {
+pub fn first_value<'a>(query: &'a str, parameter: &str) -> Option<Cow<'a, str>> {
     pairs(query).find(|(key, _)| key == parameter).map(|(_, value)| value)
 }
 
 /// A boolean parameter as Kubernetes reads it in options: whatever is present and neither `0` nor `false` is true, so the
 /// empty value is true as well.
-pub fn is_true(value: &str) -> bool {
+pub fn is_true_parameter(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_go_reads_them() {
+    fn parse_int_and_parse_uint_match_go_strconv() {
         for (text, signed, unsigned) in [
             ("5", Ok(5), Ok(5)),
             ("+5", Ok(5), Err("invalid syntax")),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_read_as_go_reads_them() {
+    fn pairs_match_go_url_parsing() {
         check("", &[]);
         check("&&", &[]);
         check("a", &[("a", "")]);
@@ -135,28 +135,28 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_counts() {
-        assert_eq!(first("x=0&watch=1&watch=0", "watch").as_deref(), Some("1"));
-        assert_eq!(first("watch=%zz&watch=0", "watch").as_deref(), Some("0"));
-        assert_eq!(first("watc%68=1", "watch").as_deref(), Some("1"));
-        assert_eq!(first("Watch=1", "watch"), None);
+    fn first_value_returns_first_valid_occurrence() {
+        assert_eq!(first_value("x=0&watch=1&watch=0", "watch").as_deref(), Some("1"));
+        assert_eq!(first_value("watch=%zz&watch=0", "watch").as_deref(), Some("0"));
+        assert_eq!(first_value("watc%68=1", "watch").as_deref(), Some("1"));
+        assert_eq!(first_value("Watch=1", "watch"), None);
     }
 
     #[test]
-    fn only_zero_and_false_are_false() {
+    fn is_true_parameter_rejects_only_zero_and_false() {
         for value in ["0", "false", "FALSE", "False"] {
-            assert!(!is_true(value), "{value}");
+            assert!(!is_true_parameter(value), "{value}");
         }
         for value in ["", "1", "true", "no", "00", " false"] {
-            assert!(is_true(value), "{value}");
+            assert!(is_true_parameter(value), "{value}");
         }
     }
 
     proptest! {
         #[test]
-        fn nothing_panics_and_plain_pairs_survive(text in any::<String>(), key in "[a-z]{1,5}", value in "[a-z.]{0,5}") {
+        fn query_parsing_never_panics_and_keeps_plain_pairs(text in any::<String>(), key in "[a-z]{1,5}", value in "[a-z.]{0,5}") {
             let query = format!("{key}={value}&{text}");
-            prop_assert_eq!(first(&query, &key), Some(Cow::Owned(value)));
+            prop_assert_eq!(first_value(&query, &key), Some(Cow::Owned(value)));
             prop_assert!(pairs(&text).count() <= text.len());
         }
     }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_are_gos() {
+    fn quoted_matches_go_percent_q() {
         for (text, quoted) in [
             ("", r#""""#),
             ("a b'c", r#""a b'c""#),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_gos() {
+    fn quoted_list_matches_go_slice_format() {
         assert_eq!(QuotedList(&["a", "b c"]).to_string(), r#"["a" "b c"]"#);
         assert_eq!(QuotedList::<&str>(&[]).to_string(), "[]");
     }

@@ -8,5 +8,5 @@ mod label;
 mod requirement;
 
 pub use field::{FieldOperator, FieldSelector, FieldSelectorError, FieldTerm};
-pub use label::{Expected, LabelSelector, LabelSelectorError};
-pub use requirement::{Operator, Requirement, RequirementError};
+pub use label::{ExpectedToken, LabelSelector, LabelSelectorError};
+pub use requirement::{LabelOperator, LabelRequirement, LabelRequirementError};

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use reason::Reason;
+pub use reason::StatusReason;
 
 use crate::json::to_go_json;
 use crate::metadata::ListMeta;
@@ -24,16 +24,16 @@ pub struct Status {
     pub metadata: ListMeta,
     /// Whether the operation failed.
     #[serde(default, rename = "status")]
-    pub outcome: Outcome,
+    pub outcome: StatusOutcome,
     /// For people.
     #[serde(default, deserialize_with = "null_is_default")]
     pub message: String,
     /// For programs.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub reason: Reason,
+    pub reason: StatusReason,
     /// What the reason is about.
     #[serde(default)]
-    pub details: Option<Box<Details>>,
+    pub details: Option<Box<StatusDetails>>,
     /// The HTTP status; 0 leaves it to [`Status::http_code`].
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: u16,
@@ -41,7 +41,7 @@ pub struct Status {
 
 /// Whether an operation failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum StatusOutcome {
     /// It did not happen.
     #[default]
     Failure,
@@ -52,7 +52,7 @@ pub enum Outcome {
 /// What the reason of a [`Status`] is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Details {
+pub struct StatusDetails {
     /// The object.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Details {
     pub uid: String,
     /// The single faults, if there are several or if they have a machine-readable name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// When to try again; clients repeat the request, whatever its verb, if this is set.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
@@ -75,7 +75,7 @@ pub struct Details {
 
 /// One fault among those that made up a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cause {
+pub struct StatusCause {
     /// The machine-readable name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
@@ -96,7 +96,7 @@ impl Status {
 
     /// Adds a cause.
     pub fn with_cause(mut self, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        let cause = Cause { reason: reason.into(), message: message.into(), field: String::new() };
+        let cause = StatusCause { reason: reason.into(), message: message.into(), field: String::new() };
         self.details.get_or_insert_default().causes.push(cause);
         self
     }
@@ -114,9 +114,9 @@ impl Status {
     /// The HTTP status to answer with.
     pub fn http_code(&self) -> u16 {
         match (self.code, self.outcome) {
-            (0, Outcome::Success) => 200,
-            (0, Outcome::Failure) => 500,
-            (code, Outcome::Success | Outcome::Failure) => code,
+            (0, StatusOutcome::Success) => 200,
+            (0, StatusOutcome::Failure) => 500,
+            (code, StatusOutcome::Success | StatusOutcome::Failure) => code,
         }
     }
 
@@ -131,11 +131,11 @@ impl Status {
     pub fn from_json(body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Claim {
+        struct TypeMeta {
             kind: String,
             api_version: String,
         }
-        let claim: Claim = serde_json::from_slice(body).ok()?;
+        let claim: TypeMeta = serde_json::from_slice(body).ok()?;
         let is_status = claim.kind == "Status" && matches!(&*claim.api_version, "v1" | "meta.k8s.io/v1");
         if is_status { serde_json::from_slice(body).ok() } else { None }
     }
@@ -153,21 +153,21 @@ impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Wire<'a> {
+        struct WireStatus<'a> {
             kind: &'static str,
             api_version: &'static str,
             metadata: &'a ListMeta,
-            status: Outcome,
+            status: StatusOutcome,
             #[serde(skip_serializing_if = "str::is_empty")]
             message: &'a str,
             #[serde(skip_serializing_if = "str::is_empty")]
             reason: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
-            details: Option<&'a Details>,
+            details: Option<&'a StatusDetails>,
             #[serde(skip_serializing_if = "is_zero")]
             code: u32,
         }
-        Wire {
+        WireStatus {
             kind: "Status",
             api_version: "v1",
             metadata: &self.metadata,

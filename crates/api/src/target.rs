@@ -3,16 +3,16 @@
 //! Everything borrows from the line unless an escape has to be decoded. The line itself is kept as it came, because what is
 //! forwarded is forwarded byte for byte. Like RequestInfo, parsing splits the decoded path, so `%2F` separates segments.
 
-mod fit;
 mod list_query;
 mod path;
+mod route_check;
 mod verb;
 
 use std::borrow::Cow;
 
-pub use fit::{Misfit, Scope};
-pub use path::{Depth, PathForm, Prefix};
-pub use verb::{Method, Verb};
+pub use path::{PathDepth, PathForm, VerbPrefix};
+pub use route_check::{KindScope, RouteMismatch};
+pub use verb::{HttpMethod, Verb};
 
 use crate::names::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::quote::Quoted;
@@ -21,16 +21,16 @@ use crate::quote::Quoted;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A path that names no resource: discovery, health, metrics, anything unknown.
-    NonResource(NonResource<'a>),
+    NonResource(NonResourceTarget<'a>),
     /// A resource, known or not.
-    Resource(Resource<'a>),
+    Resource(ResourceTarget<'a>),
 }
 
 /// A path that names no resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NonResource<'a> {
+pub struct NonResourceTarget<'a> {
     /// Path and query as they came.
-    pub raw: Cow<'a, str>,
+    pub path_and_query: Cow<'a, str>,
     /// The HTTP method in lower case.
     pub verb: Cow<'a, str>,
     /// The path, decoded.
@@ -39,15 +39,15 @@ pub struct NonResource<'a> {
 
 /// A resource, and what is to be done with it. Whatever the request does not name is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource<'a> {
+pub struct ResourceTarget<'a> {
     /// Path and query as they came.
-    pub raw: Cow<'a, str>,
+    pub path_and_query: Cow<'a, str>,
     /// What is to be done.
     pub verb: Verb,
     /// The HTTP method, which the verb does not always follow from: behind `/watch/` every method is a watch.
-    pub method: Method,
+    pub method: HttpMethod,
     /// Which segments the path has.
-    pub form: PathForm,
+    pub path_form: PathForm,
     /// The group; empty for core.
     pub group: Cow<'a, str>,
     /// The version.
@@ -61,7 +61,7 @@ pub struct Resource<'a> {
     /// The object, by the path or by a field selector that demands `metadata.name`.
     pub name: Cow<'a, str>,
     /// The path behind the subresource (or behind the name for [`Verb::Proxy`]), without the slash before it.
-    pub rest: Cow<'a, str>,
+    pub subpath: Cow<'a, str>,
     /// The field selector as given, for verbs that heed it.
     pub field_selector: Cow<'a, str>,
     /// The label selector as given, for verbs that heed it.
@@ -73,7 +73,7 @@ pub struct Resource<'a> {
 pub enum TargetError {
     /// A `%` without two hexadecimal digits.
     #[error("invalid URL escape {}", Quoted(escape))]
-    Escape {
+    InvalidEscape {
         /// The escape at fault.
         escape: Box<str>,
     },
@@ -85,7 +85,7 @@ pub enum TargetError {
     },
     /// `/watch` or `/proxy` with nothing behind.
     #[error("unable to determine kind and namespace from url, {url}")]
-    NothingBehindVerb {
+    MissingResourceAfterVerb {
         /// Path and query as they came.
         url: Box<str>,
     },
@@ -95,44 +95,49 @@ impl<'a> Target<'a> {
     /// Reads a method and a path with its query, still escaped, as they stand in the request line.
     pub fn parse(method: &str, path_and_query: &'a str) -> Result<Self, TargetError> {
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-        let path = path::decode(path)?;
+        let path = path::decode_path(path)?;
         let parts = match &path {
-            Cow::Borrowed(path) => path::split(method, path).map(|parts| parts.map(|parts| parts.map(Cow::Borrowed))),
-            Cow::Owned(path) => {
-                path::split(method, path).map(|parts| parts.map(|parts| parts.map(|part| Cow::Owned(part.to_owned()))))
+            Cow::Borrowed(path) => {
+                path::split_path(method, path).map(|parts| parts.map(|parts| parts.map(Cow::Borrowed)))
             }
+            Cow::Owned(path) => path::split_path(method, path)
+                .map(|parts| parts.map(|parts| parts.map(|part| Cow::Owned(part.to_owned())))),
         };
-        let parts = parts.map_err(|_| TargetError::NothingBehindVerb { url: path_and_query.into() })?;
+        let parts = parts.map_err(|_| TargetError::MissingResourceAfterVerb { url: path_and_query.into() })?;
         let raw = Cow::Borrowed(path_and_query);
         let Some(parts) = parts else {
-            return Ok(Self::NonResource(NonResource { raw, verb: verb::of_non_resource(method), path }));
+            return Ok(Self::NonResource(NonResourceTarget {
+                path_and_query: raw,
+                verb: verb::non_resource_verb(method),
+                path,
+            }));
         };
-        let mut resource = Resource {
-            raw,
+        let mut resource = ResourceTarget {
+            path_and_query: raw,
             verb: parts.verb,
-            method: Method::of(method),
-            form: parts.form,
+            method: HttpMethod::parse(method),
+            path_form: parts.form,
             group: parts.group,
             version: parts.version,
             namespace: parts.namespace,
             resource: parts.resource,
             subresource: parts.subresource,
             name: parts.name,
-            rest: parts.rest,
+            subpath: parts.subpath,
             field_selector: Cow::Borrowed(""),
             label_selector: Cow::Borrowed(""),
         };
-        if resource.form.prefix == Prefix::None {
-            list_query::apply(query, &mut resource);
+        if resource.path_form.prefix == VerbPrefix::None {
+            list_query::apply_list_query(query, &mut resource);
         }
         Ok(Self::Resource(resource))
     }
 
     /// Path and query as they came.
-    pub fn raw(&self) -> &str {
+    pub fn path_and_query(&self) -> &str {
         match self {
-            Self::NonResource(target) => &target.raw,
-            Self::Resource(target) => &target.raw,
+            Self::NonResource(target) => &target.path_and_query,
+            Self::Resource(target) => &target.path_and_query,
         }
     }
 
@@ -157,15 +162,19 @@ impl<'a> Target<'a> {
     /// The same target, borrowing nothing.
     pub fn into_owned(self) -> Target<'static> {
         match self {
-            Self::NonResource(NonResource { raw, verb, path }) => {
-                Target::NonResource(NonResource { raw: owned(raw), verb: owned(verb), path: owned(path) })
+            Self::NonResource(NonResourceTarget { path_and_query: raw, verb, path }) => {
+                Target::NonResource(NonResourceTarget {
+                    path_and_query: into_static(raw),
+                    verb: into_static(verb),
+                    path: into_static(path),
+                })
             }
             Self::Resource(target) => Target::Resource(target.into_owned()),
         }
     }
 }
 
-impl Resource<'_> {
+impl ResourceTarget<'_> {
     /// Group, version and resource.
     pub fn group_version_resource(&self) -> GroupVersionResource<&str> {
         GroupVersionResource { group: &self.group, version: &self.version, resource: &self.resource }
@@ -194,26 +203,26 @@ impl Resource<'_> {
     }
 
     /// The same resource, borrowing nothing.
-    pub fn into_owned(self) -> Resource<'static> {
-        Resource {
-            raw: owned(self.raw),
+    pub fn into_owned(self) -> ResourceTarget<'static> {
+        ResourceTarget {
+            path_and_query: into_static(self.path_and_query),
             verb: self.verb,
             method: self.method,
-            form: self.form,
-            group: owned(self.group),
-            version: owned(self.version),
-            namespace: owned(self.namespace),
-            resource: owned(self.resource),
-            subresource: owned(self.subresource),
-            name: owned(self.name),
-            rest: owned(self.rest),
-            field_selector: owned(self.field_selector),
-            label_selector: owned(self.label_selector),
+            path_form: self.path_form,
+            group: into_static(self.group),
+            version: into_static(self.version),
+            namespace: into_static(self.namespace),
+            resource: into_static(self.resource),
+            subresource: into_static(self.subresource),
+            name: into_static(self.name),
+            subpath: into_static(self.subpath),
+            field_selector: into_static(self.field_selector),
+            label_selector: into_static(self.label_selector),
         }
     }
 }
 
-fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+fn into_static(text: Cow<'_, str>) -> Cow<'static, str> {
     Cow::Owned(text.into_owned())
 }
 

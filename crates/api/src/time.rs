@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_in_any_offset_and_print_in_utc() {
+    fn times_parse_any_offset_and_print_utc() {
         for (text, seconds, micros) in [
             ("2006-01-02T15:04:05Z", "2006-01-02T15:04:05Z", "2006-01-02T15:04:05.000000Z"),
             ("2006-01-02T15:04:05.999999999Z", "2006-01-02T15:04:05Z", "2006-01-02T15:04:05.999999Z"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rfc_3339_is_refused() {
+    fn parse_rejects_non_rfc_3339_times() {
         for text in [
             "",
             "2006-01-02",
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(nanoseconds in -62_000_000_000_000_000_000_i128..253_000_000_000_000_000_000) {
+        fn times_round_trip_through_display(nanoseconds in -62_000_000_000_000_000_000_i128..253_000_000_000_000_000_000) {
             let instant = Timestamp::from_nanosecond(nanoseconds).unwrap();
             let (seconds, micros) = (Time::from(instant), MicroTime::from(instant));
             prop_assert_eq!(seconds.to_string().parse::<Time>().unwrap(), seconds);
@@ -197,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in any::<String>(), near in "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|\\.[0-9]{1,12}Z|[+-][0-9]{2}:[0-9]{2})") {
+        fn time_parsing_never_panics(text in any::<String>(), near in "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|\\.[0-9]{1,12}Z|[+-][0-9]{2}:[0-9]{2})") {
             let _ = (text.parse::<Time>(), near.parse::<MicroTime>());
         }
     }

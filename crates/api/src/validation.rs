@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// What is wrong with a name, one message per broken rule; empty when the name is valid.
-pub type Faults = Vec<Cow<'static, str>>;
+pub type ValidationErrors = Vec<Cow<'static, str>>;
 
 /// The longest DNS label (RFC 1123), and the longest label value and name part of a label key.
 pub const LABEL_LENGTH_MAX: usize = 63;
@@ -68,103 +68,103 @@ const NOT_A_LABEL_VALUE: &str = concat!(
 );
 
 /// A DNS label (RFC 1123): the name of a namespace.
-pub fn dns1123_label(value: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn validate_dns1123_label(value: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {
-        faults.push(LABEL_TOO_LONG.into());
+        errors.push(LABEL_TOO_LONG.into());
     }
     if !is_label_1123(value) {
-        faults.push(if is_subdomain(value) { "must not contain dots" } else { NOT_A_LABEL_1123 }.into());
+        errors.push(if is_subdomain(value) { "must not contain dots" } else { NOT_A_LABEL_1123 }.into());
     }
-    faults
+    errors
 }
 
 /// A DNS subdomain (RFC 1123): the name of most objects, and a group.
-pub fn dns1123_subdomain(value: &str) -> Faults {
-    subdomain(value, SUBDOMAIN_TOO_LONG)
+pub fn validate_dns1123_subdomain(value: &str) -> ValidationErrors {
+    validate_subdomain(value, SUBDOMAIN_TOO_LONG)
 }
 
 /// A DNS label (RFC 1035), which starts with a letter: the name of a service, and a resource.
-pub fn dns1035_label(value: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn validate_dns1035_label(value: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {
-        faults.push(LABEL_TOO_LONG.into());
+        errors.push(LABEL_TOO_LONG.into());
     }
     if !(is_label_1123(value) && value.starts_with(|first: char| first.is_ascii_lowercase())) {
-        faults.push(NOT_A_LABEL_1035.into());
+        errors.push(NOT_A_LABEL_1035.into());
     }
-    faults
+    errors
 }
 
 /// A name that can stand in a path: the least that every name obeys. The empty string passes, as in Kubernetes.
-pub fn path_segment_name(name: &str) -> Faults {
+pub fn validate_path_segment_name(name: &str) -> ValidationErrors {
     match name {
         "." => vec!["may not be '.'".into()],
         ".." => vec!["may not be '..'".into()],
-        _ => path_segment_prefix(name),
+        _ => validate_path_segment_prefix(name),
     }
 }
 
 /// The start of a name that can stand in a path, such as `generateName`.
-pub fn path_segment_prefix(prefix: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn validate_path_segment_prefix(prefix: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     if prefix.contains('/') {
-        faults.push("may not contain '/'".into());
+        errors.push("may not contain '/'".into());
     }
     if prefix.contains('%') {
-        faults.push("may not contain '%'".into());
+        errors.push("may not contain '%'".into());
     }
-    faults
+    errors
 }
 
 /// A label key, also called a qualified name: a name with an optional subdomain and slash before it.
-pub fn label_key(key: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn validate_label_key(key: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     let name = match key.split_once('/') {
         None => key,
         Some((_, name)) if name.contains('/') => return vec![NOT_A_LABEL_KEY.into()],
         Some(("", name)) => {
-            faults.push("prefix part must be non-empty".into());
+            errors.push("prefix part must be non-empty".into());
             name
         }
         Some((prefix, name)) => {
-            let in_prefix = subdomain(prefix, SUBDOMAIN_TOO_LONG_IN_BYTES);
-            faults.extend(in_prefix.iter().map(|fault| format!("prefix part {fault}").into()));
+            let in_prefix = validate_subdomain(prefix, SUBDOMAIN_TOO_LONG_IN_BYTES);
+            errors.extend(in_prefix.iter().map(|error| format!("prefix part {error}").into()));
             name
         }
     };
     if name.is_empty() {
-        faults.push("name part must be non-empty".into());
+        errors.push("name part must be non-empty".into());
     } else if name.len() > LABEL_LENGTH_MAX {
-        faults.push("name part must be no more than 63 bytes".into());
+        errors.push("name part must be no more than 63 bytes".into());
     }
     if !is_label_key_name(name) {
-        faults.push(concat!("name part ", label_key_rule!()).into());
+        errors.push(concat!("name part ", label_key_rule!()).into());
     }
-    faults
+    errors
 }
 
 /// A label value, which may be empty.
-pub fn label_value(value: &str) -> Faults {
-    let mut faults = Faults::new();
+pub fn validate_label_value(value: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {
-        faults.push(LABEL_TOO_LONG_IN_BYTES.into());
+        errors.push(LABEL_TOO_LONG_IN_BYTES.into());
     }
     if !value.is_empty() && !is_label_key_name(value) {
-        faults.push(NOT_A_LABEL_VALUE.into());
+        errors.push(NOT_A_LABEL_VALUE.into());
     }
-    faults
+    errors
 }
 
-fn subdomain(value: &str, too_long: &'static str) -> Faults {
-    let mut faults = Faults::new();
+fn validate_subdomain(value: &str, too_long: &'static str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
     if value.len() > SUBDOMAIN_LENGTH_MAX {
-        faults.push(too_long.into());
+        errors.push(too_long.into());
     }
     if !is_subdomain(value) {
-        faults.push(NOT_A_SUBDOMAIN.into());
+        errors.push(NOT_A_SUBDOMAIN.into());
     }
-    faults
+    errors
 }
 
 fn is_subdomain(value: &str) -> bool {
@@ -173,16 +173,16 @@ fn is_subdomain(value: &str) -> bool {
 
 fn is_label_1123(value: &str) -> bool {
     let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    begins_and_ends(value, is_alphanumeric) && value.bytes().all(|byte| byte == b'-' || is_alphanumeric(byte))
+    starts_and_ends_with(value, is_alphanumeric) && value.bytes().all(|byte| byte == b'-' || is_alphanumeric(byte))
 }
 
 fn is_label_key_name(value: &str) -> bool {
     let is_alphanumeric = |byte: u8| byte.is_ascii_alphanumeric();
-    begins_and_ends(value, is_alphanumeric)
+    starts_and_ends_with(value, is_alphanumeric)
         && value.bytes().all(|byte| matches!(byte, b'-' | b'_' | b'.') || is_alphanumeric(byte))
 }
 
-fn begins_and_ends(value: &str, allowed: impl Fn(u8) -> bool) -> bool {
+fn starts_and_ends_with(value: &str, allowed: impl Fn(u8) -> bool) -> bool {
     let bytes = value.as_bytes();
     bytes.first().copied().is_some_and(&allowed) && bytes.last().copied().is_some_and(&allowed)
 }

@@ -1,59 +1,60 @@
 //! What must hold around an object before it may be written.
 
-use access::rbac::escalation::{self, Write};
+use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
+use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use catalogue::Served;
-use object::Stored;
-use registry::Item;
-use registry::read::Freshness;
+use catalogue::ServedResource;
+use object::StoredObject;
+use registry::CachedValue;
+use registry::read::ReadConsistency;
 use serde_json::Value;
 use store::{Compare, Key};
 
-use crate::faults::{self, About};
-use crate::forms::Object;
-use crate::{ApiServer, Resource, kinds};
+use crate::error_status::{self, StatusContext};
+use crate::{ApiServer, ResolvedResource, kinds};
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
 
 /// The group of requests for certificates.
-const SIGNING: &str = "certificates.k8s.io";
+const CERTIFICATES_GROUP: &str = "certificates.k8s.io";
 
 /// How new the sight of a namespace must be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum NamespaceFreshness {
     /// As the cache has it: most are as they were for weeks.
-    InCache,
+    Cached,
     /// As it is.
-    Now,
+    Latest,
 }
 
 /// A role or binding that somebody is about to write, or anything else, which grants nothing.
-pub(crate) struct Grant<'a> {
+pub(crate) struct ObjectWrite<'a> {
     pub(crate) user: &'a User,
-    pub(crate) served: &'a Served,
+    pub(crate) resource: &'a ServedResource,
     /// Of the request; empty at the cluster scope.
     pub(crate) namespace: &'a str,
     /// In the request's path, hence empty for create.
     pub(crate) name: &'a str,
-    pub(crate) old: Option<&'a Object>,
-    pub(crate) new: &'a Object,
+    pub(crate) old: Option<&'a JsonObject>,
+    pub(crate) new: &'a JsonObject,
 }
 
 /// A write to a part of a request for a certificate, or to anything else.
-pub(crate) struct Verdict<'a> {
+pub(crate) struct SigningRequestWrite<'a> {
     pub(crate) user: &'a User,
-    pub(crate) served: &'a Served,
+    pub(crate) resource: &'a ServedResource,
     pub(crate) subresource: &'a str,
-    pub(crate) old: &'a Object,
-    pub(crate) new: &'a Object,
+    pub(crate) old: &'a JsonObject,
+    pub(crate) new: &'a JsonObject,
 }
 
-impl Verdict<'_> {
+impl SigningRequestWrite<'_> {
     /// What it takes to be allowed; `None` if anybody is who may write at all.
-    fn verb(&self) -> Option<&'static str> {
-        let is_request = (self.served.group.name, self.served.kind.plural) == (SIGNING, "certificatesigningrequests");
+    fn required_verb(&self) -> Option<&'static str> {
+        let is_request =
+            (self.resource.group.name, self.resource.kind.plural) == (CERTIFICATES_GROUP, "certificatesigningrequests");
         match self.subresource {
             "approval" if is_request => Some("approve"),
             "status" if is_request && self.old.get("status") != self.new.get("status") => Some("sign"),
@@ -64,62 +65,73 @@ impl Verdict<'_> {
 
 impl ApiServer {
     /// Nobody may grant what they do not have.
-    pub(crate) fn refuse_escalation(&self, grant: &Grant<'_>) -> Result<(), Status> {
-        let Some(kind) = kinds::rbac_kind_of(grant.served) else { return Ok(()) };
-        let bytes = |object: &Object| serde_json::to_vec(object).expect("an object has string keys");
-        let (new, old) = (bytes(grant.new), grant.old.map(bytes));
-        let Grant { user, namespace, name, .. } = *grant;
-        let write = Write { user, kind, namespace, name, new: &new, old: old.as_deref() };
-        let checked = escalation::check(&self.rules.authorizer, &self.rules.index.load(), &write);
-        checked.map_err(|error| {
-            let name = grant.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+    pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
+        let Some(kind) = kinds::rbac_kind_of(object_write.resource) else { return Ok(()) };
+        let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
+        let (new, old) = (bytes(object_write.new), object_write.old.map(bytes));
+        let ObjectWrite { user, namespace, name, .. } = *object_write;
+        let rbac_write = RbacWrite { user, kind, namespace, name, new: &new, old: old.as_deref() };
+        let result =
+            escalation::check_escalation(&self.access_rules.authorizer, &self.access_rules.index.load(), &rbac_write);
+        result.map_err(|error| {
+            let name =
+                object_write.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
             error.to_status(kind, name)
         })
     }
 
     /// Whoever approves a request for a certificate, or signs it, must be allowed to for its signer.
-    pub(crate) fn refuse_verdict(&self, verdict: &Verdict<'_>) -> Result<(), Status> {
-        let Verdict { user, old, .. } = *verdict;
-        let Some(verb) = verdict.verb() else { return Ok(()) };
+    pub(crate) fn check_signer_permission(&self, write: &SigningRequestWrite<'_>) -> Result<(), Status> {
+        let SigningRequestWrite { user, old, .. } = *write;
+        let Some(verb) = write.required_verb() else { return Ok(()) };
         let text = |part: &str, name: &str| {
             old.get(part).and_then(|part| part.get(name)).and_then(Value::as_str).unwrap_or_default()
         };
         let signer = text("spec", "signerName");
         let domain = signer.split('/').next().unwrap_or_default();
-        let index = self.rules.index.load();
+        let index = self.access_rules.index.load();
         let is_allowed = |name: &str| {
-            let signers = access::Resource { group: SIGNING, resource: "signers", name, ..access::Resource::default() };
-            self.rules.authorizer.decide(&index, &Attributes::resource(user, verb, signers)).is_allowed()
+            let signers = access::ResourceAttributes {
+                group: CERTIFICATES_GROUP,
+                resource: "signers",
+                name,
+                ..access::ResourceAttributes::default()
+            };
+            self.access_rules.authorizer.decide(&index, &Attributes::for_resource(user, verb, signers)).is_allowed()
         };
         if is_allowed(signer) || is_allowed(&format!("{domain}/*")) {
             return Ok(());
         }
-        let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
-        let resource = GroupResource { group: SIGNING, resource: verdict.served.kind.plural };
-        Err(Status::forbidden(resource, text("metadata", "name"), why))
+        let message = format!("user not permitted to {verb} requests with signerName {signer:?}");
+        let resource = GroupResource { group: CERTIFICATES_GROUP, resource: write.resource.kind.plural };
+        Err(Status::forbidden(resource, text("metadata", "name"), message))
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go. Gives what must still hold when it is
     /// created: that the namespace is as it was seen. Otherwise it could end in between, and leave the object behind.
-    pub(crate) async fn admit_into(
+    pub(crate) async fn require_active_namespace(
         &self,
         namespace: &str,
-        seen: Seen,
-        about: About<'_>,
+        namespace_freshness: NamespaceFreshness,
+        status_context: StatusContext<'_>,
     ) -> Result<Option<Compare>, Status> {
         let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(None) };
-        let key = Key::from([namespaces.shelf.prefix().as_ref(), namespace.as_bytes()].concat());
+        let key = Key::from([namespaces.resource_cache.prefix().as_ref(), namespace.as_bytes()].concat());
         let missing = || Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
         // What the cache does not know may have been created a moment ago, elsewhere.
-        let looks: &[Freshness] = match seen {
-            Seen::InCache => &[Freshness::Any, Freshness::Latest],
-            Seen::Now => &[Freshness::Latest],
+        let consistencies: &[ReadConsistency] = match namespace_freshness {
+            NamespaceFreshness::Cached => &[ReadConsistency::Any, ReadConsistency::Latest],
+            NamespaceFreshness::Latest => &[ReadConsistency::Latest],
         };
-        for freshness in looks {
-            let found = self.registry.get(namespaces.shelf, &key, *freshness).await.map_err(faults::unread)?;
+        for consistency in consistencies {
+            let found = self
+                .registry
+                .get(namespaces.resource_cache, &key, *consistency)
+                .await
+                .map_err(error_status::status_for_read_error)?;
             let Some(cached) = found.as_deref() else { continue };
-            if let Item::Object(stored) = &cached.item {
-                refuse_terminating(stored, namespaces, namespace, about)?;
+            if let CachedValue::Object(stored) = &cached.value {
+                reject_terminating(stored, namespaces, namespace, status_context)?;
                 return Ok(Some(Compare { key, revision: Some(cached.revision) }));
             }
         }
@@ -127,18 +139,18 @@ impl ApiServer {
     }
 }
 
-fn refuse_terminating(
-    stored: &Stored,
-    namespaces: Resource<'_>,
+fn reject_terminating(
+    stored: &StoredObject,
+    namespaces: ResolvedResource<'_>,
     namespace: &str,
-    about: About<'_>,
+    status_context: StatusContext<'_>,
 ) -> Result<(), Status> {
-    let object = crate::forms::object_of(stored, namespaces.served);
+    let object = crate::object_codec::decode_served(stored, namespaces.served);
     let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     if !is_terminating {
         return Ok(());
     }
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    Err(Status::forbidden(about.resource, about.name, why)
+    let message = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    Err(Status::forbidden(status_context.resource, status_context.name, message)
         .with_cause("NamespaceTerminating", format!("namespace {namespace} is being terminated")))
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use ::discovery::aggregated;
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
-use ::discovery::{Document, respond};
+use ::discovery::{EncodedDocument, respond};
 use api::Status;
 use api::media::{
-    AggregatedVersion, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, is_pretty, negotiate_discovery,
+    AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Encoding, Encodings, is_pretty_print, negotiate_discovery,
 };
-use catalogue::{Release, Surface};
+use catalogue::{Release, ServedResources};
 use edge::{Body, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
@@ -18,12 +18,12 @@ use http::header::{ACCEPT, USER_AGENT};
 const LAST_WITH_V2BETA1: Release = Release::R32;
 
 /// The oldest version of aggregated documents that a release gives.
-pub fn oldest_aggregated(release: Release) -> AggregatedVersion {
+pub fn oldest_aggregated_version(release: Release) -> AggregatedVersion {
     if release <= LAST_WITH_V2BETA1 { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 }
 }
 
 /// Pages that no document lists.
-const OTHER_PAGES: [&str; 10] = [
+const PATHS_OUTSIDE_DISCOVERY: [&str; 10] = [
     "/.well-known/openid-configuration",
     "/apis/",
     "/healthz",
@@ -39,36 +39,36 @@ const OTHER_PAGES: [&str; 10] = [
 /// Every discovery document of this server, finished.
 #[derive(Debug)]
 pub(crate) struct DiscoveryPages {
-    aggregated: HashMap<&'static str, Aggregated>,
+    aggregated: HashMap<&'static str, AggregatedDocuments>,
     /// By path without slashes around it.
-    legacy: HashMap<String, Document>,
-    oldest: AggregatedVersion,
+    legacy: HashMap<String, EncodedDocument>,
+    oldest_version: AggregatedVersion,
 }
 
 #[derive(Debug)]
-struct Aggregated {
-    v2: Document,
-    v2beta1: Document,
-    protobuf: Document,
+struct AggregatedDocuments {
+    v2: EncodedDocument,
+    v2beta1: EncodedDocument,
+    protobuf: EncodedDocument,
 }
 
 impl DiscoveryPages {
-    pub(crate) fn new(surface: &Surface, address: &str) -> Self {
-        let (core, apis) = (surface.groups_core(), surface.groups_apis());
-        let aggregate = |groups| Aggregated {
-            v2: aggregated::json(groups, AggregatedVersion::V2),
-            v2beta1: aggregated::json(groups, AggregatedVersion::V2Beta1),
-            protobuf: aggregated::protobuf(groups, AggregatedVersion::V2),
+    pub(crate) fn new(served_resources: &ServedResources, address: &str) -> Self {
+        let (core, apis) = (served_resources.discovery_of_core(), served_resources.discovery_of_apis());
+        let aggregate = |groups| AggregatedDocuments {
+            v2: aggregated::encode_json(groups, AggregatedVersion::V2),
+            v2beta1: aggregated::encode_json(groups, AggregatedVersion::V2Beta1),
+            protobuf: aggregated::encode_protobuf(groups, AggregatedVersion::V2),
         };
         let aggregated = HashMap::from([("api", aggregate(&core)), ("apis", aggregate(&apis))]);
-        let oldest = oldest_aggregated(surface.release());
-        Self { aggregated, legacy: legacy_documents(surface, address), oldest }
+        let oldest = oldest_aggregated_version(served_resources.release());
+        Self { aggregated, legacy: legacy_documents(served_resources, address), oldest_version: oldest }
     }
 
     /// `/`: where pages are. Documents below `/openapi/v3` are in the index of those.
-    pub(crate) fn index(&self) -> Vec<u8> {
+    pub(crate) fn index_page(&self) -> Vec<u8> {
         let documents = self.legacy.keys().map(|path| format!("/{path}"));
-        let others = OTHER_PAGES.into_iter().map(str::to_owned);
+        let others = PATHS_OUTSIDE_DISCOVERY.into_iter().map(str::to_owned);
         let paths: BTreeSet<String> = documents.chain(others).collect();
         api::json::indent(&api::json::to_go_json(&serde_json::json!({"paths": paths})))
     }
@@ -79,43 +79,49 @@ impl DiscoveryPages {
         let legacy = self.legacy.get(key)?;
         // With a slash at its end `/apis` has the legacy form only, as everything below it.
         let aggregated = if path.ends_with('/') { None } else { self.aggregated.get(key) };
-        Some(self.choose(legacy, aggregated, headers).map(|(document, pretty)| {
-            let agent = text(headers, USER_AGENT);
-            let answer = if pretty || is_pretty(query, agent) {
-                respond(&document.indented(), headers)
+        Some(self.choose_document(legacy, aggregated, headers).map(|(document, pretty)| {
+            let agent = header_text(headers, USER_AGENT);
+            let response = if pretty || is_pretty_print(query, agent) {
+                respond(&document.to_indented(), headers)
             } else {
                 respond(document, headers)
             };
-            answer.map(Body::from)
+            response.map(Body::from)
         }))
     }
 
-    fn choose<'a>(
+    fn choose_document<'a>(
         &self,
-        legacy: &'a Document,
-        aggregated: Option<&'a Aggregated>,
+        legacy: &'a EncodedDocument,
+        aggregated: Option<&'a AggregatedDocuments>,
         headers: &HeaderMap,
-    ) -> Result<(&'a Document, bool), Status> {
+    ) -> Result<(&'a EncodedDocument, bool), Status> {
         let aggregated_encodings = if aggregated.is_some() { Encodings::ALL } else { Encodings::NONE };
-        let offer = DiscoveryOffer { aggregated: aggregated_encodings, legacy: Encodings::ALL, oldest: self.oldest };
-        let form = negotiate_discovery(text(headers, ACCEPT), offer)?;
-        Ok(match (form, aggregated) {
-            (DiscoveryForm::Aggregated { version: AggregatedVersion::V2Beta1, pretty, .. }, Some(documents)) => {
+        let offer = DiscoveryOffer {
+            aggregated: aggregated_encodings,
+            legacy: Encodings::ALL,
+            oldest_version: self.oldest_version,
+        };
+        let format = negotiate_discovery(header_text(headers, ACCEPT), offer)?;
+        Ok(match (format, aggregated) {
+            (DiscoveryFormat::Aggregated { version: AggregatedVersion::V2Beta1, pretty, .. }, Some(documents)) => {
                 (&documents.v2beta1, pretty)
             }
-            (DiscoveryForm::Aggregated { encoding: Encoding::Protobuf, .. }, Some(documents)) => {
+            (DiscoveryFormat::Aggregated { encoding: Encoding::Protobuf, .. }, Some(documents)) => {
                 (&documents.protobuf, false)
             }
-            (DiscoveryForm::Aggregated { pretty, .. }, Some(documents)) => (&documents.v2, pretty),
-            (DiscoveryForm::Aggregated { pretty, .. } | DiscoveryForm::Legacy { pretty, .. }, _) => (legacy, pretty),
+            (DiscoveryFormat::Aggregated { pretty, .. }, Some(documents)) => (&documents.v2, pretty),
+            (DiscoveryFormat::Aggregated { pretty, .. } | DiscoveryFormat::Legacy { pretty, .. }, _) => {
+                (legacy, pretty)
+            }
         })
     }
 }
 
-fn legacy_documents(surface: &Surface, address: &str) -> HashMap<String, Document> {
+fn legacy_documents(served_resources: &ServedResources, address: &str) -> HashMap<String, EncodedDocument> {
     let mut documents = HashMap::new();
-    let apis = surface.groups_apis();
-    let mut api = ApiVersions::from_groups(&surface.groups_core());
+    let apis = served_resources.discovery_of_apis();
+    let mut api = ApiVersions::from_groups(&served_resources.discovery_of_core());
     api.server_addresses = vec![ServerAddress { client_cidr: "0.0.0.0/0".into(), server_address: address.into() }];
     documents.insert("api".to_owned(), api.to_document());
     documents.insert("apis".to_owned(), ApiGroupList::from_groups(&apis).to_document());
@@ -124,20 +130,20 @@ fn legacy_documents(surface: &Surface, address: &str) -> HashMap<String, Documen
             documents.insert(format!("apis/{}", group.name), legacy.to_document());
         }
     }
-    for served in surface.served() {
-        let name = served.name();
+    for served in served_resources.resources() {
+        let name = served.group_version_resource();
         let path = match name.group {
             "" => format!("api/{}", name.version),
             group => format!("apis/{group}/{}", name.version),
         };
         documents.entry(path).or_insert_with(|| {
-            let list = surface.resource_list(name.group, name.version);
+            let list = served_resources.resource_list(name.group, name.version);
             list.expect("a version with a served resource has a list").to_document()
         });
     }
     documents
 }
 
-fn text(headers: &HeaderMap, name: http::HeaderName) -> &str {
+fn header_text(headers: &HeaderMap, name: http::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -1,41 +1,41 @@
 //! What is special about a kind: everything that the catalogue's shape does not already say, each in one small place.
 
-pub(crate) mod binding;
-pub(crate) mod budget;
+mod certificate_signing_request;
+mod config_map_and_secret;
 mod daemon_set;
-mod fixed_data;
+pub(crate) mod disruption_budget;
 mod job;
 mod namespace;
-mod parts;
+mod persistent_volume;
 mod pod;
+pub(crate) mod pod_binding;
 mod rbac;
 mod service;
-mod signing_request;
 mod storage_version;
-mod volume;
+mod writable_subresources;
 
-pub(crate) use parts::is_written;
-pub(crate) use rbac::kind_of as rbac_kind_of;
+pub(crate) use rbac::rbac_kind as rbac_kind_of;
+pub(crate) use writable_subresources::is_writable_subresource;
 
 use std::time::Duration;
 
 use access::User;
 use api::Status;
+use api::json::JsonObject;
 use api::time::Time;
-use catalogue::{Gates, Served};
-use object::delete::Deletion;
-use object::rules::{Dependents, Generation, Grace, NameRule, StatusPart};
-use object::{KindRules, Refusal};
+use catalogue::{FeatureGates, ServedResource};
+use object::delete::DeleteOutcome;
+use object::rules::{GarbageCollectionPolicy, GenerationRule, GracePeriodRule, NameRule, StatusSubresource};
+use object::{KindRules, Rejection};
 use serde_json::Value;
 
-use self::parts::Changes;
-use crate::forms::Object;
+use self::writable_subresources::WritableFields;
 
 /// How long events are kept; kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Kinds whose `metadata.generation` counts changes of the desired state.
-const COUNTED: &[(&str, &[&str])] = &[
+const WITH_GENERATION: &[(&str, &[&str])] = &[
     ("", &["pods", "podtemplates", "replicationcontrollers"]),
     (
         "admissionregistration.k8s.io",
@@ -75,7 +75,7 @@ const STATUS_WITHOUT_METADATA: &[(&str, &[&str])] = &[
 ];
 
 /// Kinds that a PUT creates.
-const CREATED_BY_PUT: &[(&str, &[&str])] = &[
+const ALLOWS_CREATE_ON_UPDATE: &[(&str, &[&str])] = &[
     ("", &["endpoints", "events", "limitranges", "services"]),
     ("coordination.k8s.io", &["leases"]),
     ("events.k8s.io", &["events"]),
@@ -83,7 +83,7 @@ const CREATED_BY_PUT: &[(&str, &[&str])] = &[
 ];
 
 /// Kinds that a PUT must name the resourceVersion of.
-const CONDITIONAL: &[(&str, &[&str])] = &[
+const REQUIRES_RESOURCE_VERSION: &[(&str, &[&str])] = &[
     ("admissionregistration.k8s.io", &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]),
     ("apiextensions.k8s.io", &["customresourcedefinitions"]),
     ("apiregistration.k8s.io", &["apiservices"]),
@@ -95,7 +95,7 @@ const CONDITIONAL: &[(&str, &[&str])] = &[
 ];
 
 /// Kinds that answer a deletion with the object that went; all others answer with a Status.
-const SHOWN_WHEN_DELETED: &[(&str, &[&str])] = &[
+const RETURNS_DELETED_OBJECT: &[(&str, &[&str])] = &[
     (
         "",
         &[
@@ -123,13 +123,13 @@ const SHOWN_WHEN_DELETED: &[(&str, &[&str])] = &[
 ];
 
 /// The rules of a resource.
-pub(crate) fn rules_of(served: &Served) -> KindRules {
-    let (group, plural) = name_of(served);
-    let is_in = |table| is_listed(table, served);
+pub(crate) fn kind_rules_for(resource: &ServedResource) -> KindRules {
+    let (group, plural) = group_and_plural(resource);
+    let is_in = |table| table_contains(table, resource);
     let is_event = plural == "events";
     KindRules {
-        scope: served.kind.scope,
-        names: match (group, plural) {
+        scope: resource.kind.scope,
+        name_rule: match (group, plural) {
             ("", "namespaces") => NameRule::Label,
             ("", "services") => NameRule::Label1035,
             // Those of storage versions have a rule of their own, which is checked with the rest of them.
@@ -138,48 +138,54 @@ pub(crate) fn rules_of(served: &Served) -> KindRules {
             }
             _ => NameRule::Subdomain,
         },
-        status: match served.subresource("status") {
-            Some(_) if is_in(STATUS_WITHOUT_METADATA) => StatusPart::Only,
-            Some(_) => StatusPart::WithMetadata,
-            None => StatusPart::None,
+        status: match resource.subresource("status") {
+            Some(_) if is_in(STATUS_WITHOUT_METADATA) => StatusSubresource::StatusOnly,
+            Some(_) => StatusSubresource::WithMetadata,
+            None => StatusSubresource::None,
         },
         generation: match (group, plural) {
-            ("apps", "deployments") => Generation::CountedWithAnnotations,
-            _ if is_in(COUNTED) => Generation::Counted,
-            _ => Generation::Absent,
+            ("apps", "deployments") => GenerationRule::CountedWithAnnotations,
+            _ if is_in(WITH_GENERATION) => GenerationRule::Counted,
+            _ => GenerationRule::Absent,
         },
-        create_on_update: is_in(CREATED_BY_PUT),
-        unconditional_update: !is_in(CONDITIONAL),
-        grace: if (group, plural) == ("", "pods") { Grace::Pod } else { Grace::None },
-        dependents: match plural {
-            "events" => Dependents::Ignore,
-            "replicationcontrollers" => Dependents::Orphan,
-            _ => Dependents::Delete,
+        allows_create_on_update: is_in(ALLOWS_CREATE_ON_UPDATE),
+        allows_unconditional_update: !is_in(REQUIRES_RESOURCE_VERSION),
+        grace_period: if (group, plural) == ("", "pods") { GracePeriodRule::Pod } else { GracePeriodRule::None },
+        garbage_collection: match plural {
+            "events" => GarbageCollectionPolicy::Unsupported,
+            "replicationcontrollers" => GarbageCollectionPolicy::OrphanDependents,
+            _ => GarbageCollectionPolicy::DeleteDependents,
         },
         ttl: is_event.then_some(EVENT_TTL),
     }
 }
 
 /// Gives a new object what its kind always has, and refuses what it must not have. `user` is who creates it.
-pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Result<(), Refusal> {
-    match name_of(served) {
-        ("", "namespaces") => namespace::complete(object),
+pub(crate) fn prepare_for_create(
+    resource: &ServedResource,
+    user: &User,
+    object: &mut JsonObject,
+) -> Result<(), Rejection> {
+    match group_and_plural(resource) {
+        ("", "namespaces") => namespace::prepare_for_create(object),
         ("", "secrets") => {
-            fixed_data::complete_secret(object);
-            fixed_data::check(None, object)?;
+            config_map_and_secret::prepare_secret(object);
+            config_map_and_secret::validate_data(None, object)?;
         }
-        ("", "configmaps") => fixed_data::check(None, object)?,
-        ("", "services") => service::complete(object),
-        ("", "pods") => pod::complete(object),
-        ("apps", "daemonsets") => daemon_set::complete(object),
-        ("batch", "jobs") => job::complete(object),
-        ("", "persistentvolumeclaims") => volume::complete_claim(object),
-        ("", "persistentvolumes") => volume::complete_volume(object),
-        ("certificates.k8s.io", "certificatesigningrequests") => signing_request::complete(user, object),
-        ("internal.apiserver.k8s.io", "storageversions") => storage_version::complete(object)?,
-        (access::rbac::GROUP, _) => {
-            if let Some(kind) = rbac::kind_of(served) {
-                rbac::complete(kind, object)?;
+        ("", "configmaps") => config_map_and_secret::validate_data(None, object)?,
+        ("", "services") => service::prepare_for_create(object),
+        ("", "pods") => pod::prepare_for_create(object),
+        ("apps", "daemonsets") => daemon_set::prepare_for_create(object),
+        ("batch", "jobs") => job::prepare_for_create(object),
+        ("", "persistentvolumeclaims") => persistent_volume::prepare_claim_for_create(object),
+        ("", "persistentvolumes") => persistent_volume::prepare_volume_for_create(object),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            certificate_signing_request::prepare_for_create(user, object)
+        }
+        ("internal.apiserver.k8s.io", "storageversions") => storage_version::prepare_for_create(object)?,
+        (access::rbac::RBAC_GROUP, _) => {
+            if let Some(kind) = rbac::rbac_kind(resource) {
+                rbac::default_and_validate(kind, object)?;
             }
         }
         _ => {}
@@ -188,104 +194,121 @@ pub(crate) fn complete(served: &Served, user: &User, object: &mut Object) -> Res
 }
 
 /// Whether who creates an object says how it is: a node registers itself so. Of all others the status begins empty.
-pub(crate) fn is_created_with_status(served: &Served) -> bool {
-    name_of(served) == ("", "nodes")
+pub(crate) fn keeps_status_on_create(resource: &ServedResource) -> bool {
+    group_and_plural(resource) == ("", "nodes")
 }
 
 /// Keeps what an update of this kind may not change, and refuses what it must not.
-pub(crate) fn keep(served: &Served, old: &Object, new: &mut Object) -> Result<(), Refusal> {
-    match name_of(served) {
-        ("", "namespaces") => namespace::keep(old, new),
+pub(crate) fn prepare_for_update(
+    resource: &ServedResource,
+    old: &JsonObject,
+    new: &mut JsonObject,
+) -> Result<(), Rejection> {
+    match group_and_plural(resource) {
+        ("", "namespaces") => namespace::prepare_for_update(old, new),
         ("", "secrets") => {
-            fixed_data::complete_secret(new);
-            fixed_data::check(Some(old), new)
+            config_map_and_secret::prepare_secret(new);
+            config_map_and_secret::validate_data(Some(old), new)
         }
-        ("", "configmaps") => fixed_data::check(Some(old), new),
+        ("", "configmaps") => config_map_and_secret::validate_data(Some(old), new),
         ("", "services") => {
-            service::keep(old, new);
+            service::prepare_for_update(old, new);
             Ok(())
         }
         ("apps", "daemonsets") => {
-            daemon_set::keep(old, new);
+            daemon_set::prepare_for_update(old, new);
             Ok(())
         }
         ("certificates.k8s.io", "certificatesigningrequests") => {
-            signing_request::keep(old, new);
+            certificate_signing_request::prepare_for_update(old, new);
             Ok(())
         }
-        (access::rbac::GROUP, _) => rbac::kind_of(served).map_or(Ok(()), |kind| rbac::complete(kind, new)),
+        (access::rbac::RBAC_GROUP, _) => {
+            rbac::rbac_kind(resource).map_or(Ok(()), |kind| rbac::default_and_validate(kind, new))
+        }
         _ => Ok(()),
     }
 }
 
 /// Keeps what a write to a subresource may not change, and refuses what it must not.
-pub(crate) fn keep_part(
-    served: &Served,
+pub(crate) fn prepare_subresource_update(
+    resource: &ServedResource,
     subresource: &str,
-    old: &Object,
-    new: &mut Object,
+    old: &JsonObject,
+    new: &mut JsonObject,
     now: Time,
-) -> Result<(), Refusal> {
-    match (name_of(served), subresource) {
+) -> Result<(), Rejection> {
+    match (group_and_plural(resource), subresource) {
         (("", "namespaces"), "finalize") => namespace::check_finalizers(new),
         (("", "namespaces"), "status") => namespace::check_phase(new),
         (("", "pods"), "status") => {
-            pod::keep_status(old, new);
+            pod::prepare_status_update(old, new);
             Ok(())
         }
         (("apps", "deployments"), "status") => {
-            keep_metadata(old, new, "labels");
+            restore_metadata_field(old, new, "labels");
             Ok(())
         }
-        (("certificates.k8s.io", "certificatesigningrequests"), "approval") => signing_request::check(old, new),
-        (("certificates.k8s.io", "certificatesigningrequests"), "status") => {
-            signing_request::stamp_conditions(old, new, now);
-            signing_request::keep_verdicts(old, new)
+        (("certificates.k8s.io", "certificatesigningrequests"), "approval") => {
+            certificate_signing_request::check(old, new)
         }
-        (("internal.apiserver.k8s.io", "storageversions"), "status") => storage_version::check_status(new),
+        (("certificates.k8s.io", "certificatesigningrequests"), "status") => {
+            certificate_signing_request::set_condition_times(old, new, now);
+            certificate_signing_request::preserve_approval_conditions(old, new)
+        }
+        (("internal.apiserver.k8s.io", "storageversions"), "status") => storage_version::validate_status(new),
         _ => Ok(()),
     }
 }
 
 /// Takes a field of the metadata from the stored object.
-fn keep_metadata(old: &Object, new: &mut Object, field: &str) {
+fn restore_metadata_field(old: &JsonObject, new: &mut JsonObject, field: &str) {
     let kept = old.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
     let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    object::access::set(metadata, field, kept);
+    object::unstructured::set_or_remove(metadata, field, kept);
 }
 
 /// Refuses to delete what must stay.
-pub(crate) fn refuse_deletion(served: &Served, name: &str) -> Result<(), Status> {
-    match name_of(served) {
-        ("", "namespaces") => namespace::refuse_protected(name),
+pub(crate) fn check_deletable(resource: &ServedResource, name: &str) -> Result<(), Status> {
+    match group_and_plural(resource) {
+        ("", "namespaces") => namespace::check_deletable(name),
         _ => Ok(()),
     }
 }
 
 /// Changes the decision to remove an object that its kind keeps for a while.
-pub(crate) fn delay(served: &Served, object: &Object, deletion: Deletion, now: api::time::Time) -> Deletion {
-    match (name_of(served), deletion) {
-        (("", "namespaces"), Deletion::Remove(last)) => namespace::terminate(&last, object, now),
+pub(crate) fn adjust_deletion(
+    resource: &ServedResource,
+    object: &JsonObject,
+    deletion: DeleteOutcome,
+    now: api::time::Time,
+) -> DeleteOutcome {
+    match (group_and_plural(resource), deletion) {
+        (("", "namespaces"), DeleteOutcome::Remove(last)) => namespace::mark_terminating(&last, object, now),
         (_, deletion) => deletion,
     }
 }
 
 /// The state that a write through a subresource asks for: the stored object with the part that the subresource writes. `None`
 /// for a write to the object itself, and for a status, which is taken over with its metadata later.
-pub(crate) fn write_part(
-    served: &Served,
+pub(crate) fn apply_subresource_write(
+    resource: &ServedResource,
     subresource: &str,
-    [old, new]: [&Object; 2],
-    gates: &Gates,
+    [old, new]: [&JsonObject; 2],
+    gates: &FeatureGates,
     now: Time,
-) -> Option<Object> {
-    let Changes::Fields(fields) = parts::of(served, subresource)?.changes else { return None };
-    let mut next = parts::confine(old, new, fields);
-    match (name_of(served), subresource) {
-        (("", "pods"), "resize") => pod::resize(old, &mut next, gates),
-        (("", "namespaces"), "finalize") => namespace::label(&mut next),
+) -> Option<JsonObject> {
+    let WritableFields::Fields(fields) =
+        writable_subresources::find_writable_subresource(resource, subresource)?.writable_fields
+    else {
+        return None;
+    };
+    let mut next = writable_subresources::restrict_to_fields(old, new, fields);
+    match (group_and_plural(resource), subresource) {
+        (("", "pods"), "resize") => pod::apply_resize(old, &mut next, gates),
+        (("", "namespaces"), "finalize") => namespace::set_name_label(&mut next),
         (("certificates.k8s.io", "certificatesigningrequests"), "approval") => {
-            signing_request::stamp_conditions(old, &mut next, now);
+            certificate_signing_request::set_condition_times(old, &mut next, now);
         }
         _ => {}
     }
@@ -293,20 +316,20 @@ pub(crate) fn write_part(
 }
 
 /// Whether a write has removed the last thing that held an object.
-pub(crate) fn is_finished(served: &Served, object: &Object) -> bool {
-    name_of(served) == ("", "namespaces") && namespace::is_finished(object)
+pub(crate) fn is_finalized(resource: &ServedResource, object: &JsonObject) -> bool {
+    group_and_plural(resource) == ("", "namespaces") && namespace::is_finalized(object)
 }
 
 /// Whether a deletion is answered with the object that went.
-pub(crate) fn shows_what_it_deletes(served: &Served) -> bool {
-    is_listed(SHOWN_WHEN_DELETED, served)
+pub(crate) fn returns_deleted_object(resource: &ServedResource) -> bool {
+    table_contains(RETURNS_DELETED_OBJECT, resource)
 }
 
-fn is_listed(table: &[(&str, &[&str])], served: &Served) -> bool {
-    let (group, plural) = name_of(served);
+fn table_contains(table: &[(&str, &[&str])], resource: &ServedResource) -> bool {
+    let (group, plural) = group_and_plural(resource);
     table.iter().any(|(named, plurals)| *named == group && plurals.contains(&plural))
 }
 
-fn name_of(served: &Served) -> (&'static str, &'static str) {
-    (served.group.name, served.kind.plural)
+fn group_and_plural(resource: &ServedResource) -> (&'static str, &'static str) {
+    (resource.group.name, resource.kind.plural)
 }

@@ -4,50 +4,50 @@
 //! `/api`, `/apis` and `/version` are finished pages. Handlers are generic over JSON: what is special about a kind stands in
 //! `kinds.rs` and nowhere else.
 
-mod accounts;
+pub mod access_control;
 mod admission;
-pub mod barrier;
-mod bodies;
 pub mod bootstrap;
+mod bound_objects;
+mod built_in_types;
 mod discovery_pages;
-mod faults;
-mod forms;
-pub mod gate;
+mod error_status;
 mod kinds;
+mod object_codec;
 mod openapi_pages;
 mod openid_pages;
-mod options;
-pub mod policy;
-pub mod ports;
+pub mod rbac_index;
+mod representation;
+mod request_body;
+mod request_options;
 pub mod rest;
 mod reviews;
-mod shape;
-mod typed;
+pub mod storage_ports;
+pub mod storage_version_barrier;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GroupResource, GroupVersionResource, Misfit, Status, Target};
+use api::{GroupResource, GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
 use catalogue::openapi::OpenApi;
-use catalogue::{Gates, Release, Served, Surface};
-use edge::{Body, Call, Error, Local, Request, Response};
+use catalogue::{FeatureGates, Release, ServedResource, ServedResources};
+use edge::{AuthorizedRequest, Body, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use object::KindRules;
-use peering::documents::Unbuilt;
-use registry::{Form, Registry, Shelf};
+use peering::documents::UnimplementedResource;
+use registry::{Registry, ResourceCache, ValueFormat};
 use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
 
-pub use accounts::Accounts;
-pub use discovery_pages::oldest_aggregated;
+pub use bound_objects::CachedBoundObjects;
+pub use discovery_pages::oldest_aggregated_version;
 
+use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::discovery_pages::DiscoveryPages;
-use crate::gate::{Caller, Rules};
-use crate::reviews::Review;
+use crate::reviews::ReviewResource;
 
 /// What a request may weigh; etcd takes no more either.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -55,34 +55,34 @@ pub const BODY_BYTES_MAX: usize = 3 << 20;
 /// The resources of one release over one registry.
 pub struct ApiServer {
     registry: Registry,
-    surface: Arc<Surface>,
-    positions: HashMap<GroupVersionResource<&'static str>, usize>,
-    bindings: Vec<Binding>,
-    pages: DiscoveryPages,
+    served_resources: Arc<ServedResources>,
+    binding_positions: HashMap<GroupVersionResource<&'static str>, usize>,
+    resource_bindings: Vec<ResourceBinding>,
+    discovery_pages: DiscoveryPages,
     openapi: OpenApi,
-    gates: Gates,
-    version: Bytes,
+    feature_gates: FeatureGates,
+    version_page: Bytes,
     watch_seconds_min: u64,
-    rules: Arc<Rules>,
-    accounts: Accounts,
-    streams_end: CancellationToken,
+    access_rules: Arc<AccessRules>,
+    bound_objects: CachedBoundObjects,
+    stream_stop: CancellationToken,
 }
 
 /// A resource of the catalogue and where its objects lie.
 #[derive(Debug)]
-struct Binding {
+struct ResourceBinding {
     /// The position among the surface's served resources.
-    served: usize,
-    shelf: Arc<Shelf>,
-    rules: KindRules,
+    served_position: usize,
+    resource_cache: Arc<ResourceCache>,
+    kind_rules: KindRules,
 }
 
 /// A resource that a request was resolved to.
 #[derive(Clone, Copy, Debug)]
-struct Resource<'a> {
-    served: &'a Served,
-    shelf: &'a Arc<Shelf>,
-    rules: &'a KindRules,
+struct ResolvedResource<'a> {
+    served: &'a ServedResource,
+    resource_cache: &'a Arc<ResourceCache>,
+    kind_rules: &'a KindRules,
     /// What a stream keeps to find the resource again after the request is over.
     served_position: usize,
 }
@@ -97,178 +97,197 @@ pub struct Config {
     /// `--min-request-timeout`: a watch that does not say lasts this long, up to twice.
     pub watch_seconds_min: u64,
     /// `--feature-gates`: some defaults hang on them.
-    pub gates: Gates,
+    pub feature_gates: FeatureGates,
 }
 
 /// The shelves that the objects of a surface need, below a storage prefix.
-pub fn shelves(surface: &Surface, prefix: &str) -> Vec<(Key, Form)> {
+pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Vec<(Key, ValueFormat)> {
     let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
-    surface.persisted().iter().map(|persisted| (key(persisted.key_prefix), Form::Objects)).collect()
+    served_resources
+        .stored_resources()
+        .iter()
+        .map(|stored_resource| (key(stored_resource.key_prefix), ValueFormat::Objects))
+        .collect()
 }
 
 /// What a surface lists, because real servers of the release have it, and this server cannot do.
-pub fn unbuilt(surface: &Surface) -> Vec<Unbuilt> {
-    let unbuilt = |name: GroupVersionResource<&str>, subresource: &str| Unbuilt {
+pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<UnimplementedResource> {
+    let unimplemented = |name: GroupVersionResource<&str>, subresource: &str| UnimplementedResource {
         group: name.group.into(),
         resource: name.resource.into(),
         subresource: subresource.into(),
     };
-    let served = surface.served().iter().flat_map(|served| {
-        let name = served.name();
-        let whole = (!served.kind.built).then(|| unbuilt(name, ""));
-        let parts = served.kind.subresources.iter().filter(|part| !rest::is_built(part));
-        whole.into_iter().chain(parts.map(move |part| unbuilt(name, part.name)))
+    let served = served_resources.resources().iter().flat_map(|served| {
+        let name = served.group_version_resource();
+        let whole_resource = (!served.kind.is_implemented).then(|| unimplemented(name, ""));
+        let parts = served.kind.subresources.iter().filter(|part| !rest::is_subresource_implemented(part));
+        whole_resource.into_iter().chain(parts.map(move |part| unimplemented(name, part.name)))
     });
     served.collect()
 }
 
 impl ApiServer {
-    /// A server for a surface, whose [`shelves`] below `prefix` the registry's cache keeps. Reviews and tokens are answered by
+    /// A server for a surface, whose [`resource_prefixes`] below `prefix` the registry's cache keeps. Reviews and tokens are answered by
     /// the same rules that the gate has.
     ///
     /// Cancelling `streams_end` ends every watch and lets connections finish.
     pub fn new(
         registry: Registry,
-        surface: Arc<Surface>,
+        served_resources: Arc<ServedResources>,
         prefix: &str,
         config: &Config,
-        rules: Arc<Rules>,
+        rules: Arc<AccessRules>,
         streams_end: CancellationToken,
     ) -> Self {
         let mut positions = HashMap::new();
         let mut bindings = Vec::new();
-        for (position, served) in surface.served().iter().enumerate() {
-            let Some(persisted) = &served.persisted else { continue };
-            let key = format!("{prefix}/{}/", persisted.key_prefix);
-            let Some(shelf) = registry.cache().shelf(key.as_bytes()) else { continue };
-            positions.insert(served.name(), bindings.len());
-            bindings.push(Binding { served: position, shelf: shelf.clone(), rules: kinds::rules_of(served) });
+        for (position, served) in served_resources.resources().iter().enumerate() {
+            let Some(stored_resource) = &served.stored_resource else { continue };
+            let key = format!("{prefix}/{}/", stored_resource.key_prefix);
+            let Some(resource_cache) = registry.cache().resource_cache(key.as_bytes()) else { continue };
+            positions.insert(served.group_version_resource(), bindings.len());
+            bindings.push(ResourceBinding {
+                served_position: position,
+                resource_cache: resource_cache.clone(),
+                kind_rules: kinds::kind_rules_for(served),
+            });
         }
-        let shelf_of = |name| Some(bindings[*positions.get(&name)?].shelf.clone());
-        let accounts = Accounts::new(registry.clone(), shelf_of);
-        let pages = DiscoveryPages::new(&surface, &config.address);
-        let version = version_page(&surface, &config.git_version);
+        let resource_cache_of = |name| Some(bindings[*positions.get(&name)?].resource_cache.clone());
+        let bound_objects = CachedBoundObjects::new(registry.clone(), resource_cache_of);
+        let pages = DiscoveryPages::new(&served_resources, &config.address);
+        let version = version_page(&served_resources, &config.git_version);
         Self {
-            openapi: OpenApi::new(surface.clone()),
-            gates: config.gates.clone(),
+            openapi: OpenApi::new(served_resources.clone()),
+            feature_gates: config.feature_gates.clone(),
             registry,
-            surface,
-            positions,
-            bindings,
-            pages,
-            version,
+            served_resources,
+            binding_positions: positions,
+            resource_bindings: bindings,
+            discovery_pages: pages,
+            version_page: version,
             watch_seconds_min: config.watch_seconds_min,
-            rules,
-            accounts,
-            streams_end,
+            access_rules: rules,
+            bound_objects,
+            stream_stop: streams_end,
         }
     }
 
     /// What tokens depend on, for the gate.
-    pub fn accounts(&self) -> Accounts {
-        self.accounts.clone()
+    pub fn bound_objects(&self) -> CachedBoundObjects {
+        self.bound_objects.clone()
     }
 
-    async fn answer(&self, call: Call<'_, Caller>, request: Request) -> Result<Response, Status> {
+    async fn dispatch(
+        &self,
+        call: AuthorizedRequest<'_, AuthenticatedCaller>,
+        request: Request,
+    ) -> Result<Response, Status> {
         match call.target {
             Target::NonResource(page) => {
                 let query = request.uri().query().unwrap_or_default();
                 if page.path == "/version" || page.path == "/version/" {
-                    return Ok(json(self.version.clone()));
+                    return Ok(json_response(self.version_page.clone()));
                 }
                 if page.path == "/" {
-                    return Ok(json(self.pages.index().into()));
+                    return Ok(json_response(self.discovery_pages.index_page().into()));
                 }
-                if let Some(page) = openid_pages::serve(&self.rules.signing.get(), &page.path) {
+                if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
-                if let Some(answer) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
-                    return answer;
+                if let Some(response) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
+                    return response;
                 }
-                self.pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
+                self.discovery_pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
             }
             Target::Resource(target) => {
                 let resolved = self.resolve(target.group_version_resource());
                 let served = match &resolved {
                     Some(resource) => Some(resource.served),
-                    None => self.surface.get(&target.group, &target.version, &target.resource),
+                    None => self.served_resources.get(&target.group, &target.version, &target.resource),
                 };
                 let served = served.ok_or_else(Status::path_not_found)?;
-                match fit(served, target) {
+                match check_path_and_method(served, target) {
                     Ok(()) => {}
-                    Err(Misfit::NotFound) if !target.form.is_rooted => return Ok(page_not_found()),
-                    Err(misfit) => return Err(Status::of_misfit(misfit)),
+                    Err(RouteMismatch::NotFound) if !target.path_form.is_rooted => return Ok(page_not_found()),
+                    Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
-                match (resolved, Review::of(served)) {
+                match (resolved, ReviewResource::for_resource(served)) {
                     (Some(resource), _) => rest::serve(self, resource, target, &call.caller, request).await,
-                    (None, Some(review)) => self.review(review, target, &call.caller, request).await,
-                    (None, None) => Err(not_built(target, target.verb.as_str())),
+                    (None, Some(review)) => self.serve_review(review, target, &call.caller, request).await,
+                    (None, None) => Err(not_implemented(target, target.verb.as_str())),
                 }
             }
         }
     }
 
-    fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Resource<'_>> {
-        let position = *self.positions.get(&name)?;
-        let Binding { served: served_position, shelf, rules } = &self.bindings[position];
-        let served = &self.surface.served()[*served_position];
-        Some(Resource { served, shelf, rules, served_position: *served_position })
+    fn resolve(&self, name: GroupVersionResource<&str>) -> Option<ResolvedResource<'_>> {
+        let position = *self.binding_positions.get(&name)?;
+        let ResourceBinding { served_position, resource_cache, kind_rules: rules } = &self.resource_bindings[position];
+        let served = &self.served_resources.resources()[*served_position];
+        Some(ResolvedResource { served, resource_cache, kind_rules: rules, served_position: *served_position })
     }
 }
 
 /// Checks the path and method of a request against the scope and verbs of the resource.
-fn fit(served: &Served, target: &api::target::Resource<'_>) -> Result<(), Misfit> {
+fn check_path_and_method(
+    served: &ServedResource,
+    target: &api::target::ResourceTarget<'_>,
+) -> Result<(), RouteMismatch> {
     let verbs = match &*target.subresource {
         "" => served.kind.verbs,
-        subresource => served.subresource(subresource).ok_or(Misfit::NotFound)?.verbs,
+        subresource => served.subresource(subresource).ok_or(RouteMismatch::NotFound)?.verbs,
     };
-    target.fit(served.kind.scope, |verb| verbs.contains(verb.as_str()))
+    target.check_route(served.kind.scope, |verb| verbs.contains(verb.as_str()))
 }
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").field("release", &self.surface.release()).finish_non_exhaustive()
+        f.debug_struct("ApiServer").field("release", &self.served_resources.release()).finish_non_exhaustive()
     }
 }
 
-impl Local<Caller> for ApiServer {
-    fn serve<'a>(&'a self, call: Call<'a, Caller>, request: Request) -> BoxFuture<'a, Result<Response, Error>> {
+impl LocalHandler<AuthenticatedCaller> for ApiServer {
+    fn serve<'a>(
+        &'a self,
+        call: AuthorizedRequest<'a, AuthenticatedCaller>,
+        request: Request,
+    ) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
-            let deprecation = deprecation(call.target, self.surface.release());
+            let deprecation = deprecation_warning(call.target, self.served_resources.release());
             if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
                 commitment.commit().await;
             }
-            let response = self.answer(call, request).await.map_err(Error::from)?;
-            Ok(rest::warned(rest::warned(response, &warnings), deprecation.as_slice()))
+            let response = self.dispatch(call, request).await.map_err(Error::from)?;
+            Ok(rest::with_warnings(rest::with_warnings(response, &warnings), deprecation.as_slice()))
         })
     }
 }
 
 /// What clients are told of a resource that goes some day.
-fn deprecation(target: &Target<'_>, release: Release) -> Option<&'static str> {
+fn deprecation_warning(target: &Target<'_>, release: Release) -> Option<&'static str> {
     let Target::Resource(resource) = target else { return None };
     let is_endpoints = resource.resource == "endpoints" && resource.group.is_empty() && release >= Release::R33;
     is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
 }
 
 /// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.
-fn not_built(asked: &api::target::Resource<'_>, verb: &str) -> Status {
-    let resource = match &*asked.subresource {
-        "" => asked.resource.to_string(),
-        subresource => format!("{}/{subresource}", asked.resource),
+fn not_implemented(target: &api::target::ResourceTarget<'_>, verb: &str) -> Status {
+    let resource = match &*target.subresource {
+        "" => target.resource.to_string(),
+        subresource => format!("{}/{subresource}", target.resource),
     };
-    let resource = GroupResource { group: &*asked.group, resource: &*resource };
+    let resource = GroupResource { group: &*target.group, resource: &*resource };
     Status {
         message: format!("{verb} of {resource} is not built in this server, and no other server has it"),
-        reason: api::status::Reason::MethodNotAllowed,
+        reason: api::status::StatusReason::MethodNotAllowed,
         code: 501,
         ..Status::default()
     }
 }
 
-fn version_page(surface: &Surface, git_version: &str) -> Bytes {
-    let minor = surface.release().minor();
+fn version_page(served_resources: &ServedResources, git_version: &str) -> Bytes {
+    let minor = served_resources.release().minor();
     let page = serde_json::json!({
         "major": "1",
         "minor": minor.to_string(),
@@ -294,7 +313,7 @@ fn page_not_found() -> Response {
     response
 }
 
-fn json(bytes: Bytes) -> Response {
+fn json_response(bytes: Bytes) -> Response {
     let mut response = Response::new(Body::from(bytes));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -1,24 +1,24 @@
 //! Reviews: questions about access that are posted as objects, answered, and never stored.
 
 use access::reviews;
-use api::target::Resource;
-use api::{Scope, Status};
-use catalogue::Served;
+use api::json::JsonObject;
+use api::target::ResourceTarget;
+use api::{KindScope, Status};
+use catalogue::ServedResource;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use object::decode;
 
-use crate::bodies::{self, Expected};
-use crate::faults::{self, About};
-use crate::forms::Object;
-use crate::gate::Caller;
-use crate::rest::warned;
-use crate::{ApiServer, json};
+use crate::access_control::AuthenticatedCaller;
+use crate::error_status::{self, StatusContext};
+use crate::request_body::{self, ExpectedBody};
+use crate::rest::with_warnings;
+use crate::{ApiServer, json_response};
 
 /// The six of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ReviewKind {
     Token,
     SubjectAccess,
     LocalSubjectAccess,
@@ -29,85 +29,90 @@ enum Kind {
 
 /// A review that this server answers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Review<'a> {
-    kind: Kind,
-    served: &'a Served,
+pub(crate) struct ReviewResource<'a> {
+    kind: ReviewKind,
+    resource: &'a ServedResource,
 }
 
-impl<'a> Review<'a> {
+impl<'a> ReviewResource<'a> {
     /// The review that a resource is; `None` if it is something else.
-    pub(crate) fn of(served: &'a Served) -> Option<Self> {
+    pub(crate) fn for_resource(served: &'a ServedResource) -> Option<Self> {
         let kind = match (served.group.name, served.kind.plural) {
-            ("authentication.k8s.io", "tokenreviews") => Kind::Token,
-            ("authentication.k8s.io", "selfsubjectreviews") => Kind::SelfSubject,
-            ("authorization.k8s.io", "subjectaccessreviews") => Kind::SubjectAccess,
-            ("authorization.k8s.io", "localsubjectaccessreviews") => Kind::LocalSubjectAccess,
-            ("authorization.k8s.io", "selfsubjectaccessreviews") => Kind::SelfSubjectAccess,
-            ("authorization.k8s.io", "selfsubjectrulesreviews") => Kind::SelfSubjectRules,
+            ("authentication.k8s.io", "tokenreviews") => ReviewKind::Token,
+            ("authentication.k8s.io", "selfsubjectreviews") => ReviewKind::SelfSubject,
+            ("authorization.k8s.io", "subjectaccessreviews") => ReviewKind::SubjectAccess,
+            ("authorization.k8s.io", "localsubjectaccessreviews") => ReviewKind::LocalSubjectAccess,
+            ("authorization.k8s.io", "selfsubjectaccessreviews") => ReviewKind::SelfSubjectAccess,
+            ("authorization.k8s.io", "selfsubjectrulesreviews") => ReviewKind::SelfSubjectRules,
             _ => return None,
         };
-        Some(Self { kind, served })
+        Some(Self { kind, resource: served })
     }
 }
 
 impl ApiServer {
     /// Answers a review whose path and method fit.
-    pub(crate) async fn review(
+    pub(crate) async fn serve_review(
         &self,
-        review: Review<'_>,
-        asked: &Resource<'_>,
-        caller: &Caller,
+        review: ReviewResource<'_>,
+        target: &ResourceTarget<'_>,
+        caller: &AuthenticatedCaller,
         request: Request,
     ) -> Result<Response, Status> {
-        let kind = review.served.response_kind();
-        let about = About { resource: asked.group_resource(), kind: kind.kind, name: "" };
-        let expected = Expected { kind, release: self.surface.release(), about };
-        let mut body = bodies::read(request, &expected).await?;
-        let namespace = match review.served.kind.scope {
-            Scope::Namespaced => &*asked.namespace,
-            Scope::Cluster => "",
+        let kind = review.resource.group_version_kind();
+        let status_context = StatusContext { resource: target.group_resource(), kind: kind.kind, name: "" };
+        let expected = ExpectedBody { kind, release: self.served_resources.release(), status_context };
+        let mut body = request_body::read_object(request, &expected).await?;
+        let namespace = match review.resource.kind.scope {
+            KindScope::Namespaced => &*target.namespace,
+            KindScope::Cluster => "",
         };
-        let refuse = |refusal| faults::refused(refusal, about);
-        decode::match_namespace(&mut body.object, namespace).map_err(refuse)?;
-        let answer = self.answer_review(review.kind, &body.object, namespace, caller).await?;
-        let mut response = json(in_version(answer, &asked.version).into());
+        let reject = |rejection| error_status::status_for_rejection(rejection, status_context);
+        decode::ensure_namespace_matches(&mut body.object, namespace).map_err(reject)?;
+        let evaluated = self.evaluate_review(review.kind, &body.object, namespace, caller).await?;
+        let mut response = json_response(with_version(evaluated, &target.version).into());
         *response.status_mut() = StatusCode::CREATED;
-        Ok(warned(response, &body.warnings))
+        Ok(with_warnings(response, &body.warnings))
     }
 
-    async fn answer_review(
+    async fn evaluate_review(
         &self,
-        kind: Kind,
-        object: &Object,
+        kind: ReviewKind,
+        object: &JsonObject,
         namespace: &str,
-        caller: &Caller,
+        caller: &AuthenticatedCaller,
     ) -> Result<Vec<u8>, Status> {
         let body = serde_json::to_vec(object).expect("an object has string keys");
-        if kind == Kind::Token {
+        if kind == ReviewKind::Token {
             // Whether the account still exists must not depend on which server is asked.
-            self.accounts.catch_up().await;
+            self.bound_objects.catch_up().await;
         }
-        let index = self.rules.index.load();
-        let judge = self.rules.judge(&index);
+        let index = self.access_rules.index.load();
+        let authorizer = self.access_rules.authorizer_snapshot(&index);
         let (user, now) = (&caller.user, Timestamp::now());
-        let answer = match kind {
-            Kind::Token => reviews::token_review(&body, &self.rules.authenticator.get().tokens, &self.accounts, now),
-            Kind::SubjectAccess => reviews::subject_access_review(&body, judge),
-            Kind::LocalSubjectAccess => reviews::local_subject_access_review(&body, namespace, judge),
-            Kind::SelfSubjectAccess => reviews::self_subject_access_review(&body, judge, user),
-            Kind::SelfSubjectRules => reviews::self_subject_rules_review(&body, judge, user),
-            Kind::SelfSubject => Ok(reviews::self_subject_review(user, now)),
+        let evaluated = match kind {
+            ReviewKind::Token => reviews::token_review(
+                &body,
+                &self.access_rules.authenticator.get().token_authenticator,
+                &self.bound_objects,
+                now,
+            ),
+            ReviewKind::SubjectAccess => reviews::subject_access_review(&body, authorizer),
+            ReviewKind::LocalSubjectAccess => reviews::local_subject_access_review(&body, namespace, authorizer),
+            ReviewKind::SelfSubjectAccess => reviews::self_subject_access_review(&body, authorizer, user),
+            ReviewKind::SelfSubjectRules => reviews::self_subject_rules_review(&body, authorizer, user),
+            ReviewKind::SelfSubject => Ok(reviews::self_subject_review(user, now)),
         };
-        answer.map_err(|error| error.to_status())
+        evaluated.map_err(|error| error.to_status())
     }
 }
 
 /// All versions of a review look the same but for their name.
-fn in_version(answer: Vec<u8>, version: &str) -> Vec<u8> {
+fn with_version(evaluated: Vec<u8>, version: &str) -> Vec<u8> {
     if version == "v1" {
-        return answer;
+        return evaluated;
     }
-    let mut object: Object = serde_json::from_slice(&answer).expect("reviews are answered with objects");
+    let mut object: JsonObject = serde_json::from_slice(&evaluated).expect("reviews are answered with objects");
     if let Some(group) =
         object.get("apiVersion").and_then(|name| name.as_str()?.split_once('/')).map(|(group, _)| group)
     {

@@ -3,12 +3,12 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use access::rbac::{Index, Kind, Policy};
-use access::{Attributes, Authorizer, Resource, User};
+use access::rbac::{RbacIndex, RbacKind, RbacPolicy};
+use access::{Attributes, Authorizer, ResourceAttributes, User};
 use serde_json::json;
 
 use crate::Effort;
-use crate::table::{Figure, Row, Table};
+use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::median_time;
 
 const BINDINGS: usize = 5_000;
@@ -17,9 +17,9 @@ const ROLES: usize = 100;
 /// What a decision may cost.
 const DECISION_MAX: Duration = Duration::from_micros(5);
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     let authorizer = Authorizer::parse("RBAC")?;
-    let index = index()?;
+    let index = build_rbac_index()?;
     let user = |name: &str, groups: usize| User {
         groups: (0..groups).map(|group| format!("group-{group}")).collect(),
         ..User::named(name)
@@ -32,23 +32,29 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         ("a stranger", user("stranger", 0), "resource-7", false),
     ];
     for (name, user, resource, expected) in &rows {
-        let resource = Resource { version: "v1", resource, namespace: "namespace-7", name: "x", ..Resource::default() };
-        let asked = Attributes::resource(user, "get", resource);
+        let resource = ResourceAttributes {
+            version: "v1",
+            resource,
+            namespace: "namespace-7",
+            name: "x",
+            ..ResourceAttributes::default()
+        };
+        let asked = Attributes::for_resource(user, "get", resource);
         let decide = || authorizer.decide(black_box(&index), black_box(&asked)).is_allowed();
         anyhow::ensure!(decide() == *expected, "{name}: the answer is wrong");
-        table.push(Row::time(*name, median_time(effort, decide)).bar(Figure::Time(DECISION_MAX)));
+        table.push(BenchRow::time(*name, median_time(effort, decide)).with_goal(Measurement::Time(DECISION_MAX)));
     }
     Ok(())
 }
 
 /// Roles, each for one resource; bindings of each of them to a user, and to a group, in every namespace.
-fn index() -> anyhow::Result<Index> {
-    let mut policy = Policy::default();
+fn build_rbac_index() -> anyhow::Result<RbacIndex> {
+    let mut policy = RbacPolicy::default();
     for role in 0..ROLES {
         let rules: Vec<_> =
             (0..3).map(|part| json!({"apiGroups": [""], "resources": [format!("resource-{role}"), format!("part-{part}")], "verbs": ["get", "list"]})).collect();
         let json = json!({"metadata": {"name": format!("role-{role}")}, "rules": rules}).to_string();
-        let _ = policy.put(Kind::ClusterRole, "", &format!("role-{role}"), json.as_bytes())?;
+        let _ = policy.put(RbacKind::ClusterRole, "", &format!("role-{role}"), json.as_bytes())?;
     }
     for at in 0..BINDINGS {
         let (namespace, role) = (format!("namespace-{}", at % NAMESPACES), at / NAMESPACES % ROLES);
@@ -60,7 +66,7 @@ fn index() -> anyhow::Result<Index> {
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("role-{role}")});
         let json =
             json!({"metadata": {"name": format!("binding-{at}")}, "subjects": subjects, "roleRef": role}).to_string();
-        let _ = policy.put(Kind::RoleBinding, &namespace, &format!("binding-{at}"), json.as_bytes())?;
+        let _ = policy.put(RbacKind::RoleBinding, &namespace, &format!("binding-{at}"), json.as_bytes())?;
     }
-    Ok(policy.index())
+    Ok(policy.build_index())
 }

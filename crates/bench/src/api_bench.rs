@@ -4,15 +4,15 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use api::Target;
-use api::media::{AggregatedVersion, DiscoveryOffer, Encodings, Offer, negotiate, negotiate_discovery};
+use api::media::{AggregatedVersion, DiscoveryOffer, Encodings, ObjectOffer, negotiate, negotiate_discovery};
 use http::Uri;
 
 use crate::Effort;
-use crate::table::{Figure, Row, Table};
+use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::median_time;
 
 /// Lines that clients send all day.
-const LINES: &[(&str, &str)] = &[
+const REQUEST_LINES: &[(&str, &str)] = &[
     ("get of a pod", "/api/v1/namespaces/kube-system/pods/coredns-76f75df574-abcde"),
     ("page of a list", "/apis/apps/v1/namespaces/default/replicasets?limit=500&resourceVersion=0"),
     (
@@ -28,40 +28,41 @@ const LINES: &[(&str, &str)] = &[
 ];
 
 /// What client-go asks of discovery.
-const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+const CLIENT_GO_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 /// What `kubectl get` asks for.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
+const KUBECTL_TABLE_ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
      application/json";
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
-    for (name, line) in LINES {
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    for (name, line) in REQUEST_LINES {
         Target::parse("GET", line)?;
         let time = median_time(effort, || Target::parse("GET", black_box(line)));
         let uri = median_time(effort, || black_box(line).parse::<Uri>());
         table.push(
-            Row::time(format!("parse the line: {name}"), time)
-                .bar(Figure::Time(Duration::from_nanos(500)))
-                .against("http::Uri of the same", Figure::Time(uri)),
+            BenchRow::time(format!("parse the line: {name}"), time)
+                .with_goal(Measurement::Time(Duration::from_nanos(500)))
+                .compared_with("http::Uri of the same", Measurement::Time(uri)),
         );
     }
-    let offer = DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest: AggregatedVersion::V2 };
-    negotiate_discovery(DISCOVERY, offer)?;
-    let discovery = median_time(effort, || negotiate_discovery(black_box(DISCOVERY), offer));
-    table.push(negotiation("discovery for client-go", effort, DISCOVERY, discovery));
-    negotiate(TABLE, Offer::BUILT_IN)?;
-    let rows = median_time(effort, || negotiate(black_box(TABLE), Offer::BUILT_IN));
-    table.push(negotiation("a table for kubectl", effort, TABLE, rows));
+    let offer =
+        DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest_version: AggregatedVersion::V2 };
+    negotiate_discovery(CLIENT_GO_DISCOVERY_ACCEPT, offer)?;
+    let discovery = median_time(effort, || negotiate_discovery(black_box(CLIENT_GO_DISCOVERY_ACCEPT), offer));
+    table.push(negotiation_row("discovery for client-go", effort, CLIENT_GO_DISCOVERY_ACCEPT, discovery));
+    negotiate(KUBECTL_TABLE_ACCEPT, ObjectOffer::BUILT_IN)?;
+    let rows = median_time(effort, || negotiate(black_box(KUBECTL_TABLE_ACCEPT), ObjectOffer::BUILT_IN));
+    table.push(negotiation_row("a table for kubectl", effort, KUBECTL_TABLE_ACCEPT, rows));
     Ok(())
 }
 
 /// The least that anybody pays who looks at every clause and parameter once.
-fn negotiation(name: &str, effort: Effort, header: &str, time: Duration) -> Row {
+fn negotiation_row(name: &str, effort: Effort, header: &str, time: Duration) -> BenchRow {
     let split = median_time(effort, || {
         let clauses = black_box(header).split(',');
         clauses.flat_map(|clause| clause.split(';')).map(str::len).max()
     });
-    Row::time(format!("negotiate {name}"), time)
-        .bar(Figure::Time(Duration::from_micros(1)))
-        .against("splitting the header at , and ;", Figure::Time(split))
+    BenchRow::time(format!("negotiate {name}"), time)
+        .with_goal(Measurement::Time(Duration::from_micros(1)))
+        .compared_with("splitting the header at , and ;", Measurement::Time(split))
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::GroupVersionKind;
-use catalogue::schema::Struct;
-use catalogue::{Gates, Release, RuntimeConfig, Surface};
+use catalogue::schema::StructType;
+use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 
 use crate::Effort;
-use crate::table::{Figure, Row, Table};
+use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::{median, monotonic_time};
 
 /// Makes this program the child that pays for a catalogue and tells what it paid.
@@ -21,13 +21,13 @@ pub(crate) const CHILD_FLAG: &str = "--catalogue";
 
 /// What a server may pay for the catalogue.
 const START_MAX: Duration = Duration::from_millis(10);
-const MEMORY_MAX: u64 = 3 << 20;
+const MEMORY_BYTES_MAX: u64 = 3 << 20;
 /// Processes; an odd number, so that the median is one of them.
 const CHILDREN: usize = 9;
 
 /// What one process paid.
 #[derive(Clone, Copy)]
-struct Paid {
+struct CatalogueCost {
     start: Duration,
     start_bytes: u64,
     types: Duration,
@@ -35,33 +35,36 @@ struct Paid {
     bytes: u64,
 }
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     let children = if effort == Effort::Quick { 1 } else { CHILDREN };
-    let paid = (0..children).map(|_| ask_child()).collect::<anyhow::Result<Vec<_>>>()?;
-    let time = |of: fn(&Paid) -> Duration| median(&mut paid.iter().map(of).collect::<Vec<_>>());
-    let bytes = |of: fn(&Paid) -> u64| {
+    let paid = (0..children).map(|_| run_child_process()).collect::<anyhow::Result<Vec<_>>>()?;
+    let time = |of: fn(&CatalogueCost) -> Duration| median(&mut paid.iter().map(of).collect::<Vec<_>>());
+    let bytes = |of: fn(&CatalogueCost) -> u64| {
         let mut all: Vec<u64> = paid.iter().map(of).collect();
         all.sort_unstable();
         all[all.len() / 2]
     };
     let start = time(|paid| paid.start);
-    table.push(Row::time("start: gates, flags, what is served", start).bar(Figure::Time(START_MAX)));
-    let resident = Row::new("memory after the start", Figure::Bytes(bytes(|paid| paid.start_bytes)));
-    table.push(resident.bar(Figure::Bytes(MEMORY_MAX)));
-    table.push(Row::time("first look at a type: all are read", time(|paid| paid.types)).bar(Figure::Time(START_MAX)));
-    let resident = Row::new("memory after both", Figure::Bytes(bytes(|paid| paid.bytes)));
-    table.push(resident.bar(Figure::Bytes(MEMORY_MAX)));
+    table.push(BenchRow::time("start: gates, flags, what is served", start).with_goal(Measurement::Time(START_MAX)));
+    let resident = BenchRow::new("memory after the start", Measurement::Bytes(bytes(|paid| paid.start_bytes)));
+    table.push(resident.with_goal(Measurement::Bytes(MEMORY_BYTES_MAX)));
+    table.push(
+        BenchRow::time("first look at a type: all are read", time(|paid| paid.types))
+            .with_goal(Measurement::Time(START_MAX)),
+    );
+    let resident = BenchRow::new("memory after both", Measurement::Bytes(bytes(|paid| paid.bytes)));
+    table.push(resident.with_goal(Measurement::Bytes(MEMORY_BYTES_MAX)));
     Ok(())
 }
 
-fn ask_child() -> anyhow::Result<Paid> {
+fn run_child_process() -> anyhow::Result<CatalogueCost> {
     let output = Command::new(std::env::current_exe()?).arg(CHILD_FLAG).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let [start, start_bytes, types, bytes] = numbers[..] else {
         anyhow::bail!("the child said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr));
     };
-    Ok(Paid { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
+    Ok(CatalogueCost { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
 }
 
 /// Pays, and prints nanoseconds and bytes.
@@ -69,12 +72,12 @@ pub(crate) fn run_child() -> anyhow::Result<()> {
     // The first read pays for the reading itself.
     resident_bytes()?;
     let (empty, begin) = (resident_bytes()?, monotonic_time());
-    let gates = Gates::parse(Release::NEWEST, "AllAlpha=true,AllBeta=true")?;
-    let surface = Surface::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "api/all=true")?);
+    let gates = FeatureGates::parse(Release::NEWEST, "AllAlpha=true,AllBeta=true")?;
+    let surface = ServedResources::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "api/all=true")?);
     let (start, started) = (monotonic_time() - begin, resident_bytes()?);
     let begin = monotonic_time();
     let pod = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
-    let pod = Struct::of_kind(Release::NEWEST, pod).context("there are pods")?;
+    let pod = StructType::for_kind(Release::NEWEST, pod).context("there are pods")?;
     let (types, read) = (monotonic_time() - begin, resident_bytes()?);
     std::hint::black_box((surface, pod));
     let grown = |now: u64| now.saturating_sub(empty);

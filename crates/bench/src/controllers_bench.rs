@@ -2,24 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Client, Server, Store};
+use cluster_tests::{Client, Server, TestStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::Effort;
-use crate::serve_bench::load::{Load, Tls};
+use crate::serve_bench::load::{AdminTls, LoadGenerator};
 use crate::serve_bench::{has_server, new_object};
-use crate::table::{Figure, Row, Table};
+use crate::table::{BenchRow, BenchTable, Measurement};
 
 /// What the issue asks for: 10,000 objects in 200 namespaces.
-const GONE_BAR: Duration = Duration::from_secs(30);
-const NAMESPACES: &str = "/api/v1/namespaces";
+const DELETION_TIME_MAX: Duration = Duration::from_secs(30);
+const NAMESPACES_PATH: &str = "/api/v1/namespaces";
 /// Clients that fill a namespace.
 const WRITERS: usize = 10;
 /// How often it is looked whether all are gone: often enough for a figure of seconds.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
         table.note("controllers: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
         return Ok(());
@@ -29,46 +29,51 @@ pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
         Effort::Full => (200, 50),
     };
     let folder = tempfile::tempdir()?;
-    let without = Server::start(folder.path(), Store::Sqlite, &["--controllers="]);
+    let without = Server::start(folder.path(), TestStore::Sqlite, &["--controllers="]);
     let bare = without.resident_bytes();
     without.stop();
-    let server = Server::start(folder.path(), Store::Sqlite, &["--controllers=*"]);
+    let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*"]);
     let admin = server.admin();
     Runtime::new()?.block_on(async {
-        wait_for_work(&admin).await;
-        let idle = Row::new("resident memory, idle, with controllers", Figure::Bytes(server.resident_bytes()));
-        table.push(idle.against("without", Figure::Bytes(bare)));
-        let load = Load { tls: Tls::of(&server)?, address: server.address().to_owned(), lasting: Duration::ZERO };
+        wait_for_controllers(&admin).await;
+        let idle =
+            BenchRow::new("resident memory, idle, with controllers", Measurement::Bytes(server.resident_bytes()));
+        table.push(idle.compared_with("without", Measurement::Bytes(bare)));
+        let load = LoadGenerator {
+            tls: AdminTls::for_admin(&server)?,
+            address: server.address().to_owned(),
+            duration: Duration::ZERO,
+        };
         for number in 0..namespaces {
-            admin.create(NAMESPACES, &json!({"metadata": {"name": format!("full-{number}")}})).await;
-            let path = format!("{NAMESPACES}/full-{number}/configmaps");
+            admin.create(NAMESPACES_PATH, &json!({"metadata": {"name": format!("full-{number}")}})).await;
+            let path = format!("{NAMESPACES_PATH}/full-{number}/configmaps");
             load.repeat(WRITERS, each / WRITERS, "POST", &path, new_object).await?;
         }
         let begun = Instant::now();
         for number in 0..namespaces {
-            admin.delete(&format!("{NAMESPACES}/full-{number}")).await;
+            admin.delete(&format!("{NAMESPACES_PATH}/full-{number}")).await;
         }
-        while count_full(&admin).await > 0 {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+        while count_bench_namespaces(&admin).await > 0 {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let name = format!("{} objects in {namespaces} namespaces gone", namespaces * each);
-        table.push(Row::time(name, begun.elapsed()).bar(Figure::Time(GONE_BAR)));
-        table.push(Row::new("resident memory after that", Figure::Bytes(server.resident_bytes())));
+        table.push(BenchRow::time(name, begun.elapsed()).with_goal(Measurement::Time(DELETION_TIME_MAX)));
+        table.push(BenchRow::new("resident memory after that", Measurement::Bytes(server.resident_bytes())));
         Ok(())
     })
 }
 
 /// Waits until the controllers have begun: a namespace comes and goes.
-async fn wait_for_work(admin: &Client) {
-    admin.create(NAMESPACES, &json!({"metadata": {"name": "full-of-nothing"}})).await;
-    admin.delete(&format!("{NAMESPACES}/full-of-nothing")).await;
-    while count_full(admin).await > 0 {
-        tokio::time::sleep(LOOK_INTERVAL).await;
+async fn wait_for_controllers(admin: &Client) {
+    admin.create(NAMESPACES_PATH, &json!({"metadata": {"name": "full-of-nothing"}})).await;
+    admin.delete(&format!("{NAMESPACES_PATH}/full-of-nothing")).await;
+    while count_bench_namespaces(admin).await > 0 {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn count_full(admin: &Client) -> usize {
-    let list = admin.get(NAMESPACES).await.json();
+async fn count_bench_namespaces(admin: &Client) -> usize {
+    let list = admin.get(NAMESPACES_PATH).await.json();
     let names = list["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
     names.filter(|name| name.starts_with("full-")).count()
 }

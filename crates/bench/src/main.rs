@@ -16,7 +16,7 @@ mod store_bench;
 mod table;
 mod timing;
 
-use table::{Table, Verdicts};
+use table::{BenchTable, VerdictDisplay};
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,39 +28,39 @@ enum Effort {
 }
 
 /// What to run: words of the command line that names of groups must contain; none: all.
-struct Selection {
+struct BenchSelection {
     effort: Effort,
     filters: Vec<String>,
 }
 
-impl Selection {
+impl BenchSelection {
     fn from_args(args: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         let mut selection = Self { effort: Effort::Full, filters: Vec::new() };
         for arg in args {
             match arg.as_str() {
                 "--quick" => selection.effort = Effort::Quick,
                 flag if flag.starts_with('-') => {
-                    anyhow::bail!("unknown flag {flag}; usage: bench [--quick] [GROUP…], groups: {}", names())
+                    anyhow::bail!("unknown flag {flag}; usage: bench [--quick] [GROUP…], groups: {}", group_names())
                 }
                 filter => selection.filters.push(filter.to_owned()),
             }
         }
         let unknown = selection.filters.iter().find(|filter| !GROUPS.iter().any(|(name, _)| name.contains(*filter)));
         if let Some(filter) = unknown {
-            anyhow::bail!("no benchmark group is called {filter}; groups: {}", names());
+            anyhow::bail!("no benchmark group is called {filter}; groups: {}", group_names());
         }
         Ok(selection)
     }
 
-    fn wants(&self, name: &str) -> bool {
+    fn selects(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 }
 
-type Group = fn(Effort, &mut Table) -> anyhow::Result<()>;
+type BenchGroup = fn(Effort, &mut BenchTable) -> anyhow::Result<()>;
 
 /// Every group of benchmarks, in the order of the table.
-const GROUPS: &[(&str, Group)] = &[
+const GROUPS: &[(&str, BenchGroup)] = &[
     ("api", api_bench::run),
     ("catalogue", catalogue_bench::run),
     ("access", access_bench::run),
@@ -72,7 +72,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("controllers", controllers_bench::run),
 ];
 
-fn names() -> String {
+fn group_names() -> String {
     GROUPS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
@@ -83,10 +83,10 @@ fn main() -> anyhow::Result<()> {
         Some(catalogue_bench::CHILD_FLAG) => return catalogue_bench::run_child(),
         _ => {}
     }
-    let selection = Selection::from_args(std::env::args().skip(1))?;
+    let selection = BenchSelection::from_args(std::env::args().skip(1))?;
     let is_quick = selection.effort == Effort::Quick;
-    let mut table = Table::new(if is_quick { Verdicts::Hidden } else { Verdicts::Shown });
-    for (name, run) in GROUPS.iter().filter(|(name, _)| selection.wants(name)) {
+    let mut table = BenchTable::new(if is_quick { VerdictDisplay::Hidden } else { VerdictDisplay::Shown });
+    for (name, run) in GROUPS.iter().filter(|(name, _)| selection.selects(name)) {
         table.section(name);
         run(selection.effort, &mut table)?;
     }

@@ -1,12 +1,12 @@
 //! The mixed-version proxy: placing a request, recomputing what follows from a change, and a whole hop beside a direct answer.
 
-mod decisions;
-mod hop;
+mod forwarding;
+mod routing;
 
 use crate::Effort;
-use crate::table::Table;
+use crate::table::BenchTable;
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
-    decisions::measure(effort, table)?;
-    hop::measure(effort, table)
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    routing::measure(effort, table)?;
+    forwarding::measure(effort, table)
 }

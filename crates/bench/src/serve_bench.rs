@@ -1,35 +1,35 @@
 //! A whole server under load, beside a bare hyper+rustls server that sends the same bytes in the same run.
 
-pub(crate) mod bare;
+pub(crate) mod baseline_server;
 mod fan_out;
 pub(crate) mod load;
-mod start;
+mod startup;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster_tests::{Etcd, Server, Store};
+use cluster_tests::{Etcd, Server, TestStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use self::bare::Bare;
-use self::load::{Load, Tls};
+use self::baseline_server::BaselineServer;
+use self::load::{AdminTls, LoadGenerator};
 use crate::Effort;
-use crate::table::{Figure, Row, Table};
+use crate::table::{BenchRow, BenchTable, Measurement};
 
 /// What the issue measures at.
 const CONNECTIONS: usize = 32;
 /// What consistent gets are to reach, over TLS, of what a bare server does with the same bytes.
-const GETS_RATIO: f64 = 0.5;
-const CREATED: &str = "/api/v1/namespaces/default/configmaps";
-const LISTED: &str = "/api/v1/namespaces/kube-public/configmaps";
-const ONE: &str = "/api/v1/namespaces/kube-public/configmaps/m0";
+const GET_RATE_RATIO_MIN: f64 = 0.5;
+const CREATE_PATH: &str = "/api/v1/namespaces/default/configmaps";
+const LIST_PATH: &str = "/api/v1/namespaces/kube-public/configmaps";
+const OBJECT_PATH: &str = "/api/v1/namespaces/kube-public/configmaps/m0";
 
 /// How much work each benchmark does.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct ServeBenchSizes {
     /// How long one load lasts.
-    lasting: Duration,
+    load_duration: Duration,
     /// Objects of a list.
     listed: usize,
     /// Watches of one resource, and changes that each of them sees.
@@ -38,41 +38,41 @@ struct Sizes {
     /// How often a server is started.
     starts: usize,
     /// Objects whose memory is weighed.
-    weighed: usize,
+    memory_objects: usize,
 }
 
-impl Sizes {
-    fn of(effort: Effort) -> Self {
+impl ServeBenchSizes {
+    fn for_effort(effort: Effort) -> Self {
         match effort {
             Effort::Quick => Self {
-                lasting: Duration::from_millis(50),
+                load_duration: Duration::from_millis(50),
                 listed: 10,
                 watchers: 10,
                 events: 20,
                 starts: 1,
-                weighed: 100,
+                memory_objects: 100,
             },
             Effort::Full => Self {
-                lasting: Duration::from_secs(3),
+                load_duration: Duration::from_secs(3),
                 listed: 1_000,
                 watchers: 1_000,
                 events: 1_000,
                 starts: 10,
-                weighed: 10_000,
+                memory_objects: 10_000,
             },
         }
     }
 }
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
         table.note("serve: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
         return Ok(());
     }
-    let sizes = Sizes::of(effort);
-    start::measure(sizes, table)?;
+    let sizes = ServeBenchSizes::for_effort(effort);
+    startup::measure(sizes, table)?;
     let etcd = Etcd::start();
-    for (name, store) in [("SQLite", Store::Sqlite), ("etcd", Store::Etcd(&etcd))] {
+    for (name, store) in [("SQLite", TestStore::Sqlite), ("etcd", TestStore::Etcd(&etcd))] {
         let folder = tempfile::tempdir()?;
         measure(sizes, table, name, &Server::start(folder.path(), store, &[]))?;
     }
@@ -85,30 +85,34 @@ pub(crate) fn has_server() -> bool {
     !binary.is_empty() && PathBuf::from(binary).exists()
 }
 
-fn measure(sizes: Sizes, table: &mut Table, store: &str, server: &Server) -> anyhow::Result<()> {
-    let tls = Tls::of(server)?;
-    let load = Load { tls: tls.clone(), address: server.address().to_owned(), lasting: sizes.lasting };
+fn measure(sizes: ServeBenchSizes, table: &mut BenchTable, store: &str, server: &Server) -> anyhow::Result<()> {
+    let tls = AdminTls::for_admin(server)?;
+    let load = LoadGenerator { tls: tls.clone(), address: server.address().to_owned(), duration: sizes.load_duration };
     Runtime::new()?.block_on(async {
-        let created = load.run(CONNECTIONS, "POST", CREATED, Some(new_object)).await?;
-        table.push(Row::new(format!("{store}: create, {CONNECTIONS} connections"), Figure::Rate(created.rate)));
+        let created = load.run(CONNECTIONS, "POST", CREATE_PATH, Some(new_object)).await?;
+        table.push(BenchRow::new(
+            format!("{store}: create, {CONNECTIONS} connections"),
+            Measurement::Rate(created.rate),
+        ));
         let admin = server.admin();
         for at in 0..sizes.listed {
-            admin.create(LISTED, &object(&format!("m{at}"))).await;
+            admin.create(LIST_PATH, &object(&format!("m{at}"))).await;
         }
-        let bare = Bare::start(&server.pki(), admin.get(ONE).await.body)?;
-        let bare_load = Load { tls, address: bare.address(), lasting: sizes.lasting };
+        let bare = BaselineServer::start(&server.pki(), admin.get(OBJECT_PATH).await.body)?;
+        let bare_load = LoadGenerator { tls, address: bare.address(), duration: sizes.load_duration };
         for connections in [1, CONNECTIONS] {
-            let [peer, ours] = load::rates([&bare_load, &load], connections, ONE).await?;
-            let row = Row::new(format!("{store}: consistent get, {connections} connections"), Figure::Rate(ours))
-                .against("bare hyper+rustls", Figure::Rate(peer));
-            table.push(if connections == CONNECTIONS { row.ratio_bar(GETS_RATIO) } else { row });
+            let [peer, ours] = load::compare_rates([&bare_load, &load], connections, OBJECT_PATH).await?;
+            let row =
+                BenchRow::new(format!("{store}: consistent get, {connections} connections"), Measurement::Rate(ours))
+                    .compared_with("bare hyper+rustls", Measurement::Rate(peer));
+            table.push(if connections == CONNECTIONS { row.with_ratio_goal(GET_RATE_RATIO_MIN) } else { row });
         }
-        let listing = load.run(CONNECTIONS, "GET", LISTED, None).await?;
+        let listing = load.run(CONNECTIONS, "GET", LIST_PATH, None).await?;
         let name = format!("{store}: list of {}, {CONNECTIONS} connections", sizes.listed);
-        table.push(Row::new(name, Figure::Rate(listing.rate)));
+        table.push(BenchRow::new(name, Measurement::Rate(listing.rate)));
         let delivered = fan_out::measure(&load, sizes).await?;
         let name = format!("{store}: events delivered, {} watchers × {}", sizes.watchers, sizes.events);
-        table.push(Row::new(name, Figure::Rate(delivered)));
+        table.push(BenchRow::new(name, Measurement::Rate(delivered)));
         anyhow::Ok(())
     })
 }

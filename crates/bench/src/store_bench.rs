@@ -4,13 +4,13 @@
 //! needs a process of its own, because it is about processes or about memory, runs in a child: this program once more, with
 //! [`CHILD_FLAG`].
 
+mod cross_process_watch;
 mod disk;
 mod etcd;
-mod follow;
 mod history;
 mod load;
-mod place;
 mod rows;
+mod store_location;
 mod watches;
 mod workers;
 
@@ -24,14 +24,14 @@ use tasks::Tasks;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use self::etcd::Etcd;
-use self::follow::Wakeups;
-use self::history::History;
-use self::load::Rates;
-use self::place::Place;
-use self::watches::Deliveries;
+use self::cross_process_watch::CrossProcessLatencies;
+use self::etcd::BenchEtcd;
+use self::history::HistoryMeasurements;
+use self::load::StoreRates;
+use self::store_location::BenchStoreLocation;
+use self::watches::WatchLatencies;
 use crate::Effort;
-use crate::table::Table;
+use crate::table::BenchTable;
 use crate::timing::median_rate;
 
 /// The first word on the command line of a child.
@@ -39,7 +39,7 @@ pub(crate) const CHILD_FLAG: &str = "--child";
 
 /// How much work each benchmark does.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct StoreBenchSizes {
     /// Keys that are read and ranged over.
     keys: usize,
     /// Entries of a page.
@@ -56,8 +56,8 @@ struct Sizes {
     history: u64,
 }
 
-impl Sizes {
-    fn of(effort: Effort) -> Self {
+impl StoreBenchSizes {
+    fn for_effort(effort: Effort) -> Self {
         match effort {
             Effort::Quick => Self {
                 keys: 300,
@@ -84,44 +84,48 @@ impl Sizes {
 }
 
 /// All that is measured of one backend.
-struct Measured {
-    rates: Rates,
-    deliveries: Deliveries,
-    wakeups: Wakeups,
-    history: History,
+struct BackendMeasurements {
+    rates: StoreRates,
+    deliveries: WatchLatencies,
+    wakeups: CrossProcessLatencies,
+    history: HistoryMeasurements,
 }
 
-pub(crate) fn run(effort: Effort, table: &mut Table) -> anyhow::Result<()> {
-    let sizes = Sizes::of(effort);
+pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    let sizes = StoreBenchSizes::for_effort(effort);
     let runtime = Runtime::new()?;
     // Beside the program, because the usual folder for temporary files may be no disk at all.
     let program = std::env::current_exe()?;
     let folder = tempfile::tempdir_in(program.parent().context("the program is in no folder")?)?;
     // Before and after, because others may use the disk as well.
-    let mut disk = disk::synced_writes(folder.path(), sizes)?;
-    let file = |name: &str| Place::Sqlite(folder.path().join(format!("{name}.db")));
+    let mut disk = disk::measure_synced_writes(folder.path(), sizes)?;
+    let file = |name: &str| BenchStoreLocation::Sqlite(folder.path().join(format!("{name}.db")));
     let sqlite = runtime.block_on(measure(|name| Ok((file(name), None)), effort))?;
     let etcd = match etcd_binary() {
         None => None,
         Some(binary) => Some(runtime.block_on(measure(|name| start_etcd(&binary, &folder, name), effort))?),
     };
-    disk.extend(disk::synced_writes(folder.path(), sizes)?);
-    rows::push(table, sizes, median_rate(disk), &sqlite, etcd.as_ref());
+    disk.extend(disk::measure_synced_writes(folder.path(), sizes)?);
+    rows::push_rows(table, sizes, median_rate(disk), &sqlite, etcd.as_ref());
     if etcd.is_none() {
         table.note("etcd is left out: UNSKEW_ETCD_NEW names no binary; `cargo xtask bench` provides one");
     }
     Ok(())
 }
 
-/// What a child does: see [`follow`] and [`history`].
+/// What a child does: see [`cross_process_watch`] and [`history`].
 pub(crate) fn run_child(words: &[String]) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["follow", place, from] => runtime.block_on(follow::run_child(&Place::parse(place), from.parse()?)),
-        ["history", place, process, revisions] => {
-            runtime.block_on(history::run_child(&Place::parse(place), process.parse()?, revisions.parse()?))
+        ["follow", place, from] => {
+            runtime.block_on(cross_process_watch::run_child(&BenchStoreLocation::parse(place), from.parse()?))
         }
+        ["history", place, process, revisions] => runtime.block_on(history::run_child(
+            &BenchStoreLocation::parse(place),
+            process.parse()?,
+            revisions.parse()?,
+        )),
         _ => anyhow::bail!("a child does not know what to do with {words:?}"),
     }
 }
@@ -131,30 +135,30 @@ fn etcd_binary() -> Option<PathBuf> {
     std::env::var("UNSKEW_ETCD_NEW").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-fn start_etcd(binary: &Path, folder: &TempDir, name: &str) -> anyhow::Result<(Place, Option<Etcd>)> {
-    let etcd = Etcd::start(binary, &folder.path().join(name))?;
-    Ok((Place::Etcd(etcd.url()), Some(etcd)))
+fn start_etcd(binary: &Path, folder: &TempDir, name: &str) -> anyhow::Result<(BenchStoreLocation, Option<BenchEtcd>)> {
+    let etcd = BenchEtcd::start(binary, &folder.path().join(name))?;
+    Ok((BenchStoreLocation::Etcd(etcd.url()), Some(etcd)))
 }
 
 /// History gets a backend of its own, so that nothing of the other work is in it.
 async fn measure(
-    make: impl Fn(&str) -> anyhow::Result<(Place, Option<Etcd>)>,
+    make: impl Fn(&str) -> anyhow::Result<(BenchStoreLocation, Option<BenchEtcd>)>,
     effort: Effort,
-) -> anyhow::Result<Measured> {
-    let sizes = Sizes::of(effort);
+) -> anyhow::Result<BackendMeasurements> {
+    let sizes = StoreBenchSizes::for_effort(effort);
     let (place, etcd) = make("load")?;
     let tasks = Tasks::new();
     let store: Arc<dyn Store> = place.open(&tasks).await?;
     let rates = load::measure(&store, sizes).await?;
     let deliveries = watches::measure(&store, sizes).await?;
-    let wakeups = follow::measure(&store, &place, sizes).await?;
+    let wakeups = cross_process_watch::measure(&store, &place, sizes).await?;
     drop(store);
     tasks.stop(STOP_GRACE).await?;
     drop(etcd);
     let (place, etcd) = make("history")?;
-    let process = etcd.as_ref().map_or(0, Etcd::process);
+    let process = etcd.as_ref().map_or(0, BenchEtcd::process);
     let history = history::measure(&place, process, sizes).await?;
-    Ok(Measured { rates, deliveries, wakeups, history })
+    Ok(BackendMeasurements { rates, deliveries, wakeups, history })
 }
 
 /// Far longer than watches and connections need to end.

@@ -4,36 +4,36 @@ use std::fmt;
 use std::time::Duration;
 
 /// Rows in the order in which they were measured, under the names of their groups.
-pub(crate) struct Table {
-    lines: Vec<Line>,
-    verdicts: Verdicts,
+pub(crate) struct BenchTable {
+    lines: Vec<TableLine>,
+    verdicts: VerdictDisplay,
 }
 
 /// Whether the table says which figures reach their bars.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdicts {
+pub(crate) enum VerdictDisplay {
     Shown,
     /// For figures that mean nothing.
     Hidden,
 }
 
-enum Line {
+enum TableLine {
     Section(String),
-    Row(Row),
+    Row(BenchRow),
     Note(String),
 }
 
 /// One figure, what it is to be, and what it is compared with.
-pub(crate) struct Row {
+pub(crate) struct BenchRow {
     name: String,
-    figure: Figure,
-    bar: Option<Bar>,
-    peer: Option<(String, Figure)>,
+    measured: Measurement,
+    goal: Option<Goal>,
+    baseline: Option<(String, Measurement)>,
 }
 
 /// What was measured.
 #[derive(Clone, Copy)]
-pub(crate) enum Figure {
+pub(crate) enum Measurement {
     /// How long one takes; less is better.
     Time(Duration),
     /// How many a second; more is better.
@@ -42,97 +42,98 @@ pub(crate) enum Figure {
     Bytes(u64),
 }
 
-enum Bar {
-    Figure(Figure),
+enum Goal {
+    Value(Measurement),
     /// The ratio to the peer must be at least this for rates, at most this for times and bytes.
     Ratio(f64),
     /// Either will do.
-    FigureOrRatio(Figure, f64),
+    ValueOrRatio(Measurement, f64),
 }
 
-impl Table {
-    pub(crate) fn new(verdicts: Verdicts) -> Self {
+impl BenchTable {
+    pub(crate) fn new(verdicts: VerdictDisplay) -> Self {
         Self { lines: Vec::new(), verdicts }
     }
 
     pub(crate) fn section(&mut self, name: &str) {
-        self.lines.push(Line::Section(name.to_owned()));
+        self.lines.push(TableLine::Section(name.to_owned()));
     }
 
-    pub(crate) fn push(&mut self, row: Row) {
-        self.lines.push(Line::Row(row));
+    pub(crate) fn push(&mut self, row: BenchRow) {
+        self.lines.push(TableLine::Row(row));
     }
 
     /// Something to know about the rows around it, such as what was left out.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
-        self.lines.push(Line::Note(text.into()));
+        self.lines.push(TableLine::Note(text.into()));
     }
 }
 
-impl Row {
+impl BenchRow {
     pub(crate) fn time(name: impl Into<String>, time: Duration) -> Self {
-        Self::new(name, Figure::Time(time))
+        Self::new(name, Measurement::Time(time))
     }
 
-    pub(crate) fn new(name: impl Into<String>, figure: Figure) -> Self {
-        Self { name: name.into(), figure, bar: None, peer: None }
+    pub(crate) fn new(name: impl Into<String>, figure: Measurement) -> Self {
+        Self { name: name.into(), measured: figure, goal: None, baseline: None }
     }
 
     /// The figure that this one is to reach: at most for times and bytes, at least for rates.
-    pub(crate) fn bar(mut self, bar: Figure) -> Self {
-        self.bar = Some(Bar::Figure(bar));
+    pub(crate) fn with_goal(mut self, bar: Measurement) -> Self {
+        self.goal = Some(Goal::Value(bar));
         self
     }
 
     /// What else was measured in the same run, to compare with.
-    pub(crate) fn against(mut self, peer: impl Into<String>, figure: Figure) -> Self {
-        self.peer = Some((peer.into(), figure));
+    pub(crate) fn compared_with(mut self, peer: impl Into<String>, figure: Measurement) -> Self {
+        self.baseline = Some((peer.into(), figure));
         self
     }
 
     /// The ratio to the peer that this one is to reach.
-    pub(crate) fn ratio_bar(mut self, ratio: f64) -> Self {
-        self.bar = Some(Bar::Ratio(ratio));
+    pub(crate) fn with_ratio_goal(mut self, ratio: f64) -> Self {
+        self.goal = Some(Goal::Ratio(ratio));
         self
     }
 
     /// The figure or the ratio that this one is to reach.
-    pub(crate) fn bar_or_ratio(mut self, bar: Figure, ratio: f64) -> Self {
-        self.bar = Some(Bar::FigureOrRatio(bar, ratio));
+    pub(crate) fn with_goal_or_ratio(mut self, bar: Measurement, ratio: f64) -> Self {
+        self.goal = Some(Goal::ValueOrRatio(bar, ratio));
         self
     }
 
     fn ratio(&self) -> Option<f64> {
-        let (_, peer) = self.peer.as_ref()?;
-        Some(self.figure.number() / peer.number())
+        let (_, peer) = self.baseline.as_ref()?;
+        Some(self.measured.as_f64() / peer.as_f64())
     }
 
-    fn verdict(&self, verdicts: Verdicts) -> String {
-        let by_figure = |bar: &Figure| self.figure.reaches(bar.number());
-        let by_ratio = |bar: f64| self.peer.as_ref().is_some_and(|(_, peer)| self.figure.reaches(bar * peer.number()));
-        let (reached, text) = match &self.bar {
+    fn verdict(&self, verdicts: VerdictDisplay) -> String {
+        let by_figure = |bar: &Measurement| self.measured.meets(bar.as_f64());
+        let by_ratio =
+            |bar: f64| self.baseline.as_ref().is_some_and(|(_, peer)| self.measured.meets(bar * peer.as_f64()));
+        let (reached, text) = match &self.goal {
             None => return String::new(),
-            Some(Bar::Figure(bar)) => (by_figure(bar), bar.to_string()),
-            Some(Bar::Ratio(ratio)) => (by_ratio(*ratio), format!("{ratio:.2}x")),
-            Some(Bar::FigureOrRatio(bar, ratio)) => {
+            Some(Goal::Value(bar)) => (by_figure(bar), bar.to_string()),
+            Some(Goal::Ratio(ratio)) => (by_ratio(*ratio), format!("{ratio:.2}x")),
+            Some(Goal::ValueOrRatio(bar, ratio)) => {
                 (by_figure(bar) || by_ratio(*ratio), format!("{bar} or {ratio:.0}x"))
             }
         };
-        let sign = match self.figure {
-            Figure::Rate(_) => "≥",
-            Figure::Time(_) | Figure::Bytes(_) => "≤",
+        let sign = match self.measured {
+            Measurement::Rate(_) => "≥",
+            Measurement::Time(_) | Measurement::Bytes(_) => "≤",
         };
         let verdict = match (verdicts, reached) {
-            (Verdicts::Hidden, _) => "",
-            (Verdicts::Shown, true) => " met",
-            (Verdicts::Shown, false) => " MISSED",
+            (VerdictDisplay::Hidden, _) => "",
+            (VerdictDisplay::Shown, true) => " met",
+            (VerdictDisplay::Shown, false) => " MISSED",
         };
         format!("{sign} {text}{verdict}")
     }
 }
 
-impl Figure {
-    fn number(self) -> f64 {
+impl Measurement {
+    fn as_f64(self) -> f64 {
         match self {
             Self::Time(time) => time.as_secs_f64(),
             Self::Rate(rate) => rate,
@@ -140,15 +141,15 @@ impl Figure {
         }
     }
 
-    fn reaches(self, bar: f64) -> bool {
+    fn meets(self, bar: f64) -> bool {
         match self {
             Self::Rate(rate) => rate >= bar,
-            Self::Time(_) | Self::Bytes(_) => self.number() <= bar,
+            Self::Time(_) | Self::Bytes(_) => self.as_f64() <= bar,
         }
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Time(time) => {
@@ -166,7 +167,7 @@ impl fmt::Display for Figure {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for BenchTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["benchmark", "median", "bar", "ratio", "to (same run)"].map(str::to_owned);
         let rows: Vec<[String; 5]> = self.lines.iter().map(|line| cells(line, self.verdicts)).collect();
@@ -189,16 +190,16 @@ impl fmt::Display for Table {
     }
 }
 
-fn cells(line: &Line, verdicts: Verdicts) -> [String; 5] {
+fn cells(line: &TableLine, verdicts: VerdictDisplay) -> [String; 5] {
     match line {
-        Line::Section(name) => [format!("[{name}]"), String::new(), String::new(), String::new(), String::new()],
-        Line::Note(text) => [text.clone(), String::new(), String::new(), String::new(), String::new()],
-        Line::Row(row) => [
+        TableLine::Section(name) => [format!("[{name}]"), String::new(), String::new(), String::new(), String::new()],
+        TableLine::Note(text) => [text.clone(), String::new(), String::new(), String::new(), String::new()],
+        TableLine::Row(row) => [
             row.name.clone(),
-            row.figure.to_string(),
+            row.measured.to_string(),
             row.verdict(verdicts),
             row.ratio().map(|ratio| format!("{ratio:.2}x")).unwrap_or_default(),
-            row.peer.as_ref().map(|(name, figure)| format!("{name}: {figure}")).unwrap_or_default(),
+            row.baseline.as_ref().map(|(name, figure)| format!("{name}: {figure}")).unwrap_or_default(),
         ],
     }
 }
@@ -210,16 +211,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_met_or_missed_in_the_direction_of_its_figure() {
-        let rate = |name: &str, rate: f64| Row::new(name, Figure::Rate(rate)).against("peer", Figure::Rate(100.0));
-        let mut table = Table::new(Verdicts::Shown);
+    fn goals_are_lower_bounds_for_rates_and_upper_bounds_otherwise() {
+        let rate = |name: &str, rate: f64| {
+            BenchRow::new(name, Measurement::Rate(rate)).compared_with("peer", Measurement::Rate(100.0))
+        };
+        let mut table = BenchTable::new(VerdictDisplay::Shown);
         table.section("group");
-        table.push(Row::time("quick", Duration::from_nanos(400)).bar(Figure::Time(Duration::from_nanos(500))));
-        table.push(Row::new("large", Figure::Bytes(3 << 20)).bar(Figure::Bytes(2 << 20)));
-        table.push(rate("half", 50.0).ratio_bar(0.8));
-        table.push(rate("by rate", 600.0).bar_or_ratio(Figure::Rate(500.0), 8.0));
-        table.push(rate("by ratio", 800.0).bar_or_ratio(Figure::Rate(900.0), 8.0));
-        table.push(rate("neither", 700.0).bar_or_ratio(Figure::Rate(900.0), 8.0));
+        table.push(
+            BenchRow::time("quick", Duration::from_nanos(400)).with_goal(Measurement::Time(Duration::from_nanos(500))),
+        );
+        table.push(BenchRow::new("large", Measurement::Bytes(3 << 20)).with_goal(Measurement::Bytes(2 << 20)));
+        table.push(rate("half", 50.0).with_ratio_goal(0.8));
+        table.push(rate("by rate", 600.0).with_goal_or_ratio(Measurement::Rate(500.0), 8.0));
+        table.push(rate("by ratio", 800.0).with_goal_or_ratio(Measurement::Rate(900.0), 8.0));
+        table.push(rate("neither", 700.0).with_goal_or_ratio(Measurement::Rate(900.0), 8.0));
         table.note("a note that is longer than any name above");
         expect![[r#"
             benchmark  median   bar                   ratio  to (same run)
@@ -235,9 +240,9 @@ mod tests {
         .assert_eq(&table.to_string());
     }
     #[test]
-    fn figures_that_mean_nothing_are_not_judged() {
-        let mut table = Table::new(Verdicts::Hidden);
-        table.push(Row::time("slow", Duration::from_secs(2)).bar(Figure::Time(Duration::from_secs(1))));
+    fn hidden_verdicts_are_not_printed() {
+        let mut table = BenchTable::new(VerdictDisplay::Hidden);
+        table.push(BenchRow::time("slow", Duration::from_secs(2)).with_goal(Measurement::Time(Duration::from_secs(1))));
         assert!(table.to_string().ends_with("slow       2.00 s  ≤ 1.00 s\n"));
     }
 }

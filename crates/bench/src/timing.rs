@@ -18,23 +18,23 @@ const ITERATIONS_MAX: u64 = 10_000_000;
 
 /// The median time of one call.
 pub(crate) fn median_time<T>(effort: Effort, mut work: impl FnMut() -> T) -> Duration {
-    let once = time_of(1, &mut work);
+    let once = time_iterations(1, &mut work);
     if effort == Effort::Quick {
         return once;
     }
     let iterations = (SAMPLE_TIME.as_nanos() / once.as_nanos().max(1)).clamp(1, u128::from(ITERATIONS_MAX)) as u64;
-    let mut samples: Vec<Duration> = (0..SAMPLES).map(|_| time_of(iterations, &mut work)).collect();
+    let mut samples: Vec<Duration> = (0..SAMPLES).map(|_| time_iterations(iterations, &mut work)).collect();
     let nanos = median(&mut samples).as_nanos() as f64 / iterations as f64;
     Duration::from_secs_f64(nanos / 1e9)
 }
 
 /// The median time of one call on something that must be made for each call and is not part of the time.
-pub(crate) fn median_of<I, T>(effort: Effort, make: impl Fn() -> I, work: impl Fn(&I) -> T) -> Duration {
+pub(crate) fn median_time_with_input<I, T>(effort: Effort, make: impl Fn() -> I, work: impl Fn(&I) -> T) -> Duration {
     let samples = if effort == Effort::Quick { 1 } else { SAMPLES };
     let mut samples: Vec<Duration> = (0..samples)
         .map(|_| {
             let input = make();
-            time_of(1, &mut || work(&input))
+            time_iterations(1, &mut || work(&input))
         })
         .collect();
     median(&mut samples)
@@ -65,7 +65,7 @@ pub(crate) fn median_rate(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-fn time_of<T>(iterations: u64, work: &mut impl FnMut() -> T) -> Duration {
+fn time_iterations<T>(iterations: u64, work: &mut impl FnMut() -> T) -> Duration {
     let start = thread_time();
     for _ in 0..iterations {
         std::hint::black_box(work());
@@ -74,15 +74,15 @@ fn time_of<T>(iterations: u64, work: &mut impl FnMut() -> T) -> Duration {
 }
 
 fn thread_time() -> Duration {
-    since_zero(ClockId::ThreadCPUTime)
+    clock_time(ClockId::ThreadCPUTime)
 }
 
 /// The same moment in every process of the machine.
 pub(crate) fn monotonic_time() -> Duration {
-    since_zero(ClockId::Monotonic)
+    clock_time(ClockId::Monotonic)
 }
 
-fn since_zero(clock: ClockId) -> Duration {
+fn clock_time(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -6,35 +6,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::GroupResource;
 
-use crate::gates::{self, Gates, Spec};
+use crate::feature_gates::{self, FeatureGates, FeatureSpec};
 use crate::release::Release;
 use crate::runtime_config::RuntimeConfig;
-use crate::surface::Surface;
+use crate::served_resources::ServedResources;
 
 /// The differences between two releases, everything in the order of names. Its text is for people.
 ///
 /// What a release can serve is what it serves with every gate and every version turned on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diff {
+pub struct ReleaseDiff {
     /// The release to start from.
     pub from: Release,
     /// The release to compare it with.
     pub to: Release,
     /// Only `to` can serve it.
-    pub appears: Vec<Listed>,
+    pub added: Vec<ReleaseResource>,
     /// Only `from` can serve it.
-    pub disappears: Vec<Listed>,
+    pub removed: Vec<ReleaseResource>,
     /// Both can serve it, and only one does so by default: `to` if it says so here, else `from`.
-    pub defaults: Vec<Listed>,
+    pub default_changes: Vec<ReleaseResource>,
     /// Resources that both store, each in another version.
-    pub storage: Vec<StorageChange>,
+    pub storage_changes: Vec<StorageChange>,
     /// Gates that one release does not know, or of which they say different things.
-    pub gates: Vec<GateChange>,
+    pub gate_changes: Vec<GateChange>,
 }
 
 /// A resource or subresource in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct ResourceEntry {
     /// The group; empty for core.
     pub group: &'static str,
     /// The version.
@@ -47,11 +47,11 @@ pub struct Entry {
 
 /// Something that a release can serve, and whether it does so without being told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ReleaseResource {
     /// What it is.
-    pub entry: Entry,
+    pub entry: ResourceEntry,
     /// In the release that has it; in `to` if both have it.
-    pub by_default: bool,
+    pub enabled_by_default: bool,
 }
 
 /// A resource that two releases store in different versions.
@@ -71,58 +71,62 @@ pub struct GateChange {
     /// The gate.
     pub name: &'static str,
     /// What the first release says; `None` if it does not know the gate.
-    pub from: Option<Spec>,
+    pub from: Option<FeatureSpec>,
     /// What the second release says; `None` if it does not know the gate.
-    pub to: Option<Spec>,
+    pub to: Option<FeatureSpec>,
 }
 
 /// Compares two releases, in either direction.
-pub fn diff(from: Release, to: Release) -> Diff {
-    let [possible_from, possible_to] = [from, to].map(everything);
-    let [default_from, default_to] = [from, to].map(defaults);
-    let [had, has] = [&possible_from, &possible_to].map(entries);
-    let [had_on, has_on] = [&default_from, &default_to].map(entries);
-    let listed = |on: &BTreeSet<Entry>, entry: &Entry| Listed { entry: *entry, by_default: on.contains(entry) };
+pub fn diff_releases(from: Release, to: Release) -> ReleaseDiff {
+    let [possible_from, possible_to] = [from, to].map(served_with_everything_enabled);
+    let [default_from, default_to] = [from, to].map(served_by_default);
+    let [had, has] = [&possible_from, &possible_to].map(resource_entries);
+    let [had_on, has_on] = [&default_from, &default_to].map(resource_entries);
+    let listed = |on: &BTreeSet<ResourceEntry>, entry: &ResourceEntry| ReleaseResource {
+        entry: *entry,
+        enabled_by_default: on.contains(entry),
+    };
     let changed = had.intersection(&has).filter(|entry| had_on.contains(entry) != has_on.contains(entry));
-    Diff {
+    ReleaseDiff {
         from,
         to,
-        appears: has.difference(&had).map(|entry| listed(&has_on, entry)).collect(),
-        disappears: had.difference(&has).map(|entry| listed(&had_on, entry)).collect(),
-        defaults: changed.map(|entry| listed(&has_on, entry)).collect(),
-        storage: storage_changes(&possible_from, &possible_to),
-        gates: gate_changes(from, to),
+        added: has.difference(&had).map(|entry| listed(&has_on, entry)).collect(),
+        removed: had.difference(&has).map(|entry| listed(&had_on, entry)).collect(),
+        default_changes: changed.map(|entry| listed(&has_on, entry)).collect(),
+        storage_changes: storage_changes(&possible_from, &possible_to),
+        gate_changes: gate_changes(from, to),
     }
 }
 
-fn everything(release: Release) -> Surface {
-    let gates = Gates::parse(release, "AllAlpha=true,AllBeta=true").expect("a test turns them on in every release");
+fn served_with_everything_enabled(release: Release) -> ServedResources {
+    let gates =
+        FeatureGates::parse(release, "AllAlpha=true,AllBeta=true").expect("a test turns them on in every release");
     let config = RuntimeConfig::parse(release, "api/all=true").expect("every release knows this key");
-    Surface::new(&gates, &config)
+    ServedResources::new(&gates, &config)
 }
 
-fn defaults(release: Release) -> Surface {
-    Surface::new(&Gates::new(release), &RuntimeConfig::default())
+fn served_by_default(release: Release) -> ServedResources {
+    ServedResources::new(&FeatureGates::new(release), &RuntimeConfig::default())
 }
 
-fn entries(surface: &Surface) -> BTreeSet<Entry> {
-    let served = surface.served().iter().flat_map(|served| {
+fn resource_entries(served_resources: &ServedResources) -> BTreeSet<ResourceEntry> {
+    let served = served_resources.resources().iter().flat_map(|served| {
         let (group, version, resource) = (served.group.name, served.version.name, served.kind.plural);
         let subresources = served.subresources.iter().map(|subresource| Some(subresource.name));
-        subresources.chain([None]).map(move |subresource| Entry { group, version, resource, subresource })
+        subresources.chain([None]).map(move |subresource| ResourceEntry { group, version, resource, subresource })
     });
     served.collect()
 }
 
-fn storage_changes(from: &Surface, to: &Surface) -> Vec<StorageChange> {
-    let [from, to] = [from, to].map(versions_stored);
+fn storage_changes(from: &ServedResources, to: &ServedResources) -> Vec<StorageChange> {
+    let [from, to] = [from, to].map(storage_versions);
     let both = from.iter().filter_map(|(resource, version)| Some((*resource, *version, *to.get(resource)?)));
     let changes = both.map(|(resource, from, to)| StorageChange { resource, from, to });
     changes.filter(|change| change.from != change.to).collect()
 }
 
-fn versions_stored(surface: &Surface) -> BTreeMap<GroupResource<&'static str>, &'static str> {
-    let persisted = surface.persisted().iter().map(|persisted| {
+fn storage_versions(served_resources: &ServedResources) -> BTreeMap<GroupResource<&'static str>, &'static str> {
+    let persisted = served_resources.stored_resources().iter().map(|persisted| {
         let resource = GroupResource { group: persisted.encoding.group, resource: persisted.resource };
         (resource, persisted.encoding.version)
     });
@@ -130,14 +134,17 @@ fn versions_stored(surface: &Surface) -> BTreeMap<GroupResource<&'static str>, &
 }
 
 fn gate_changes(from: Release, to: Release) -> Vec<GateChange> {
-    let names: BTreeSet<_> = [from, to].into_iter().flat_map(names_of_gates).collect();
-    let changes =
-        names.into_iter().map(|name| GateChange { name, from: gates::spec(from, name), to: gates::spec(to, name) });
+    let names: BTreeSet<_> = [from, to].into_iter().flat_map(gate_names).collect();
+    let changes = names.into_iter().map(|name| GateChange {
+        name,
+        from: feature_gates::feature_spec(from, name),
+        to: feature_gates::feature_spec(to, name),
+    });
     changes.filter(|change| change.from != change.to).collect()
 }
 
-fn names_of_gates(release: Release) -> Vec<&'static str> {
-    Gates::new(release).all().map(|(name, _, _)| name).collect()
+fn gate_names(release: Release) -> Vec<&'static str> {
+    FeatureGates::new(release).all().map(|(name, _, _)| name).collect()
 }
 
 #[cfg(test)]

@@ -1,36 +1,36 @@
 //! What the table in [`crate::kinds`] says of a group, a kind, a version, a subresource, and what follows for one release.
 
-pub(crate) mod row;
+pub(crate) mod builder;
 
-pub use api::Scope;
+pub use api::KindScope;
 
-use crate::release::{Release, Span};
-use crate::verbs::Verbs;
+use crate::release::{Release, ReleaseRange};
+use crate::verbs::VerbSet;
 
 /// One API group with its kinds.
 #[derive(Debug)]
-pub struct Group {
+pub struct BuiltInGroup {
     /// The name; empty for core.
     pub name: &'static str,
     priority: i32,
     /// Another priority, before a release.
-    earlier: Option<(Release, i32)>,
+    earlier_priority: Option<(Release, i32)>,
     versions: &'static [(&'static str, i32)],
     /// The kinds, by plural.
-    pub kinds: &'static [Kind],
+    pub kinds: &'static [BuiltInKind],
 }
 
 /// One kind with its resource and all of its versions.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct BuiltInKind {
     /// The kind, such as `Pod`.
     pub name: &'static str,
     /// The resource, such as `pods`.
     pub plural: &'static str,
     /// Whether objects live in namespaces.
-    pub scope: Scope,
+    pub scope: KindScope,
     /// What one may do with the resource.
-    pub verbs: Verbs,
+    pub verbs: VerbSet,
     /// Short names for the command line.
     pub short_names: &'static [&'static str],
     /// Categories such as `all`.
@@ -38,13 +38,13 @@ pub struct Kind {
     /// The feature gate without which no version is served.
     pub gate: Option<&'static str>,
     /// Whether this server has built it. What is listed and not built is forwarded to a member that has it.
-    pub built: bool,
+    pub is_implemented: bool,
     /// The subresources, by name.
-    pub subresources: &'static [Subresource],
+    pub subresources: &'static [BuiltInSubresource],
     /// The versions, the preferred one first.
     pub versions: &'static [KindVersion],
-    storage: Storage,
-    key: Option<&'static str>,
+    storage: KindStorage,
+    key_override: Option<&'static str>,
 }
 
 /// One version of a kind.
@@ -53,27 +53,27 @@ pub struct KindVersion {
     /// The version, such as `v1beta1`.
     pub name: &'static str,
     /// `None` if no release of the catalogue serves it: objects may still be stored in it.
-    served: Option<Span>,
-    known: Span,
+    served: Option<ReleaseRange>,
+    decodable: ReleaseRange,
     /// On by default although it is a beta version.
-    on_by_default: bool,
+    enabled_by_default: bool,
 }
 
 /// One subresource of a kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Subresource {
+pub struct BuiltInSubresource {
     /// The name alone, such as `scale`.
     pub name: &'static str,
     /// What it answers with.
     pub kind: ResponseKind,
     /// What one may do with it.
-    pub verbs: Verbs,
+    pub verbs: VerbSet,
     /// The feature gate without which it is not served.
     pub gate: Option<&'static str>,
     /// Whether it opens a connection: then any method reaches it, whatever the verbs say.
-    pub connect: bool,
+    pub is_connect: bool,
     /// Whether this server has built it. What is listed and not built is forwarded to a member that has it.
-    pub built: bool,
+    pub is_implemented: bool,
     since: Release,
 }
 
@@ -90,21 +90,21 @@ pub enum ResponseKind {
 
 /// How objects of a kind are kept.
 #[derive(Clone, Copy, Debug)]
-enum Storage {
+enum KindStorage {
     /// In the preferred version among those that the release serves.
-    Preferred,
+    PreferredVersion,
     /// In these versions, each from its release on.
-    Since(&'static [(Release, &'static str)]),
+    VersionSince(&'static [(Release, &'static str)]),
     /// As the resource of the same name in another group.
-    With(&'static str),
+    SharedWithGroup(&'static str),
     /// Not at all: the answer is computed.
-    Nowhere,
+    NotStored,
 }
 
-impl Group {
+impl BuiltInGroup {
     /// Higher groups come first in discovery.
     pub fn priority(&self, release: Release) -> i32 {
-        match self.earlier {
+        match self.earlier_priority {
             Some((changed, earlier)) if release < changed => earlier,
             Some(_) | None => self.priority,
         }
@@ -117,7 +117,7 @@ impl Group {
     }
 }
 
-impl Kind {
+impl BuiltInKind {
     /// The singular, which is the kind in lower case for every built-in kind.
     pub fn singular(&self) -> String {
         self.name.to_ascii_lowercase()
@@ -129,40 +129,42 @@ impl Kind {
     }
 
     /// The versions that a server of this release can serve, the preferred one first.
-    pub fn versions_served(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
+    pub fn served_versions(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
         self.versions.iter().filter(move |version| version.is_served(release))
     }
 
     /// The versions that a server of this release reads from storage, the preferred one first.
-    pub fn versions_decodable(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
-        self.versions.iter().filter(move |version| version.known.contains(release))
+    pub fn decodable_versions(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
+        self.versions.iter().filter(move |version| version.decodable.contains(release))
     }
 
     /// The version in which a server of this release stores objects; `None` if it does not have the kind, or stores none.
-    pub fn version_stored(&self, release: Release) -> Option<&'static str> {
-        let preferred = self.versions_served(release).next()?.name;
+    pub fn storage_version(&self, release: Release) -> Option<&'static str> {
+        let preferred = self.served_versions(release).next()?.name;
         match self.storage {
-            Storage::Preferred | Storage::With(_) => Some(preferred),
-            Storage::Since(since) => since.iter().rev().find(|(from, _)| *from <= release).map(|(_, name)| *name),
-            Storage::Nowhere => None,
+            KindStorage::PreferredVersion | KindStorage::SharedWithGroup(_) => Some(preferred),
+            KindStorage::VersionSince(since) => {
+                since.iter().rev().find(|(from, _)| *from <= release).map(|(_, name)| *name)
+            }
+            KindStorage::NotStored => None,
         }
     }
 
     /// The group whose resource of the same name keeps the objects, if it is not this kind's own.
-    pub fn stored_with_group(&self) -> Option<&'static str> {
+    pub fn storage_group(&self) -> Option<&'static str> {
         match self.storage {
-            Storage::With(group) => Some(group),
-            Storage::Preferred | Storage::Since(_) | Storage::Nowhere => None,
+            KindStorage::SharedWithGroup(group) => Some(group),
+            KindStorage::PreferredVersion | KindStorage::VersionSince(_) | KindStorage::NotStored => None,
         }
     }
 
     /// The part of the key after the server's prefix, without slashes around it.
     pub fn key_prefix(&self) -> &'static str {
-        self.key.unwrap_or(self.plural)
+        self.key_override.unwrap_or(self.plural)
     }
 
     /// The subresources that a server of this release can serve, whatever their gates.
-    pub fn subresources_of(&self, release: Release) -> impl Iterator<Item = &'static Subresource> {
+    pub fn subresources_in(&self, release: Release) -> impl Iterator<Item = &'static BuiltInSubresource> {
         self.subresources.iter().filter(move |subresource| subresource.since <= release)
     }
 }
@@ -179,22 +181,22 @@ impl KindVersion {
     }
 
     /// Whether a server serves it without being told to: stable versions, and a few betas.
-    pub fn is_on_by_default(&self) -> bool {
-        self.on_by_default || Stability::of(self.name) == Stability::Stable
+    pub fn is_enabled_by_default(&self) -> bool {
+        self.enabled_by_default || StabilityLevel::of_version(self.name) == StabilityLevel::Stable
     }
 }
 
 /// How far a version has come, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stability {
+pub(crate) enum StabilityLevel {
     Alpha,
     Beta,
     Stable,
 }
 
-impl Stability {
+impl StabilityLevel {
     /// By the form of the name: every built-in version conforms to it.
-    pub(crate) fn of(version: &str) -> Self {
+    pub(crate) fn of_version(version: &str) -> Self {
         match (version.contains("alpha"), version.contains("beta")) {
             (true, _) => Self::Alpha,
             (false, true) => Self::Beta,

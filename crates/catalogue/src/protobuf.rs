@@ -13,10 +13,10 @@ use api::{GroupVersion, GroupVersionKind};
 use serde_json::{Map, Value};
 
 use crate::release::Release;
-use crate::schema::Struct;
-use wire::{Fields, Payload};
+use crate::schema::StructType;
+use wire::{Payload, WireFields};
 
-pub use wire::Fault;
+pub use wire::WireError;
 
 /// How deep objects and lists may nest: as deep as in a body of JSON.
 pub const DEPTH_MAX: usize = 100;
@@ -26,14 +26,14 @@ pub const DEPTH_MAX: usize = 100;
 pub const OBJECTS_MAX: usize = 1 << 18;
 
 /// What every body begins with.
-const PREFIX: &[u8] = b"k8s\0";
+const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
 /// The type of the options of a delete request, which every group has under its own name.
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 /// Why a body cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum ProtobufError {
     /// There is nothing in it.
     #[error("empty body")]
     Empty,
@@ -42,12 +42,12 @@ pub enum ReadError {
     NoPrefix,
     /// The part that names the kind is broken.
     #[error("the protobuf envelope cannot be read: {0}")]
-    Envelope(#[source] Fault),
+    Envelope(#[source] WireError),
     /// It names a kind that this release does not have.
     #[error("no kind {:?} is registered for version {:?}", .0.kind, .0.group_version().to_string())]
     UnknownKind(GroupVersionKind),
     /// The object of a known kind is broken.
-    #[error("{}{fault}", at(.path))]
+    #[error("{}{error}", path_prefix(.path))]
     Message {
         /// The kind that it was read as.
         kind: GroupVersionKind,
@@ -55,11 +55,11 @@ pub enum ReadError {
         path: String,
         /// What is wrong there.
         #[source]
-        fault: Fault,
+        error: WireError,
     },
 }
 
-impl ReadError {
+impl ProtobufError {
     /// The kind that the body says it is; `None` if it could not be told.
     pub fn kind(&self) -> Option<GroupVersionKind<&str>> {
         match self {
@@ -69,51 +69,55 @@ impl ReadError {
     }
 }
 
-fn at(path: &str) -> String {
+fn path_prefix(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!("{path}: ") }
 }
 
 /// Reads a body. What the envelope leaves out of the kind is as expected; that it is the expected kind is for the caller to
 /// check, since the object says what it is.
-pub fn read(body: &[u8], release: Release, expected: GroupVersionKind<&str>) -> Result<Map<String, Value>, ReadError> {
-    let envelope = Envelope::open(body)?;
+pub fn decode(
+    body: &[u8],
+    release: Release,
+    expected: GroupVersionKind<&str>,
+) -> Result<Map<String, Value>, ProtobufError> {
+    let envelope = UnknownEnvelope::parse(body)?;
     let kind = envelope.kind_or(expected);
-    let known = type_of(release, kind).ok_or_else(|| ReadError::UnknownKind(kind.owned()))?;
-    let mut object = message::read(envelope.raw, known).map_err(|failure| ReadError::Message {
+    let known = struct_of_kind(release, kind).ok_or_else(|| ProtobufError::UnknownKind(kind.owned()))?;
+    let mut object = message::read_message(envelope.raw, known).map_err(|failure| ProtobufError::Message {
         kind: kind.owned(),
         path: failure.path(),
-        fault: failure.fault,
+        error: failure.error,
     })?;
     object.insert("kind".to_owned(), kind.kind.into());
     object.insert("apiVersion".to_owned(), kind.group_version().to_string().into());
     Ok(object)
 }
 
-fn type_of(release: Release, kind: GroupVersionKind<&str>) -> Option<Struct> {
+fn struct_of_kind(release: Release, kind: GroupVersionKind<&str>) -> Option<StructType> {
     match kind.kind {
-        "DeleteOptions" => Struct::of_definition(release, DELETE_OPTIONS),
-        _ => Struct::of_kind(release, kind),
+        "DeleteOptions" => StructType::for_definition(release, DELETE_OPTIONS),
+        _ => StructType::for_kind(release, kind),
     }
 }
 
 /// `runtime.Unknown` with its `typeMeta`.
 #[derive(Debug, Default)]
-struct Envelope<'a> {
+struct UnknownEnvelope<'a> {
     api_version: &'a str,
     kind: &'a str,
     raw: &'a [u8],
 }
 
-impl<'a> Envelope<'a> {
-    fn open(body: &'a [u8]) -> Result<Self, ReadError> {
-        let message = match body.strip_prefix(PREFIX) {
-            Some(b"") => return Err(ReadError::Empty),
+impl<'a> UnknownEnvelope<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, ProtobufError> {
+        let message = match body.strip_prefix(PROTOBUF_PREFIX) {
+            Some(b"") => return Err(ProtobufError::Empty),
             Some(message) => message,
-            None if body.is_empty() => return Err(ReadError::Empty),
-            None => return Err(ReadError::NoPrefix),
+            None if body.is_empty() => return Err(ProtobufError::Empty),
+            None => return Err(ProtobufError::NoPrefix),
         };
         let mut envelope = Self::default();
-        envelope.fill(message).map_err(ReadError::Envelope)?;
+        envelope.read_fields(message).map_err(ProtobufError::Envelope)?;
         Ok(envelope)
     }
 
@@ -128,10 +132,10 @@ impl<'a> Envelope<'a> {
         GroupVersionKind { group, version, kind: if self.kind.is_empty() { expected.kind } else { self.kind } }
     }
 
-    fn fill(&mut self, message: &'a [u8]) -> Result<(), Fault> {
-        for field in Fields::of(message) {
+    fn read_fields(&mut self, message: &'a [u8]) -> Result<(), WireError> {
+        for field in WireFields::new(message) {
             match field? {
-                (1, type_meta) => self.name(type_meta)?,
+                (1, type_meta) => self.read_type_meta(type_meta)?,
                 (2, raw) => self.raw = raw.bytes()?,
                 // How the message is compressed, and its media type: nobody sets them.
                 _ => {}
@@ -140,8 +144,8 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    fn name(&mut self, type_meta: Payload<'a>) -> Result<(), Fault> {
-        for field in Fields::of(type_meta.bytes()?) {
+    fn read_type_meta(&mut self, type_meta: Payload<'a>) -> Result<(), WireError> {
+        for field in WireFields::new(type_meta.bytes()?) {
             match field? {
                 (1, api_version) => self.api_version = api_version.text()?,
                 (2, kind) => self.kind = kind.text()?,

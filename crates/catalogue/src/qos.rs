@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 /// containers. Amounts must be canonical texts.
 pub fn qos_class(pod: &Map<String, Value>) -> &'static str {
     let spec = pod.get("spec");
-    let whole = spec.and_then(|spec| spec.get("resources")).filter(|resources| is_set(resources));
-    let parts: Vec<&Value> = match whole {
+    let pod_resources =
+        spec.and_then(|spec| spec.get("resources")).filter(|resources| has_requests_or_limits(resources));
+    let resource_lists: Vec<&Value> = match pod_resources {
         Some(resources) => vec![resources],
         None => {
             let containers = ["containers", "initContainers"].map(|list| spec.and_then(|spec| spec.get(list)));
@@ -21,7 +22,7 @@ pub fn qos_class(pod: &Map<String, Value>) -> &'static str {
         amount.filter(|amount| *amount != "0").map(str::to_owned)
     };
     let each = |list: &str| -> Vec<Option<String>> {
-        parts.iter().flat_map(|part| ["cpu", "memory"].map(|name| amount(part, list, name))).collect()
+        resource_lists.iter().flat_map(|part| ["cpu", "memory"].map(|name| amount(part, list, name))).collect()
     };
     let (requests, limits) = (each("requests"), each("limits"));
     if requests.iter().chain(&limits).all(Option::is_none) {
@@ -30,7 +31,7 @@ pub fn qos_class(pod: &Map<String, Value>) -> &'static str {
     if limits.iter().all(Option::is_some) && requests == limits { "Guaranteed" } else { "Burstable" }
 }
 
-fn is_set(resources: &Value) -> bool {
+fn has_requests_or_limits(resources: &Value) -> bool {
     let list = |name: &str| resources.get(name).and_then(Value::as_object);
     ["requests", "limits"].iter().any(|name| list(name).is_some_and(|list| !list.is_empty()))
 }
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn class_follows_from_requests_and_limits() {
+    fn qos_class_follows_from_requests_and_limits() {
         let class = |spec: Value| qos_class(&Map::from_iter([("spec".to_owned(), spec)]));
         let container = |requests: Value, limits: Value| json!({"resources": {"requests": requests, "limits": limits}});
         let both = json!({"cpu": "1", "memory": "1Gi"});

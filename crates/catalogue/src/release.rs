@@ -41,7 +41,7 @@ impl Release {
     }
 
     /// For tables with one column per release.
-    pub(crate) const fn column(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }
@@ -66,14 +66,14 @@ impl fmt::Display for Release {
 
 /// The releases from one on, up to but without another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ReleaseRange {
     pub(crate) since: Release,
     /// The first release without it; `None` if even the newest has it.
     pub(crate) removed: Option<Release>,
 }
 
-impl Span {
-    pub(crate) const ALWAYS: Self = Self { since: Release::OLDEST, removed: None };
+impl ReleaseRange {
+    pub(crate) const ALL: Self = Self { since: Release::OLDEST, removed: None };
 
     pub(crate) fn contains(self, release: Release) -> bool {
         self.since <= release && self.removed.is_none_or(|removed| release < removed)
@@ -85,17 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_reads_as_it_prints() {
+    fn release_round_trips_through_display() {
         for release in Release::ALL {
             assert_eq!(release.to_string().parse(), Ok(release));
             assert_eq!(format!("kube=v{release}").parse(), Ok(release));
         }
         assert_eq!(Release::R34.to_string(), "1.34");
-        assert_eq!(Release::ALL[Release::R36.column()], Release::R36);
+        assert_eq!(Release::ALL[Release::R36.index()], Release::R36);
     }
 
     #[test]
-    fn other_texts_are_refused_with_what_is_known() {
+    fn release_parse_rejects_unknown_releases() {
         for text in ["", "1.30", "1.38", "1.34.1", "34", "wardle=1.34"] {
             let error = text.parse::<Release>().unwrap_err().to_string();
             let expected = format!("{text:?} is not a Kubernetes release this server knows: give one of 1.31 to 1.37");
@@ -104,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn a_span_ends_before_the_release_that_removed_it() {
-        let span = Span { since: Release::R32, removed: Some(Release::R34) };
+    fn release_range_excludes_removal_release() {
+        let span = ReleaseRange { since: Release::R32, removed: Some(Release::R34) };
         let within: Vec<_> = Release::ALL.into_iter().filter(|release| span.contains(*release)).collect();
         assert_eq!(within, [Release::R32, Release::R33]);
-        assert!(Release::ALL.into_iter().all(|release| Span::ALWAYS.contains(release)));
+        assert!(Release::ALL.into_iter().all(|release| ReleaseRange::ALL.contains(release)));
     }
 }

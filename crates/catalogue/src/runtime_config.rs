@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{GroupVersion, GroupVersionResource};
 
 use crate::flag::parse_bool;
-use crate::kind::{KindVersion, Stability};
-use crate::kinds::{is_group_registered, is_registered};
+use crate::kind::{KindVersion, StabilityLevel};
+use crate::kinds::{is_group_registered, is_version_registered};
 use crate::release::Release;
 
 /// The value of `--runtime-config`, checked against a release.
@@ -30,7 +30,7 @@ pub struct RuntimeConfig {
 pub enum RuntimeConfigError {
     /// Everything off: such a server would have no purpose.
     #[error("invalid runtime-config with only api/all=false")]
-    NothingLeft,
+    EverythingDisabled,
     /// A key that is neither `api/…` nor made of two or three parts.
     #[error("runtime-config invalid key {0}")]
     InvalidKey(Box<str>),
@@ -42,7 +42,7 @@ pub enum RuntimeConfigError {
     UnknownVersion(GroupVersion),
     /// `api/…` with a value other than `true` and `false`.
     #[error("invalid value {key}={value}")]
-    InvalidLevel {
+    InvalidStabilityValue {
         /// The key.
         key: Box<str>,
         /// Its value as given.
@@ -58,7 +58,7 @@ pub enum RuntimeConfigError {
     },
     /// A resource that is not in lower case.
     #[error("invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}")]
-    UpperCase {
+    UppercaseResource {
         /// The key.
         key: Box<str>,
         /// Its third part.
@@ -77,26 +77,26 @@ impl RuntimeConfig {
             .map(|(key, value)| (key.trim(), value.trim()))
             .collect();
         if pairs.len() == 1 && pairs.get("api/all") == Some(&"false") {
-            return Err(RuntimeConfigError::NothingLeft);
+            return Err(RuntimeConfigError::EverythingDisabled);
         }
         check_groups(release, pairs.keys().copied())?;
         let mut config = Self::default();
         for (key, value) in pairs {
-            match config.level(key) {
-                Some(level) => *level = Some(level_value(key, value)?),
-                None => config.set(release, key, value)?,
+            match config.stability_setting(key) {
+                Some(level) => *level = Some(parse_stability_value(key, value)?),
+                None => config.set_version_or_resource(release, key, value)?,
             }
         }
         Ok(config)
     }
 
-    /// Whether a server with this configuration offers the resource in this version; `by_default` is for what no key speaks of.
-    pub(crate) fn offers(&self, group: &str, version: &KindVersion, resource: &str, by_default: bool) -> bool {
+    /// Whether a server with this configuration offers the resource in this version; `enabled_by_default` is for what no key speaks of.
+    pub(crate) fn is_enabled(&self, group: &str, version: &KindVersion, resource: &str, by_default: bool) -> bool {
         let name = version.name;
-        let level = match Stability::of(name) {
-            Stability::Alpha => self.alpha,
-            Stability::Beta => self.beta,
-            Stability::Stable => self.stable,
+        let level = match StabilityLevel::of_version(name) {
+            StabilityLevel::Alpha => self.alpha,
+            StabilityLevel::Beta => self.beta,
+            StabilityLevel::Stable => self.stable,
         };
         let key = GroupVersion { group, version: name };
         let of_version = self.versions.iter().find(|(named, _)| named.borrowed() == key).map(|(_, value)| *value);
@@ -105,7 +105,7 @@ impl RuntimeConfig {
         of_resource.or(of_version).or(level).or(self.all).unwrap_or(by_default)
     }
 
-    fn level(&mut self, key: &str) -> Option<&mut Option<bool>> {
+    fn stability_setting(&mut self, key: &str) -> Option<&mut Option<bool>> {
         match key {
             "api/all" => Some(&mut self.all),
             "api/ga" => Some(&mut self.stable),
@@ -115,9 +115,9 @@ impl RuntimeConfig {
         }
     }
 
-    fn set(&mut self, release: Release, key: &str, value: &str) -> Result<(), RuntimeConfigError> {
-        let Key { group, version, resource } = Key::parse(key)?;
-        if !is_registered(release, group, version) {
+    fn set_version_or_resource(&mut self, release: Release, key: &str, value: &str) -> Result<(), RuntimeConfigError> {
+        let RuntimeConfigKey { group, version, resource } = RuntimeConfigKey::parse(key)?;
+        if !is_version_registered(release, group, version) {
             return Err(RuntimeConfigError::UnknownVersion(GroupVersion { group, version }.owned()));
         }
         let value = match value {
@@ -131,20 +131,20 @@ impl RuntimeConfig {
                 self.resources.push((GroupVersionResource { group, version, resource }.owned(), value));
             }
             Some(resource) => {
-                return Err(RuntimeConfigError::UpperCase { key: key.into(), resource: resource.into() });
+                return Err(RuntimeConfigError::UppercaseResource { key: key.into(), resource: resource.into() });
             }
         }
         Ok(())
     }
 }
 
-struct Key<'a> {
+struct RuntimeConfigKey<'a> {
     group: &'a str,
     version: &'a str,
     resource: Option<&'a str>,
 }
 
-impl<'a> Key<'a> {
+impl<'a> RuntimeConfigKey<'a> {
     fn parse(key: &'a str) -> Result<Self, RuntimeConfigError> {
         let mut parts = key.split('/');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -156,8 +156,8 @@ impl<'a> Key<'a> {
 
 fn check_groups<'a>(release: Release, keys: impl Iterator<Item = &'a str>) -> Result<(), RuntimeConfigError> {
     let mut unknown = BTreeSet::new();
-    for key in keys.filter(|key| RuntimeConfig::default().level(key).is_none()) {
-        let Key { group, version, .. } = Key::parse(key)?;
+    for key in keys.filter(|key| RuntimeConfig::default().stability_setting(key).is_none()) {
+        let RuntimeConfigKey { group, version, .. } = RuntimeConfigKey::parse(key)?;
         if !is_group_registered(release, group) {
             unknown.insert(GroupVersion { group, version }.to_string());
         }
@@ -165,11 +165,11 @@ fn check_groups<'a>(release: Release, keys: impl Iterator<Item = &'a str>) -> Re
     if unknown.is_empty() { Ok(()) } else { Err(RuntimeConfigError::UnknownGroups(unknown.into_iter().collect())) }
 }
 
-fn level_value(key: &str, value: &str) -> Result<bool, RuntimeConfigError> {
+fn parse_stability_value(key: &str, value: &str) -> Result<bool, RuntimeConfigError> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(RuntimeConfigError::InvalidLevel { key: key.into(), value: value.into() }),
+        _ => Err(RuntimeConfigError::InvalidStabilityValue { key: key.into(), value: value.into() }),
     }
 }
 

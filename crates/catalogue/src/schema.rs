@@ -1,56 +1,56 @@
 //! The types of built-in kinds in every release: fields, their shapes, how lists and maps are merged.
 //!
 //! One table for all releases, `schemas.txt`, is part of the program. Nothing of it is read before the first lookup, and
-//! then once; a lookup is a binary search. [`Struct::of_kind`] is where to begin; everything reached from it is of the same
+//! then once; a lookup is a binary search. [`StructType::for_kind`] is where to begin; everything reached from it is of the same
 //! release.
 //!
-//! [`check`](mod@check) says what is wrong with a body, [`settle`](mod@settle) writes it as Kubernetes would; [`place`] is for
+//! [`type_check`] says what is wrong with a body, [`normalize`](mod@normalize) writes it as Kubernetes would; [`type_index`] is for
 //! patches.
 
-pub mod check;
-pub mod place;
+pub mod normalize;
 mod quantity;
-pub(crate) mod same;
-pub mod settle;
+pub(crate) mod semantic_equality;
 mod table;
+pub mod type_check;
+pub mod type_index;
 
 use std::fmt;
 
 use api::GroupVersionKind;
 
 use crate::release::Release;
-use table::{Table, Word};
+use table::{TypeTable, TypeWord};
 
-pub(crate) use quantity::compare as compare_quantities;
+pub(crate) use quantity::compare_quantities;
 
-pub use check::{WrongType, cannot_be_handled, check, strict_error};
-pub use place::{Place, PlacedField};
-pub use settle::{drop_unknown, settle};
+pub use normalize::{drop_unknown_fields, normalize};
+pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
+pub use type_index::{IndexedField, TypeIndex};
 
 /// A type made of fields, in one release.
 #[derive(Clone, Copy)]
-pub struct Struct {
-    row: &'static table::Type,
+pub struct StructType {
+    row: &'static table::TypeRow,
     release: Release,
 }
 
 /// One field of a type, in one release.
 #[derive(Clone, Copy)]
-pub struct Field {
-    row: &'static table::Field,
-    home: Struct,
+pub struct StructField {
+    row: &'static table::FieldRow,
+    owner: StructType,
 }
 
 /// What a value looks like, with where it stands: the name of a string type is that of a package.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    row: &'static table::Shape,
-    home: Struct,
+pub struct ValueType {
+    row: &'static table::ValueTypeRow,
+    owner: StructType,
 }
 
 /// The forms of values.
 #[derive(Clone, Copy, Debug)]
-pub enum Form {
+pub enum TypeForm {
     /// Text.
     Text,
     /// A signed integer of 32 bits.
@@ -63,19 +63,19 @@ pub enum Form {
     Bool,
     /// Bytes, in base64.
     Bytes,
-    /// A special type: see [`Special`].
-    Special(Special),
+    /// A special type: see [`SpecialType`].
+    Special(SpecialType),
     /// A list of values of one shape.
-    List(Shape),
+    List(ValueType),
     /// A map from text to values of one shape.
-    Map(Shape),
+    Map(ValueType),
     /// An object with known fields.
-    Struct(Struct),
+    Struct(StructType),
 }
 
 /// Types that are neither plain values nor made of fields: in Go each of them reads JSON by its own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
+pub enum SpecialType {
     /// A number with a unit, `100m`: text, or a number.
     Quantity,
     /// A port, a percentage: a 32-bit integer or text.
@@ -110,48 +110,48 @@ pub enum Topology {
     /// A list without duplicates, item by item.
     Set,
     /// A list of objects which these fields tell apart.
-    Map(Keys),
+    Map(ListMapKeys),
 }
 
 /// The fields that tell the items of a list apart; never empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Keys(&'static str);
+pub struct ListMapKeys(&'static str);
 
 /// How a strategic merge patch treats a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatchRule {
     /// Lists are merged, not replaced.
-    pub is_merged: bool,
+    pub merges_lists: bool,
     /// Objects are replaced, not merged.
-    pub is_replaced: bool,
+    pub replaces_objects: bool,
     /// The patch may say which fields stay, and all others go.
     pub retains_keys: bool,
     /// The field that tells the items of a merged list apart; `None` for plain values.
-    pub key: Option<&'static str>,
+    pub merge_key: Option<&'static str>,
     /// As Kubernetes writes it: `merge,retainKeys`.
     pub strategy: &'static str,
 }
 
-impl Struct {
+impl StructType {
     /// The type of a kind that servers of this release know.
-    pub fn of_kind(release: Release, kind: GroupVersionKind<&str>) -> Option<Self> {
-        let found = Table::get().kind(kind.group, kind.version, kind.kind)?;
-        Self::existing(found, release)
+    pub fn for_kind(release: Release, kind: GroupVersionKind<&str>) -> Option<Self> {
+        let found = TypeTable::get().find_kind(kind.group, kind.version, kind.kind)?;
+        Self::if_in_release(found, release)
     }
 
     /// The type of this name in OpenAPI documents: `io.k8s.api.apps.v1.Deployment`.
-    pub fn of_definition(release: Release, definition: &str) -> Option<Self> {
+    pub fn for_definition(release: Release, definition: &str) -> Option<Self> {
         let (package, name) = definition.rsplit_once('.')?;
-        Self::existing(Table::get().named(package, name)?, release)
+        Self::if_in_release(TypeTable::get().find_type(package, name)?, release)
     }
 
     /// Every type of a release, by package and name.
     #[cfg(test)]
     pub(crate) fn all(release: Release) -> impl Iterator<Item = Self> {
-        Table::get().types.iter().filter_map(move |row| Self::existing(row, release))
+        TypeTable::get().types.iter().filter_map(move |row| Self::if_in_release(row, release))
     }
 
-    fn existing(row: &'static table::Type, release: Release) -> Option<Self> {
+    fn if_in_release(row: &'static table::TypeRow, release: Release) -> Option<Self> {
         row.releases.contains(release).then_some(Self { row, release })
     }
 
@@ -167,7 +167,7 @@ impl Struct {
 
     /// The package of Go in the form of OpenAPI documents: `io.k8s.api.apps.v1`.
     pub fn package(self) -> &'static str {
-        Table::get().packages[self.row.package].name
+        TypeTable::get().packages[self.row.package].name
     }
 
     /// The release it was asked for.
@@ -177,7 +177,7 @@ impl Struct {
 
     /// The kind that objects of this type say they are; `None` for a part of other types.
     pub fn kind(self) -> Option<GroupVersionKind<&'static str>> {
-        let package = &Table::get().packages[self.row.package];
+        let package = &TypeTable::get().packages[self.row.package];
         let kind = GroupVersionKind { group: package.group, version: package.version, kind: self.row.name };
         self.row.is_kind.then_some(kind)
     }
@@ -188,20 +188,20 @@ impl Struct {
     }
 
     /// The field of this name.
-    pub fn field(self, name: &str) -> Option<Field> {
-        let fields = Table::get().fields_of(self.row);
+    pub fn field(self, name: &str) -> Option<StructField> {
+        let fields = TypeTable::get().fields_of(self.row);
         let first = fields.partition_point(|field| field.name < name);
         let forms = fields[first..].iter().take_while(|field| field.name == name);
-        forms.filter_map(|row| self.existing_field(row)).next()
+        forms.filter_map(|row| self.field_if_in_release(row)).next()
     }
 
     /// The fields, by name.
-    pub fn fields(self) -> impl Iterator<Item = Field> {
-        Table::get().fields_of(self.row).iter().filter_map(move |row| self.existing_field(row))
+    pub fn fields(self) -> impl Iterator<Item = StructField> {
+        TypeTable::get().fields_of(self.row).iter().filter_map(move |row| self.field_if_in_release(row))
     }
 
-    fn existing_field(self, row: &'static table::Field) -> Option<Field> {
-        row.releases.contains(self.release).then_some(Field { row, home: self })
+    fn field_if_in_release(self, row: &'static table::FieldRow) -> Option<StructField> {
+        row.releases.contains(self.release).then_some(StructField { row, owner: self })
     }
 
     /// The last part of the package, which Go writes before a type's name.
@@ -210,7 +210,7 @@ impl Struct {
     }
 }
 
-impl Field {
+impl StructField {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         self.row.name
@@ -222,8 +222,8 @@ impl Field {
     }
 
     /// What its value looks like.
-    pub fn shape(self) -> Shape {
-        Shape { row: &self.row.shape, home: self.home }
+    pub fn value_type(self) -> ValueType {
+        ValueType { row: &self.row.shape, owner: self.owner }
     }
 
     /// How two values of it become one, if that is said.
@@ -232,7 +232,7 @@ impl Field {
     }
 
     /// How a strategic merge patch treats it, if not in the usual way.
-    pub fn patch(self) -> Option<PatchRule> {
+    pub fn patch_rule(self) -> Option<PatchRule> {
         self.row.patch
     }
 
@@ -243,13 +243,13 @@ impl Field {
 
     /// The numbers of the protobuf field, the outer message's first; more than one where JSON has a message inline, none
     /// for what protobuf does not carry.
-    pub fn numbers(self) -> impl Iterator<Item = u32> {
+    pub fn protobuf_numbers(self) -> impl Iterator<Item = u32> {
         self.row.number.trim_end_matches('*').split('.').filter_map(|number| number.parse().ok())
     }
 
     /// Whether JSON has the field even if its value is zero: it is required, or a pointer in Go. Protobuf carries the zeros of
     /// all others too, which mean that nothing was given.
-    pub fn keeps_zero(self) -> bool {
+    pub fn is_written_when_zero(self) -> bool {
         self.row.is_required || self.is_pointer()
     }
 
@@ -259,54 +259,54 @@ impl Field {
     }
 }
 
-impl Shape {
+impl ValueType {
     /// The form of the value.
-    pub fn form(self) -> Form {
-        let at = |row: &'static table::Shape| Shape { row, home: self.home };
+    pub fn form(self) -> TypeForm {
+        let at = |row: &'static table::ValueTypeRow| ValueType { row, owner: self.owner };
         match &self.row.word {
-            Word::Text => Form::Text,
-            Word::Int32 => Form::Int32,
-            Word::Int64 => Form::Int64,
-            Word::Double => Form::Double,
-            Word::Bool => Form::Bool,
-            Word::Bytes => Form::Bytes,
-            Word::Special(special) => Form::Special(*special),
-            Word::List(items) => Form::List(at(items)),
-            Word::Map(values) => Form::Map(at(values)),
-            Word::Struct(index) => {
-                Form::Struct(Struct { row: &Table::get().types[*index], release: self.home.release })
+            TypeWord::Text => TypeForm::Text,
+            TypeWord::Int32 => TypeForm::Int32,
+            TypeWord::Int64 => TypeForm::Int64,
+            TypeWord::Double => TypeForm::Double,
+            TypeWord::Bool => TypeForm::Bool,
+            TypeWord::Bytes => TypeForm::Bytes,
+            TypeWord::Special(special) => TypeForm::Special(*special),
+            TypeWord::List(items) => TypeForm::List(at(items)),
+            TypeWord::Map(values) => TypeForm::Map(at(values)),
+            TypeWord::Struct(index) => {
+                TypeForm::Struct(StructType { row: &TypeTable::get().types[*index], release: self.owner.release })
             }
         }
     }
 
     /// What Go's decoder calls the type: `v1.PullPolicy`, `[]v1.Container`, `map[string]string`.
-    pub fn go_name(self) -> String {
+    pub fn go_type_name(self) -> String {
         let named = |name: &str| match name.contains('.') {
             true => name.to_owned(),
-            false => format!("{}.{name}", self.home.go_package()),
+            false => format!("{}.{name}", self.owner.go_package()),
         };
         if let Some(name) = self.row.name {
             return named(name);
         }
         match self.form() {
-            Form::Text => "string".to_owned(),
-            Form::Int32 => "int32".to_owned(),
-            Form::Int64 => "int64".to_owned(),
-            Form::Double => "float64".to_owned(),
-            Form::Bool => "bool".to_owned(),
-            Form::Bytes => "[]uint8".to_owned(),
-            Form::Special(special) => special.go_name().to_owned(),
-            Form::List(items) => format!("[]{}", items.go_name()),
-            Form::Map(values) => {
+            TypeForm::Text => "string".to_owned(),
+            TypeForm::Int32 => "int32".to_owned(),
+            TypeForm::Int64 => "int64".to_owned(),
+            TypeForm::Double => "float64".to_owned(),
+            TypeForm::Bool => "bool".to_owned(),
+            TypeForm::Bytes => "[]uint8".to_owned(),
+            TypeForm::Special(special) => special.go_type_name().to_owned(),
+            TypeForm::List(items) => format!("[]{}", items.go_type_name()),
+            TypeForm::Map(values) => {
                 let key = self.row.key.map_or_else(|| "string".to_owned(), named);
-                format!("map[{key}]{}", values.go_name())
+                format!("map[{key}]{}", values.go_type_name())
             }
-            Form::Struct(inner) => format!("{}.{}", inner.go_package(), inner.name()),
+            TypeForm::Struct(inner) => format!("{}.{}", inner.go_package(), inner.name()),
         }
     }
 }
 
-impl Special {
+impl SpecialType {
     /// Every one.
     pub const ALL: [Self; 11] = [
         Self::Quantity,
@@ -342,41 +342,41 @@ impl Special {
     }
 
     /// The last two parts of the definition are Go's package and name.
-    fn go_name(self) -> &'static str {
+    fn go_type_name(self) -> &'static str {
         let definition = self.definition();
         let dots = definition.rmatch_indices('.').map(|(dot, _)| dot + 1);
         definition.get(dots.take(2).last().unwrap_or_default()..).unwrap_or_default()
     }
 }
 
-impl Keys {
+impl ListMapKeys {
     /// The names of the fields.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         self.0.split(',')
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for ListMapKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }
 }
 
-impl fmt::Debug for Struct {
+impl fmt::Debug for StructType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.definition(), self.release)
     }
 }
 
-impl fmt::Debug for Field {
+impl fmt::Debug for StructField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}: {}", self.home.name(), self.name(), self.shape().go_name())
+        write!(f, "{}.{}: {}", self.owner.name(), self.name(), self.value_type().go_type_name())
     }
 }
 
-impl fmt::Debug for Shape {
+impl fmt::Debug for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.go_name())
+        f.write_str(&self.go_type_name())
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// A set of verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Verbs(u8);
+pub struct VerbSet(u8);
 
 /// Alphabetical, as built-in resources list them; the position is the bit.
 const NAMES: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-impl Verbs {
+impl VerbSet {
     /// Everything a stored resource offers.
     pub const ALL: Self = Self(0xff);
     /// Only create: reviews and bindings.
@@ -24,17 +24,17 @@ impl Verbs {
     pub const UPDATE: Self = Self(1 << 6);
 
     /// Get, patch and update: a part of an object, such as its status.
-    pub const PART: Self = Self::GET.and(Self::PATCH).and(Self::UPDATE);
+    pub const GET_PATCH_UPDATE: Self = Self::GET.union(Self::PATCH).union(Self::UPDATE);
     /// Get and list: what is computed, not stored.
-    pub const READ: Self = Self::GET.and(Self::LIST);
+    pub const GET_LIST: Self = Self::GET.union(Self::LIST);
     /// Create and get: a connection that is upgraded, by POST or by GET.
-    pub const UPGRADE: Self = Self::CREATE.and(Self::GET);
+    pub const UPGRADE: Self = Self::CREATE.union(Self::GET);
     /// The methods a proxy passes on.
-    pub const PROXY: Self = Self::PART.and(Self::CREATE).and(Self::DELETE);
+    pub const PROXY: Self = Self::GET_PATCH_UPDATE.union(Self::CREATE).union(Self::DELETE);
     /// Everything but deleting a collection: namespaces.
-    pub const ONE_BY_ONE: Self = Self(Self::ALL.0 & !Self::DELETE_COLLECTION.0);
+    pub const ALL_BUT_DELETE_COLLECTION: Self = Self(Self::ALL.0 & !Self::DELETE_COLLECTION.0);
 
-    const fn and(self, other: Self) -> Self {
+    const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -49,7 +49,7 @@ impl Verbs {
     }
 }
 
-impl fmt::Debug for Verbs {
+impl fmt::Debug for VerbSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.names()).finish()
     }
@@ -60,21 +60,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_listed_alphabetically() {
-        let text = |verbs: Verbs| verbs.names().collect::<Vec<_>>().join(" ");
-        assert_eq!(text(Verbs::ALL), "create delete deletecollection get list patch update watch");
-        assert_eq!(text(Verbs::ONE_BY_ONE), "create delete get list patch update watch");
-        assert_eq!(text(Verbs::PART), "get patch update");
-        assert_eq!(text(Verbs::PROXY), "create delete get patch update");
-        assert_eq!(text(Verbs::UPGRADE), "create get");
-        assert_eq!(text(Verbs::READ), "get list");
-        assert_eq!(format!("{:?}", Verbs::CREATE), r#"["create"]"#);
+    fn verb_set_names_are_alphabetical() {
+        let text = |verbs: VerbSet| verbs.names().collect::<Vec<_>>().join(" ");
+        assert_eq!(text(VerbSet::ALL), "create delete deletecollection get list patch update watch");
+        assert_eq!(text(VerbSet::ALL_BUT_DELETE_COLLECTION), "create delete get list patch update watch");
+        assert_eq!(text(VerbSet::GET_PATCH_UPDATE), "get patch update");
+        assert_eq!(text(VerbSet::PROXY), "create delete get patch update");
+        assert_eq!(text(VerbSet::UPGRADE), "create get");
+        assert_eq!(text(VerbSet::GET_LIST), "get list");
+        assert_eq!(format!("{:?}", VerbSet::CREATE), r#"["create"]"#);
     }
 
     #[test]
-    fn a_set_knows_its_members_by_name() {
-        assert!(Verbs::ONE_BY_ONE.contains("watch"));
-        assert!(!Verbs::ONE_BY_ONE.contains("deletecollection"));
-        assert!(!Verbs::ALL.contains("proxy"));
+    fn verb_set_contains_verbs_by_name() {
+        assert!(VerbSet::ALL_BUT_DELETE_COLLECTION.contains("watch"));
+        assert!(!VerbSet::ALL_BUT_DELETE_COLLECTION.contains("deletecollection"));
+        assert!(!VerbSet::ALL.contains("proxy"));
     }
 }

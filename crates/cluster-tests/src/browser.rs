@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::tools;
 
 /// A first start reads 200 MB, perhaps beside a build.
-const PATIENCE: Duration = Duration::from_secs(120);
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(120);
 /// What a page may log in one test.
-const COMPLAINTS_MAX: usize = 100;
+const LOGGED_ERRORS_MAX: usize = 100;
 
 /// A browser takes a core for itself while it starts: one at a time.
-static ONE: Mutex<()> = Mutex::new(());
+static BROWSER_LOCK: Mutex<()> = Mutex::new(());
 
 /// A browser with one page. It ends when it is dropped.
 #[derive(Debug)]
@@ -31,20 +31,20 @@ pub struct Browser {
     next_id: u64,
     /// Events that came while an answer was waited for.
     events: VecDeque<Value>,
-    complaints: Vec<String>,
+    logged_errors: Vec<String>,
     _profile: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _lock: MutexGuard<'static, ()>,
 }
 
 impl Browser {
     /// Starts the browser, with a page of this size that shows nothing.
     #[track_caller]
     pub fn start(width: u32, height: u32) -> Self {
-        let turn = ONE.lock();
+        let turn = BROWSER_LOCK.lock();
         let profile = tempfile::tempdir().expect("a temporary folder can be made");
-        let mut process = launch(profile.path(), width, height);
+        let mut process = launch_browser(profile.path(), width, height);
         let commands = process.stdin.take().expect("it was asked for");
-        let messages = read(process.stdout.take().expect("it was asked for"));
+        let messages = read_messages(process.stdout.take().expect("it was asked for"));
         let mut browser = Self {
             process,
             commands,
@@ -52,15 +52,16 @@ impl Browser {
             session: String::new(),
             next_id: 0,
             events: VecDeque::new(),
-            complaints: Vec::new(),
+            logged_errors: Vec::new(),
             _profile: profile,
-            _turn: turn,
+            _lock: turn,
         };
-        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
-        let attached = browser.call("Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
+        let target = browser.send_command("Target.createTarget", &json!({"url": "about:blank"}));
+        let attached =
+            browser.send_command("Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
         browser.session = attached["sessionId"].as_str().expect("a session has an id").to_owned();
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
-            browser.call(domain, &json!({}));
+            browser.send_command(domain, &json!({}));
         }
         browser
     }
@@ -69,12 +70,12 @@ impl Browser {
     #[track_caller]
     pub fn open(&mut self, address: &str) {
         self.events.clear();
-        let gone = self.call("Page.navigate", &json!({"url": address}));
+        let gone = self.send_command("Page.navigate", &json!({"url": address}));
         assert_eq!(gone["errorText"], Value::Null, "{address}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + BROWSER_TIMEOUT;
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.receive(deadline);
-            self.note(event);
+            let event = self.receive_message(deadline);
+            self.record_event(event);
         }
     }
 
@@ -82,7 +83,7 @@ impl Browser {
     #[track_caller]
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", &asked);
+        let answer = self.send_command("Runtime.evaluate", &asked);
         assert_eq!(answer["exceptionDetails"], Value::Null, "{expression}");
         answer["result"]["value"].clone()
     }
@@ -98,7 +99,7 @@ impl Browser {
                 setTimeout(() => resolve(document.body.innerText), {});
                 check();
             }})",
-            PATIENCE.as_millis() / 2
+            BROWSER_TIMEOUT.as_millis() / 2
         );
         let shown = self.evaluate(&waiting);
         assert_eq!(shown, "", "the page never came to {expression}");
@@ -107,23 +108,23 @@ impl Browser {
 
     /// Presses a key that has no character, such as `Tab`, with whatever has the focus.
     #[track_caller]
-    pub fn press(&mut self, key: &str, code: u32) {
+    pub fn press_key(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "keyUp"] {
             let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
-            self.call("Input.dispatchKeyEvent", &event);
+            self.send_command("Input.dispatchKeyEvent", &event);
         }
     }
 
     /// Pretends that the user prefers something, such as (`prefers-color-scheme`, `dark`).
     #[track_caller]
-    pub fn prefer(&mut self, feature: &str, value: &str) {
-        self.call("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
+    pub fn emulate_media_feature(&mut self, feature: &str, value: &str) {
+        self.send_command("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
     }
 
     /// What a screen reader is told: role and name of every node that is not ignored.
     #[track_caller]
-    pub fn spoken(&mut self) -> Vec<(String, String)> {
-        let tree = self.call("Accessibility.getFullAXTree", &json!({}));
+    pub fn accessibility_tree(&mut self) -> Vec<(String, String)> {
+        let tree = self.send_command("Accessibility.getFullAXTree", &json!({}));
         let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();
         let nodes = tree["nodes"].as_array().cloned().unwrap_or_default();
         let told = nodes.iter().filter(|node| node["ignored"] != true);
@@ -132,8 +133,8 @@ impl Browser {
 
     /// Keeps a picture of the whole page.
     #[track_caller]
-    pub fn picture(&mut self, file: &Path) {
-        let picture = self.call("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+    pub fn save_screenshot(&mut self, file: &Path) {
+        let picture = self.send_command("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
         let bytes = base64::prelude::BASE64_STANDARD.decode(picture["data"].as_str().expect("a picture is text"));
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).expect("the folder of pictures can be made");
@@ -142,12 +143,12 @@ impl Browser {
     }
 
     /// Exceptions, and what the browser or the page logged as errors so far.
-    pub fn complaints(&self) -> &[String] {
-        &self.complaints
+    pub fn logged_errors(&self) -> &[String] {
+        &self.logged_errors
     }
 
     #[track_caller]
-    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+    fn send_command(&mut self, method: &str, parameters: &Value) -> Value {
         self.next_id += 1;
         let mut command = json!({"id": self.next_id, "method": method, "params": parameters});
         if !self.session.is_empty() {
@@ -155,11 +156,11 @@ impl Browser {
         }
         let written = write!(self.commands, "{command}\0").and_then(|()| self.commands.flush());
         written.unwrap_or_else(|error| panic!("the browser has gone before {method}: {error}"));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + BROWSER_TIMEOUT;
         loop {
-            let message = self.receive(deadline);
+            let message = self.receive_message(deadline);
             if message["id"] != self.next_id {
-                self.note(message);
+                self.record_event(message);
                 continue;
             }
             assert_eq!(message["error"], Value::Null, "{method}");
@@ -168,20 +169,20 @@ impl Browser {
     }
 
     #[track_caller]
-    fn receive(&self, deadline: Instant) -> Value {
+    fn receive_message(&self, deadline: Instant) -> Value {
         let left = deadline.saturating_duration_since(Instant::now());
         self.messages.recv_timeout(left).unwrap_or_else(|error| panic!("the browser says nothing: {error}"))
     }
 
-    fn note(&mut self, event: Value) {
+    fn record_event(&mut self, event: Value) {
         let is_complaint = match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Log.entryAdded") => event["params"]["entry"]["level"] == "error",
             Some("Runtime.consoleAPICalled") => event["params"]["type"] == "error",
             _ => false,
         };
-        if is_complaint && self.complaints.len() < COMPLAINTS_MAX {
-            self.complaints.push(event["params"].to_string());
+        if is_complaint && self.logged_errors.len() < LOGGED_ERRORS_MAX {
+            self.logged_errors.push(event["params"].to_string());
         }
         self.events.push_back(event);
     }
@@ -195,11 +196,11 @@ impl Drop for Browser {
 }
 
 /// Commands come in and messages go out by the descriptors 3 and 4, which the shell takes from the usual ones.
-fn launch(profile: &Path, width: u32, height: u32) -> Child {
+fn launch_browser(profile: &Path, width: u32, height: u32) -> Child {
     let mut command = Command::new("sh");
     command
         .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
-        .arg(tools::required("UNSKEW_CHROMIUM"));
+        .arg(tools::required_path("UNSKEW_CHROMIUM"));
     // Root has no sandbox, and the page is ours.
     command.args([
         "--headless",
@@ -214,7 +215,7 @@ fn launch(profile: &Path, width: u32, height: u32) -> Child {
 }
 
 /// Messages end with a zero byte.
-fn read(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Value> {
+fn read_messages(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Value> {
     let (sender, messages) = mpsc::channel();
     std::thread::spawn(move || {
         for message in BufReader::new(output).split(0).map_while(Result::ok) {

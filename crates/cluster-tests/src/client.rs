@@ -19,11 +19,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// A hanging server must not hang the run.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a client shows.
 #[derive(Clone, Debug)]
-pub enum Identity {
+pub enum ClientCredentials {
     /// A certificate and its key.
     Certificate {
         /// The certificate, PEM.
@@ -34,7 +34,7 @@ pub enum Identity {
     /// A bearer token.
     Token(String),
     /// Nothing.
-    Nobody,
+    Anonymous,
 }
 
 /// A client of one server; every request has a connection of its own.
@@ -47,7 +47,7 @@ pub struct Client {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FullResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -58,14 +58,14 @@ pub struct Answer {
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum SendFailure {
     /// There was no connection.
     NotSent,
     /// It was sent, and the connection broke.
-    Broken,
+    ConnectionBroken,
 }
 
-impl Answer {
+impl FullResponse {
     /// The body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
@@ -74,7 +74,7 @@ impl Answer {
     }
 
     /// The status code, and the message of a Status.
-    pub fn brief(&self) -> String {
+    pub fn summary(&self) -> String {
         let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         format!("{} {}", self.status.as_u16(), json["message"].as_str().unwrap_or_default())
     }
@@ -82,9 +82,9 @@ impl Answer {
 
 impl Client {
     /// A client of the server at this address, whose certificate this authority signed.
-    pub fn new(address: &str, authority: &Path, identity: Identity) -> Self {
+    pub fn new(address: &str, ca_file: &Path, credentials: ClientCredentials) -> Self {
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(authority).expect("the authority can be read") {
+        for certificate in CertificateDer::pem_file_iter(ca_file).expect("the authority can be read") {
             roots.add(certificate.expect("the authority is PEM")).expect("the authority is a certificate");
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -92,15 +92,15 @@ impl Client {
             .with_safe_default_protocol_versions()
             .expect("the provider supports them")
             .with_root_certificates(roots);
-        let (tls, token) = match identity {
-            Identity::Certificate { certificate, key } => {
+        let (tls, token) = match credentials {
+            ClientCredentials::Certificate { certificate, key } => {
                 let chain = CertificateDer::pem_file_iter(certificate).expect("it can be read");
                 let chain = chain.collect::<Result<_, _>>().expect("it is PEM");
                 let key = PrivateKeyDer::from_pem_file(key).expect("the key can be read");
                 (builder.with_client_auth_cert(chain, key).expect("they belong together"), None)
             }
-            Identity::Token(token) => (builder.with_no_client_auth(), Some(token)),
-            Identity::Nobody => (builder.with_no_client_auth(), None),
+            ClientCredentials::Token(token) => (builder.with_no_client_auth(), Some(token)),
+            ClientCredentials::Anonymous => (builder.with_no_client_auth(), None),
         };
         Self { address: address.to_owned(), tls: Arc::new(tls), token }
     }
@@ -113,37 +113,37 @@ impl Client {
     /// Whether `/readyz` is green.
     pub async fn is_ready(&self) -> bool {
         let Ok(mut connection) = self.connect().await else { return false };
-        let request = self.request(Method::GET, "/readyz").body(Full::default()).expect("it is well-formed");
+        let request = self.request_builder(Method::GET, "/readyz").body(Full::default()).expect("it is well-formed");
         connection.send_request(request).await.is_ok_and(|response| response.status() == StatusCode::OK)
     }
 
     /// Gets a path.
-    pub async fn get(&self, path: &str) -> Answer {
-        self.send(self.request(Method::GET, path), Bytes::new()).await
+    pub async fn get(&self, path: &str) -> FullResponse {
+        self.send(self.request_builder(Method::GET, path), Bytes::new()).await
     }
 
     /// Posts JSON.
-    pub async fn create(&self, path: &str, object: &Value) -> Answer {
-        self.write(Method::POST, path, "application/json", object.to_string().into()).await
+    pub async fn create(&self, path: &str, object: &Value) -> FullResponse {
+        self.send_body(Method::POST, path, "application/json", object.to_string().into()).await
     }
 
     /// Puts JSON.
-    pub async fn update(&self, path: &str, object: &Value) -> Answer {
-        self.write(Method::PUT, path, "application/json", object.to_string().into()).await
+    pub async fn update(&self, path: &str, object: &Value) -> FullResponse {
+        self.send_body(Method::PUT, path, "application/json", object.to_string().into()).await
     }
 
     /// Deletes.
-    pub async fn delete(&self, path: &str) -> Answer {
-        self.send(self.request(Method::DELETE, path), Bytes::new()).await
+    pub async fn delete(&self, path: &str) -> FullResponse {
+        self.send(self.request_builder(Method::DELETE, path), Bytes::new()).await
     }
 
     /// Sends a body of some content type.
-    pub async fn write(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> Answer {
-        self.send(self.request(method, path).header("content-type", content_type), body).await
+    pub async fn send_body(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> FullResponse {
+        self.send(self.request_builder(method, path).header("content-type", content_type), body).await
     }
 
     /// The beginnings of a request.
-    pub fn request(&self, method: Method, path: &str) -> http::request::Builder {
+    pub fn request_builder(&self, method: Method, path: &str) -> http::request::Builder {
         let builder = Request::builder().method(method).uri(path).header("host", &self.address);
         match &self.token {
             Some(token) => builder.header("authorization", format!("Bearer {token}")),
@@ -152,45 +152,45 @@ impl Client {
     }
 
     /// Sends a request and reads the whole answer.
-    pub async fn send(&self, request: http::request::Builder, body: Bytes) -> Answer {
+    pub async fn send(&self, request: http::request::Builder, body: Bytes) -> FullResponse {
         let sending = async {
-            let response = self.open(request, body).await;
+            let response = self.send_streaming(request, body).await;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.expect("the body arrives").to_bytes();
-            Answer { status: parts.status, headers: parts.headers, body }
+            FullResponse { status: parts.status, headers: parts.headers, body }
         };
-        tokio::time::timeout(PATIENCE, sending).await.expect("the server answers in time")
+        tokio::time::timeout(RESPONSE_TIMEOUT, sending).await.expect("the server answers in time")
     }
 
     /// The same, where the server may be gone before the whole answer has come: what is known then, and whether it was sent.
-    pub async fn try_send(&self, request: http::request::Builder, body: Bytes) -> Result<Answer, Failed> {
+    pub async fn try_send(&self, request: http::request::Builder, body: Bytes) -> Result<FullResponse, SendFailure> {
         let sending = async {
-            let mut connection = self.connect().await.map_err(|_| Failed::NotSent)?;
+            let mut connection = self.connect().await.map_err(|_| SendFailure::NotSent)?;
             let request = request.body(Full::new(body)).expect("the request is well-formed");
-            let response = connection.send_request(request).await.map_err(|_| Failed::Broken)?;
+            let response = connection.send_request(request).await.map_err(|_| SendFailure::ConnectionBroken)?;
             let (parts, body) = response.into_parts();
-            let body = body.collect().await.map_err(|_| Failed::Broken)?.to_bytes();
-            Ok(Answer { status: parts.status, headers: parts.headers, body })
+            let body = body.collect().await.map_err(|_| SendFailure::ConnectionBroken)?.to_bytes();
+            Ok(FullResponse { status: parts.status, headers: parts.headers, body })
         };
-        tokio::time::timeout(PATIENCE, sending).await.expect("the server answers in time")
+        tokio::time::timeout(RESPONSE_TIMEOUT, sending).await.expect("the server answers in time")
     }
 
     /// Sends a request and returns the answer as soon as it begins.
-    pub async fn open(&self, request: http::request::Builder, body: Bytes) -> Response<Incoming> {
+    pub async fn send_streaming(&self, request: http::request::Builder, body: Bytes) -> Response<Incoming> {
         let mut connection = self.connect().await.expect("the server accepts connections");
         let request = request.body(Full::new(body)).expect("the request is well-formed");
         connection.send_request(request).await.expect("the server answers")
     }
 
     /// The same, where the server may be gone.
-    pub async fn try_open(&self, request: http::request::Builder) -> Option<Response<Incoming>> {
+    pub async fn try_send_streaming(&self, request: http::request::Builder) -> Option<Response<Incoming>> {
         let mut connection = self.connect().await.ok()?;
         let request = request.body(Full::default()).expect("the request is well-formed");
         connection.send_request(request).await.ok()
     }
 
     /// A secured connection on which nothing was sent yet, speaking HTTP/1.1 or what `alpn` names.
-    pub async fn stream(&self, alpn: Option<&[u8]>) -> std::io::Result<TlsStream<TcpStream>> {
+    pub async fn tls_stream(&self, alpn: Option<&[u8]>) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.address).await?;
         let name = ServerName::try_from("kubernetes.default.svc").expect("it is a name");
         let mut tls = self.tls.clone();
@@ -201,7 +201,7 @@ impl Client {
     }
 
     async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
-        let stream = self.stream(None).await?;
+        let stream = self.tls_stream(None).await?;
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
         #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]

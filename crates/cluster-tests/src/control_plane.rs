@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{Client, Etcd, Server, Store};
+use crate::{Client, Etcd, Server, TestStore};
 
 /// The servers of a control plane, by their names.
 #[derive(Debug)]
@@ -11,21 +11,21 @@ pub struct ControlPlane<'a> {
     servers: BTreeMap<String, Server>,
     /// A server that comes back listens where it did.
     ports: BTreeMap<String, String>,
-    store: Store<'a>,
+    store: TestStore<'a>,
     folder: tempfile::TempDir,
 }
 
 impl<'a> ControlPlane<'a> {
     /// Runs a test with servers on SQLite and with servers on a real etcd.
     #[track_caller]
-    pub fn on_both(test: impl Fn(ControlPlane<'_>)) {
+    pub fn for_each_store(test: impl Fn(ControlPlane<'_>)) {
         let etcd = Etcd::start();
-        test(ControlPlane::new(Store::Sqlite));
-        test(ControlPlane::new(Store::Etcd(&etcd)));
+        test(ControlPlane::new(TestStore::Sqlite));
+        test(ControlPlane::new(TestStore::Etcd(&etcd)));
     }
 
     /// Nobody yet.
-    pub fn new(store: Store<'a>) -> Self {
+    pub fn new(store: TestStore<'a>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         Self { servers: BTreeMap::new(), ports: BTreeMap::new(), store, folder }
     }
@@ -71,18 +71,18 @@ impl<'a> ControlPlane<'a> {
     /// Kills a server without a warning.
     #[track_caller]
     pub fn kill(&mut self, name: &str) {
-        self.take(name).kill();
+        self.remove_server(name).kill();
     }
 
     /// Asks a server to stop and waits for its end.
     #[track_caller]
     pub fn stop(&mut self, name: &str) {
         let log = self.server(name).log();
-        assert_eq!(self.take(name).stop(), Some(0), "{name} does not end well; its log: {log}");
+        assert_eq!(self.remove_server(name).stop(), Some(0), "{name} does not end well; its log: {log}");
     }
 
     /// What the servers keep their objects in.
-    pub fn store(&self) -> Store<'a> {
+    pub fn store(&self) -> TestStore<'a> {
         self.store
     }
 
@@ -92,7 +92,7 @@ impl<'a> ControlPlane<'a> {
     }
 
     #[track_caller]
-    fn take(&mut self, name: &str) -> Server {
+    fn remove_server(&mut self, name: &str) -> Server {
         self.servers.remove(name).unwrap_or_else(|| panic!("there is no server {name}"))
     }
 }

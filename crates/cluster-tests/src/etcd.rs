@@ -39,8 +39,8 @@ impl Etcd {
         // Free now; should somebody take one before etcd does, it ends and the next pair is tried.
         for _ in 0..5 {
             let ports = Ports { client: free_port(), peer: free_port() };
-            let process = launch(&folder, ports);
-            if answers(ports.client) {
+            let process = launch_etcd(&folder, ports);
+            if wait_until_listening(ports.client) {
                 return Self { process, folder, ports, url: ports.url() };
             }
         }
@@ -64,8 +64,8 @@ impl Etcd {
     /// Starts it again where it was.
     #[track_caller]
     pub fn restart(&mut self) {
-        self.process = launch(&self.folder, self.ports);
-        assert!(answers(self.ports.client), "etcd does not listen again");
+        self.process = launch_etcd(&self.folder, self.ports);
+        assert!(wait_until_listening(self.ports.client), "etcd does not listen again");
     }
 
     /// Stops it where it stands: it answers nothing until [`Etcd::resume`].
@@ -81,20 +81,20 @@ impl Etcd {
     /// Puts a value as another program would.
     #[track_caller]
     pub fn put(&self, key: &str, value: &[u8]) {
-        self.post("/v3/kv/put", &json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)}));
+        self.post_json("/v3/kv/put", &json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)}));
     }
 
     /// How many keys there are.
     #[track_caller]
-    pub fn count(&self) -> u64 {
+    pub fn count_keys(&self) -> u64 {
         let everything = json!({"key": STANDARD.encode([0]), "range_end": STANDARD.encode([0]), "count_only": true});
-        let answer = self.post("/v3/kv/range", &everything);
+        let answer = self.post_json("/v3/kv/range", &everything);
         answer["count"].as_str().and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
     /// Asks by etcd's own JSON interface, which needs no more than a socket.
     #[track_caller]
-    fn post(&self, path: &str, body: &Value) -> Value {
+    fn post_json(&self, path: &str, body: &Value) -> Value {
         let body = body.to_string();
         let head = format!("POST {path} HTTP/1.0\r\nhost: etcd\r\ncontent-length: {}\r\n\r\n", body.len());
         let mut stream = TcpStream::connect(("127.0.0.1", self.ports.client)).expect("etcd listens");
@@ -114,9 +114,9 @@ impl Ports {
     }
 }
 
-fn launch(folder: &tempfile::TempDir, ports: Ports) -> Process {
+fn launch_etcd(folder: &tempfile::TempDir, ports: Ports) -> Process {
     let url = ports.url();
-    let mut command = Command::new(tools::required("UNSKEW_ETCD_NEW"));
+    let mut command = Command::new(tools::required_path("UNSKEW_ETCD_NEW"));
     command.arg("--data-dir").arg(folder.path().join("data"));
     command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
     command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{}", ports.peer), "--unsafe-no-fsync"]);
@@ -129,7 +129,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-fn answers(port: u16) -> bool {
+fn wait_until_listening(port: u16) -> bool {
     let deadline = Instant::now() + START_TIMEOUT;
     while Instant::now() < deadline {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {

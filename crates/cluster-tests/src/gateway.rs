@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use rustix::process::Signal;
 
-use crate::client::{Client, Identity};
+use crate::client::{Client, ClientCredentials};
 use crate::process::Process;
-use crate::server::address_of;
+use crate::server::read_listen_address;
 use crate::{ControlPlane, tools};
 
 /// How long a gateway may take to be ready, or to stop, on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What makes servers stock servers: they answer for themselves alone.
-pub const STOCK: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
+pub const PEER_PROXY_OFF: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
 
 /// What a gateway may, as the manual has it.
-const RBAC: &str = include_str!("../../../docs/deploy/gateway-rbac.yaml");
+const GATEWAY_RBAC: &str = include_str!("../../../docs/deploy/gateway-rbac.yaml");
 
 /// Grants the gateway's user what it needs; again, if it was granted before.
-pub async fn admit(admin: &Client) {
-    for object in RBAC.split("\n---\n") {
+pub async fn create_gateway_rbac(admin: &Client) {
+    for object in GATEWAY_RBAC.split("\n---\n") {
         let field = |name: &str| object.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap_or_default();
         let (kind, namespace) = (field("kind: ").to_lowercase(), field("namespace: "));
         let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{kind}s");
-        let created = admin.write(Method::POST, &path, "application/yaml", object.to_owned().into()).await;
+        let created = admin.send_body(Method::POST, &path, "application/yaml", object.to_owned().into()).await;
         let is_there = [StatusCode::CREATED, StatusCode::CONFLICT].contains(&created.status);
-        assert!(is_there, "{path}: {}", created.brief());
+        assert!(is_there, "{path}: {}", created.summary());
     }
 }
 
@@ -53,7 +53,8 @@ impl Gateway {
         let address = |upstream: &&str| plane.address(upstream.trim_start_matches("local="));
         let running = upstreams.iter().filter(|upstream| TcpStream::connect(address(upstream)).is_ok()).count();
         // Who may read details is for upstreams to say, so that this page needs an administrator.
-        gateway.wait_for_page(&gateway.admin(), &format!("{running} of {} upstreams are ready", upstreams.len()));
+        gateway
+            .wait_for_readyz_text(&gateway.admin(), &format!("{running} of {} upstreams are ready", upstreams.len()));
         gateway
     }
 
@@ -78,18 +79,18 @@ impl Gateway {
             None => format!("--upstream=https://{}", plane.address(upstream)),
         }));
         all.extend(flags.iter().map(ToString::to_string));
-        Self::bare(name, plane, &all.iter().map(String::as_str).collect::<Vec<_>>())
+        Self::launch_with_flags(name, plane, &all.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Starts a gateway with these flags alone and waits until it listens.
     #[track_caller]
-    pub fn bare(name: &str, plane: &ControlPlane<'_>, flags: &[&str]) -> Self {
+    pub fn launch_with_flags(name: &str, plane: &ControlPlane<'_>, flags: &[&str]) -> Self {
         let folder = plane.folder().to_owned();
-        let mut command = Command::new(tools::unskew());
+        let mut command = Command::new(tools::unskew_binary());
         command.current_dir(&folder).arg("gateway").args(flags);
         let log = folder.join(format!("{name}.log"));
         let (process, lines) = Process::start(command, &log);
-        let address = address_of(&lines).unwrap_or_else(|| {
+        let address = read_listen_address(&lines).unwrap_or_else(|| {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
             panic!("the gateway did not say where it listens; its log: {log}")
         });
@@ -109,11 +110,11 @@ impl Gateway {
     /// A client that is let in as administrator.
     pub fn admin(&self) -> Client {
         let file = |name: &str| self.folder.join("unskew-data/pki").join(name);
-        self.client(Identity::Certificate { certificate: file("admin.crt"), key: file("admin.key") })
+        self.client_with(ClientCredentials::Certificate { certificate: file("admin.crt"), key: file("admin.key") })
     }
 
     /// A client with an identity of its own.
-    pub fn client(&self, identity: Identity) -> Client {
+    pub fn client_with(&self, identity: ClientCredentials) -> Client {
         Client::new(&self.address, &self.folder.join("unskew-data/pki/ca.crt"), identity)
     }
 
@@ -142,14 +143,14 @@ impl Gateway {
     /// Waits until `/readyz` is green.
     #[track_caller]
     pub fn wait_ready(&self) {
-        self.wait_for_page(&self.client(Identity::Nobody), "readyz check passed");
+        self.wait_for_readyz_text(&self.client_with(ClientCredentials::Anonymous), "readyz check passed");
     }
 
     /// Waits until `/readyz?verbose` shows a text to a client.
     #[track_caller]
-    fn wait_for_page(&self, client: &Client, text: &str) {
+    fn wait_for_readyz_text(&self, client: &Client, text: &str) {
         let runtime = runtime();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READY_TIMEOUT;
         loop {
             let page = runtime.block_on(client.get("/readyz?verbose"));
             let page = String::from_utf8_lossy(&page.body);
@@ -165,7 +166,7 @@ impl Gateway {
     #[track_caller]
     pub fn stop(mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);
-        self.process.wait(PATIENCE)
+        self.process.wait(READY_TIMEOUT)
     }
 }
 

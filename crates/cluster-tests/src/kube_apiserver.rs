@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::Etcd;
-use crate::client::{Client, Identity};
+use crate::client::{Client, ClientCredentials};
 use crate::process::Process;
 
 /// How long it may take to be ready, or to stop, on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running kube-apiserver. Killed when dropped.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct KubeApiserver {
 
 /// Which of two releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum KubeApiserverRelease {
     /// That of `KUBEBUILDER_ASSETS`.
     New,
     /// That of `KUBEBUILDER_ASSETS_OLD`; if there is none, the other one as if it were 1.33.
@@ -39,7 +39,7 @@ impl KubeApiserver {
     /// servers. `None`, which is said, if `KUBEBUILDER_ASSETS` names no folder that has one.
     #[track_caller]
     pub fn start(folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
-        let binary = given()?;
+        let binary = new_release_binary()?;
         let port = free_port();
         let file = |name: &str| folder.join("unskew-data/pki").join(name).display().to_string();
         let mut all = common_flags(folder, etcd, port);
@@ -58,13 +58,13 @@ impl KubeApiserver {
 
     /// Starts one as kubeadm would, which knows nothing of others.
     #[track_caller]
-    pub fn stock(release: Release, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
-        let given = given()?;
+    pub fn start_stock(release: KubeApiserverRelease, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
+        let given = new_release_binary()?;
         let port = free_port();
         let mut all = common_flags(folder, etcd, port);
         let (binary, name) = match release {
-            Release::New => (given, "kube-apiserver-new"),
-            Release::Old => match binary("KUBEBUILDER_ASSETS_OLD") {
+            KubeApiserverRelease::New => (given, "kube-apiserver-new"),
+            KubeApiserverRelease::Old => match binary_from_variable("KUBEBUILDER_ASSETS_OLD") {
                 Some(old) => (old, "kube-apiserver-old"),
                 None => {
                     all.push("--emulated-version=1.33".to_owned());
@@ -99,15 +99,15 @@ impl KubeApiserver {
     }
 
     /// Kills it without a warning; it may be started again.
-    pub fn crash(&mut self) {
+    pub fn kill_restartable(&mut self) {
         self.process.signal(Signal::KILL);
-        self.process.wait(PATIENCE);
+        self.process.wait(READY_TIMEOUT);
     }
 
     /// A client that is let in as administrator.
     pub fn admin(&self) -> Client {
         let identity =
-            Identity::Certificate { certificate: self.pki.join("admin.crt"), key: self.pki.join("admin.key") };
+            ClientCredentials::Certificate { certificate: self.pki.join("admin.crt"), key: self.pki.join("admin.key") };
         Client::new(&self.address, &self.pki.join("ca.crt"), identity)
     }
 
@@ -118,7 +118,7 @@ impl KubeApiserver {
 
     /// Kills it without a warning.
     pub fn kill(mut self) {
-        self.crash();
+        self.kill_restartable();
     }
 
     #[track_caller]
@@ -126,7 +126,7 @@ impl KubeApiserver {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
         let admin = self.admin();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READY_TIMEOUT;
         while !runtime.block_on(admin.is_ready()) {
             assert!(Instant::now() < deadline, "kube-apiserver is not ready; its log: {}", self.log());
             std::thread::park_timeout(Duration::from_millis(50));
@@ -163,8 +163,8 @@ fn common_flags(folder: &Path, etcd: &Etcd, port: u16) -> Vec<String> {
 
 /// The one that tests are given.
 #[expect(clippy::print_stdout, reason = "a test that was not run says so")]
-fn given() -> Option<PathBuf> {
-    let binary = binary("KUBEBUILDER_ASSETS");
+fn new_release_binary() -> Option<PathBuf> {
+    let binary = binary_from_variable("KUBEBUILDER_ASSETS");
     if binary.is_none() {
         println!("not run: KUBEBUILDER_ASSETS names no folder with a kube-apiserver");
     }
@@ -172,7 +172,7 @@ fn given() -> Option<PathBuf> {
 }
 
 /// Where one is, by the convention of envtest.
-fn binary(variable: &str) -> Option<PathBuf> {
+fn binary_from_variable(variable: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     folder.map(|folder| Path::new(&folder).join("kube-apiserver")).filter(|binary| binary.exists())
 }

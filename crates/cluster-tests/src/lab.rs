@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::{Finished, Process, run};
+use crate::process::{CommandOutput, Process, run_command};
 use crate::tools;
 
 /// A lab is ready in about a second; beside a build it takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A lab in the foreground of a process of its own. Killed when dropped, and its servers with it.
 #[derive(Debug)]
@@ -27,17 +27,17 @@ pub struct Lab {
 impl Lab {
     /// Starts a lab in `home/lab` and waits until it says that it is ready.
     #[track_caller]
-    pub fn up(home: &Path, flags: &[&str]) -> Self {
+    pub fn start(home: &Path, flags: &[&str]) -> Self {
         let folder = home.join("lab");
-        let mut command = command(home);
+        let mut command = unskew_command(home);
         command.arg("up").args(flags).arg("--data-dir").arg(&folder);
         if flags.contains(&"--etcd") {
-            let etcd = tools::required("UNSKEW_ETCD_NEW");
+            let etcd = tools::required_path("UNSKEW_ETCD_NEW");
             command.env("PATH", etcd.parent().expect("it is in a folder"));
         }
         let log = home.join("up.log");
         let (process, lines) = Process::start(command, &log);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + COMMAND_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match lines.recv_timeout(left) {
@@ -61,28 +61,28 @@ impl Lab {
 
     /// Runs another command on this lab.
     #[track_caller]
-    pub fn run(&self, args: &[&str]) -> Finished {
-        let mut command = command(&self.home);
+    pub fn run_command(&self, args: &[&str]) -> CommandOutput {
+        let mut command = unskew_command(&self.home);
         command.args(args).arg("--data-dir").arg(&self.folder);
-        run(command, PATIENCE)
+        run_command(command, COMMAND_TIMEOUT)
     }
 
     /// Runs kubectl through the front door.
     #[track_caller]
-    pub fn kubectl(&self, args: &[&str]) -> Finished {
+    pub fn kubectl(&self, args: &[&str]) -> CommandOutput {
         tools::kubectl(&self.kubeconfig(), args)
     }
 
     /// What `unskew status -o json` says.
     #[track_caller]
     pub fn status(&self) -> Value {
-        let text = self.run(&["status", "-o", "json"]).expect_success();
+        let text = self.run_command(&["status", "-o", "json"]).expect_success();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     /// One server of the status.
     #[track_caller]
-    pub fn server(&self, name: &str) -> Value {
+    pub fn server_status(&self, name: &str) -> Value {
         let status = self.status();
         let servers = status["servers"].as_array().expect("there are servers");
         servers.iter().find(|server| server["name"] == name).cloned().unwrap_or_else(|| panic!("no {name}: {status}"))
@@ -107,30 +107,30 @@ impl Lab {
     #[track_caller]
     pub fn interrupt(mut self) -> Option<i32> {
         self.process.signal(Signal::INT);
-        self.process.wait(PATIENCE)
+        self.process.wait(COMMAND_TIMEOUT)
     }
 
     /// Kills the lab's own process without a warning.
     #[track_caller]
     pub fn kill(mut self) {
         self.process.signal(Signal::KILL);
-        self.process.wait(PATIENCE);
+        self.process.wait(COMMAND_TIMEOUT);
     }
 }
 
 /// The program, with everything that it might look for in a home of the test's own.
-pub fn command(home: &Path) -> Command {
-    let mut command = Command::new(tools::unskew());
+pub fn unskew_command(home: &Path) -> Command {
+    let mut command = Command::new(tools::unskew_binary());
     command.env("HOME", home).env_remove("XDG_DATA_HOME").env_remove("KUBECONFIG");
     command
 }
 
 /// Runs a command of the program to its end.
 #[track_caller]
-pub fn unskew(home: &Path, args: &[&str]) -> Finished {
-    let mut command = command(home);
+pub fn run_unskew(home: &Path, args: &[&str]) -> CommandOutput {
+    let mut command = unskew_command(home);
     command.args(args);
-    run(command, PATIENCE)
+    run_command(command, COMMAND_TIMEOUT)
 }
 
 /// Whether a process is there; one that has ended and was not waited for is not.

@@ -15,7 +15,7 @@ pub struct Process {
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandOutput {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Its standard output.
@@ -24,7 +24,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-impl Finished {
+impl CommandOutput {
     /// What it printed, provided that it succeeded.
     #[track_caller]
     pub fn expect_success(self) -> String {
@@ -42,10 +42,10 @@ impl Finished {
 
 /// Runs a command to its end, or kills it after `timeout`.
 #[track_caller]
-pub fn run(mut command: Command, timeout: Duration) -> Finished {
+pub fn run_command(mut command: Command, timeout: Duration) -> CommandOutput {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+    let (stdout, stderr) = (read_pipe(child.stdout.take()), read_pipe(child.stderr.take()));
     let deadline = Instant::now() + timeout;
     let status = loop {
         if let Some(status) = child.try_wait().expect("it is our child") {
@@ -58,14 +58,14 @@ pub fn run(mut command: Command, timeout: Duration) -> Finished {
         }
         std::thread::park_timeout(Duration::from_millis(10));
     };
-    Finished {
+    CommandOutput {
         code: status.code(),
         stdout: stdout.recv().unwrap_or_default(),
         stderr: stderr.recv().unwrap_or_default(),
     }
 }
 
-fn read_all(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+fn read_pipe(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     let mut pipe = pipe.expect("it was asked for");
     std::thread::spawn(move || {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Finished, run};
+use crate::process::{CommandOutput, run_command};
 
 /// Longer than any client command needs on a loaded machine; a hanging one must not hang the run.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
@@ -13,7 +13,7 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The path in an environment variable that `cargo xtask test` sets.
 #[track_caller]
-pub fn required(variable: &str) -> PathBuf {
+pub fn required_path(variable: &str) -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
     let value = std::env::var(variable);
     match value {
@@ -31,13 +31,13 @@ pub fn is_soak() -> bool {
 
 /// The server binary of the same build.
 #[track_caller]
-pub fn unskew() -> PathBuf {
-    required("UNSKEW_BIN")
+pub fn unskew_binary() -> PathBuf {
+    required_path("UNSKEW_BIN")
 }
 
 /// Whether the tests of a tool were left out by `--without`, which is then said.
 #[expect(clippy::print_stdout, reason = "a test that was left out says so")]
-pub fn is_left_out(tool: &str) -> bool {
+pub fn is_skipped(tool: &str) -> bool {
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
     let without = std::env::var("UNSKEW_WITHOUT").unwrap_or_default();
     let is_left_out = without.split(',').any(|name| name == tool);
@@ -49,29 +49,29 @@ pub fn is_left_out(tool: &str) -> bool {
 
 /// Runs kubectl against a server; what it prints, and how it ended.
 #[track_caller]
-pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str]) -> Finished {
-    let mut command = Command::new(required("UNSKEW_KUBECTL"));
+pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str]) -> CommandOutput {
+    let mut command = Command::new(required_path("UNSKEW_KUBECTL"));
     command.arg("--kubeconfig").arg(kubeconfig).args(args);
     // Its discovery cache would otherwise be shared between servers that pick the same port one after another.
     command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
-    run(command, COMMAND_TIMEOUT)
+    run_command(command, COMMAND_TIMEOUT)
 }
 
 /// Runs a Python program that has the official client; arguments follow the program.
 #[track_caller]
-pub fn python(program: &str, args: &[&str]) -> Finished {
+pub fn python(program: &str, args: &[&str]) -> CommandOutput {
     run_python(program, args, COMMAND_TIMEOUT)
 }
 
 /// The same for a program that asks of the client all that it has.
 #[track_caller]
-pub fn large_python(program: &str, args: &[&str]) -> Finished {
+pub fn python_with_long_timeout(program: &str, args: &[&str]) -> CommandOutput {
     run_python(program, args, PROGRAM_TIMEOUT)
 }
 
 #[track_caller]
-fn run_python(program: &str, args: &[&str], timeout: Duration) -> Finished {
-    let mut command = Command::new(required("UNSKEW_PYTHON"));
+fn run_python(program: &str, args: &[&str], timeout: Duration) -> CommandOutput {
+    let mut command = Command::new(required_path("UNSKEW_PYTHON"));
     command.arg("-c").arg(program).args(args);
-    run(command, timeout)
+    run_command(command, timeout)
 }

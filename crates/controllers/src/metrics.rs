@@ -13,8 +13,8 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     depth: IntGaugeVec,
-    leads: IntGaugeVec,
-    oldest: Oldest,
+    leader_status: IntGaugeVec,
+    oldest_item_age: OldestItemAge,
 }
 
 /// The gauges of one controller.
@@ -32,7 +32,7 @@ impl fmt::Debug for QueueGauges {
 
 /// Since when the oldest item of each queue has been there. The age is computed when it is asked for.
 #[derive(Clone, Debug)]
-struct Oldest {
+struct OldestItemAge {
     gauge: GaugeVec,
     since: Arc<Mutex<Vec<(&'static str, Instant)>>>,
 }
@@ -46,29 +46,32 @@ impl Metrics {
             Opts::new("unskew_controller_oldest_item_seconds", "How long the oldest item of a controller has waited.");
         let metrics = Self {
             depth: IntGaugeVec::new(depth, &["name"]).expect("the name is well-formed"),
-            leads: IntGaugeVec::new(leads, &["name"]).expect("the name is well-formed"),
-            oldest: Oldest {
+            leader_status: IntGaugeVec::new(leads, &["name"]).expect("the name is well-formed"),
+            oldest_item_age: OldestItemAge {
                 gauge: GaugeVec::new(oldest, &["name"]).expect("the name is well-formed"),
                 since: Arc::default(),
             },
         };
-        let all: [Box<dyn Collector>; 3] =
-            [Box::new(metrics.depth.clone()), Box::new(metrics.leads.clone()), Box::new(metrics.oldest.clone())];
+        let all: [Box<dyn Collector>; 3] = [
+            Box::new(metrics.depth.clone()),
+            Box::new(metrics.leader_status.clone()),
+            Box::new(metrics.oldest_item_age.clone()),
+        ];
         for collector in all {
             registry.register(collector).expect("each is registered once");
         }
         metrics
     }
 
-    pub(crate) fn set_leads(&self, name: &str, leads: Leads) {
+    pub(crate) fn set_leader_status(&self, name: &str, leads: LeaderStatus) {
         let value = match leads {
-            Leads::No => 0,
-            Leads::Yes => 1,
+            LeaderStatus::Standby => 0,
+            LeaderStatus::Leading => 1,
         };
-        self.leads.with_label_values(&[name]).set(value);
+        self.leader_status.with_label_values(&[name]).set(value);
     }
 
-    pub(crate) fn queue(&self, name: &'static str) -> QueueGauges {
+    pub(crate) fn queue_gauges(&self, name: &'static str) -> QueueGauges {
         let gauges = QueueGauges { metrics: self.clone(), name };
         gauges.set(0, None);
         gauges
@@ -77,21 +80,21 @@ impl Metrics {
 
 /// Whether this server runs a controller.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Leads {
-    No,
-    Yes,
+pub(crate) enum LeaderStatus {
+    Standby,
+    Leading,
 }
 
 impl QueueGauges {
     pub(crate) fn set(&self, length: usize, oldest: Option<Instant>) {
         self.metrics.depth.with_label_values(&[self.name]).set(i64::try_from(length).unwrap_or(i64::MAX));
-        let mut since = self.metrics.oldest.since.lock();
+        let mut since = self.metrics.oldest_item_age.since.lock();
         since.retain(|(name, _)| *name != self.name);
         since.extend(oldest.map(|oldest| (self.name, oldest)));
     }
 }
 
-impl Collector for Oldest {
+impl Collector for OldestItemAge {
     fn desc(&self) -> Vec<&Desc> {
         self.gauge.desc()
     }
@@ -115,12 +118,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn queues_show_their_length_and_the_age_of_what_waits_longest() {
+    async fn queue_gauges_show_depth_and_age_of_oldest_item() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry);
-        metrics.set_leads("namespace", Leads::Yes);
-        metrics.set_leads("garbage", Leads::No);
-        let gauges = metrics.queue("namespace");
+        metrics.set_leader_status("namespace", LeaderStatus::Leading);
+        metrics.set_leader_status("garbage", LeaderStatus::Standby);
+        let gauges = metrics.queue_gauges("namespace");
         gauges.set(3, Some(Instant::now()));
         tokio::time::advance(Duration::from_secs(7)).await;
         let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();

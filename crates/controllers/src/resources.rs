@@ -7,32 +7,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{GroupResource, GroupVersion, GroupVersionResource};
-use discovery::{Freshness, Group, Groups, Names, Scope, Version};
+use discovery::{
+    DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, SharedStrList, VersionDiscovery,
+};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// What may not stand in a segment of a path.
-const SEGMENT: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'<').add(b'>').add(b'?');
+const PATH_SEGMENT_ESCAPES: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'<').add(b'>').add(b'?');
 
 /// One resource, in the version it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub(crate) struct DiscoveredResource {
     pub(crate) name: GroupVersionResource,
     pub(crate) kind: Arc<str>,
-    pub(crate) scope: Place,
-    pub(crate) standing: Standing,
-    verbs: Names,
+    pub(crate) scope: ResourceScope,
+    pub(crate) discovery_state: DiscoveryState,
+    verbs: SharedStrList,
 }
 
 /// Where objects live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ResourceScope {
     Cluster,
     Namespace,
 }
 
 /// Whether discovery confirms a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum DiscoveryState {
     Confirmed,
     /// Its only versions are `Stale`.
     Stale,
@@ -40,8 +43,8 @@ pub(crate) enum Standing {
     Unlisted,
 }
 
-impl Resource {
-    pub(crate) fn can(&self, verb: &str) -> bool {
+impl DiscoveredResource {
+    pub(crate) fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| **known == *verb)
     }
 
@@ -54,40 +57,40 @@ impl Resource {
         let GroupVersionResource { group, version, resource } = &self.name;
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         match (self.scope, namespace) {
-            (Place::Namespace, namespace) if !namespace.is_empty() => {
-                format!("{root}/namespaces/{}/{resource}", segment(namespace))
+            (ResourceScope::Namespace, namespace) if !namespace.is_empty() => {
+                format!("{root}/namespaces/{}/{resource}", escape_segment(namespace))
             }
-            (Place::Cluster | Place::Namespace, _) => format!("{root}/{resource}"),
+            (ResourceScope::Cluster | ResourceScope::Namespace, _) => format!("{root}/{resource}"),
         }
     }
 
     /// The path of one object.
     pub(crate) fn object_path(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{}", self.path(namespace), segment(name))
+        format!("{}/{}", self.path(namespace), escape_segment(name))
     }
 }
 
-fn segment(text: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(text, SEGMENT)
+fn escape_segment(text: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(text, PATH_SEGMENT_ESCAPES)
 }
 
 /// Group, version and kind.
-type Kind = (Arc<str>, Arc<str>, Arc<str>);
+type GroupVersionKindKey = (Arc<str>, Arc<str>, Arc<str>);
 
 /// All resources, and what is wrong with the list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resources {
+pub(crate) struct DiscoveredResources {
     /// One version of each, in the order of discovery.
-    all: Vec<Arc<Resource>>,
+    all: Vec<Arc<DiscoveredResource>>,
     /// Group, version and kind to the resource that has it, under every version.
-    kinds: HashMap<Kind, Arc<Resource>>,
+    kinds: HashMap<GroupVersionKindKey, Arc<DiscoveredResource>>,
     /// Versions that discovery does not confirm.
     stale: Vec<GroupVersion>,
 }
 
-impl Resources {
+impl DiscoveredResources {
     /// The resources of the core group and of all others.
-    pub(crate) fn from_documents(core: &Groups, others: &Groups) -> Self {
+    pub(crate) fn from_documents(core: &GroupDiscoveryList, others: &GroupDiscoveryList) -> Self {
         let mut resources = Self::default();
         for group in core.items().iter().chain(others.items()) {
             resources.add_group(group);
@@ -95,19 +98,19 @@ impl Resources {
         resources
     }
 
-    fn add_group(&mut self, group: &Group) {
-        let is_stale = |version: &&Version| version.freshness == Freshness::Stale;
+    fn add_group(&mut self, group: &GroupDiscovery) {
+        let is_stale = |version: &&VersionDiscovery| version.freshness == DiscoveryFreshness::Stale;
         for version in group.versions.iter().filter(is_stale) {
             self.stale.push(GroupVersion { group: group.name.clone(), version: version.name.clone() });
         }
         let confirmed = group.versions.iter().filter(|version| !is_stale(version));
-        let mut chosen: HashMap<Arc<str>, Arc<Resource>> = HashMap::new();
+        let mut chosen: HashMap<Arc<str>, Arc<DiscoveredResource>> = HashMap::new();
         for version in confirmed.chain(group.versions.iter().filter(is_stale)) {
             for listed in &version.resources {
-                let Some(resource) = resource_of(group, version, listed) else { continue };
+                let Some(resource) = from_discovery(group, version, listed) else { continue };
                 let key = (group.name.clone(), version.name.clone(), resource.kind.clone());
                 // Listed for its subresources alone by one version, and whole by another: the whole one counts.
-                let first = chosen.get(&listed.name).filter(|first| first.can("get") || !resource.can("get"));
+                let first = chosen.get(&listed.name).filter(|first| first.supports("get") || !resource.supports("get"));
                 let first = first.cloned().unwrap_or_else(|| {
                     let first = Arc::new(resource);
                     chosen.insert(listed.name.clone(), first.clone());
@@ -117,52 +120,57 @@ impl Resources {
             }
         }
         let names = group.versions.iter().flat_map(|version| &version.resources).map(|listed| &listed.name);
-        let mut chosen_in_order: Vec<Arc<Resource>> = names.filter_map(|name| chosen.remove(name)).collect();
+        let mut chosen_in_order: Vec<Arc<DiscoveredResource>> = names.filter_map(|name| chosen.remove(name)).collect();
         self.all.append(&mut chosen_in_order);
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[Arc<Resource>] {
+    pub(crate) fn all(&self) -> &[Arc<DiscoveredResource>] {
         &self.all
     }
 
     /// Versions that discovery does not confirm.
-    pub(crate) fn stale(&self) -> &[GroupVersion] {
+    pub(crate) fn stale_versions(&self) -> &[GroupVersion] {
         &self.stale
     }
 
     /// The resource of a kind: by its version, or by another version of its group, since objects are the same in all.
-    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+    pub(crate) fn find_by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<DiscoveredResource>> {
         let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
         let exact = self.kinds.get(&(Arc::from(group), Arc::from(version), Arc::from(kind)));
         exact.or_else(|| self.all.iter().find(|resource| *resource.name.group == *group && *resource.kind == *kind))
     }
 
     /// Those that these resources have and `next` has not.
-    pub(crate) fn missing_in(&self, next: &Self) -> Vec<Arc<Resource>> {
-        let has = |wanted: &Resource| next.all.iter().any(|each| each.group_resource() == wanted.group_resource());
+    pub(crate) fn missing_in(&self, next: &Self) -> Vec<Arc<DiscoveredResource>> {
+        let has =
+            |wanted: &DiscoveredResource| next.all.iter().any(|each| each.group_resource() == wanted.group_resource());
         self.all.iter().filter(|resource| !has(resource)).cloned().collect()
     }
 
     /// Keeps one that is no longer listed.
-    pub(crate) fn keep_unlisted(&mut self, resource: &Resource) {
+    pub(crate) fn keep_unlisted(&mut self, resource: &DiscoveredResource) {
         let GroupVersionResource { group, version, .. } = &resource.name;
-        let kept = Arc::new(Resource { standing: Standing::Unlisted, ..resource.clone() });
+        let kept = Arc::new(DiscoveredResource { discovery_state: DiscoveryState::Unlisted, ..resource.clone() });
         self.kinds.insert((group.clone(), version.clone(), kept.kind.clone()), kept.clone());
         self.all.push(kept);
     }
 
     /// Those whose objects can be listed and deleted.
-    pub(crate) fn deletable(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.all.iter().filter(|resource| resource.can("list") && resource.can("delete"))
+    pub(crate) fn deletable(&self) -> impl Iterator<Item = &Arc<DiscoveredResource>> {
+        self.all.iter().filter(|resource| resource.supports("list") && resource.supports("delete"))
     }
 }
 
 /// `None` for what has no kind or no verbs: it is listed for its subresources alone.
-fn resource_of(group: &Group, version: &Version, listed: &discovery::Resource) -> Option<Resource> {
+fn from_discovery(
+    group: &GroupDiscovery,
+    version: &VersionDiscovery,
+    listed: &discovery::ResourceDiscovery,
+) -> Option<DiscoveredResource> {
     let kind = listed.response_kind.as_ref()?;
     let verbs = listed.verbs.clone()?;
-    Some(Resource {
+    Some(DiscoveredResource {
         name: GroupVersionResource {
             group: group.name.clone(),
             version: version.name.clone(),
@@ -170,10 +178,14 @@ fn resource_of(group: &Group, version: &Version, listed: &discovery::Resource) -
         },
         kind: kind.kind.clone(),
         scope: match listed.scope {
-            Scope::Namespaced => Place::Namespace,
-            Scope::Cluster | Scope::Other(_) => Place::Cluster,
+            DiscoveryScope::Namespaced => ResourceScope::Namespace,
+            DiscoveryScope::Cluster | DiscoveryScope::Other(_) => ResourceScope::Cluster,
         },
-        standing: if version.freshness == Freshness::Stale { Standing::Stale } else { Standing::Confirmed },
+        discovery_state: if version.freshness == DiscoveryFreshness::Stale {
+            DiscoveryState::Stale
+        } else {
+            DiscoveryState::Confirmed
+        },
         verbs,
     })
 }

@@ -1,6 +1,6 @@
 //! Aggregated documents: `APIGroupDiscoveryList` in JSON and protobuf, and its ETag.
 //!
-//! The document of one server has kube-apiserver's ETag. That of several has one of its own ([`Groups::merged_etag`]), since a
+//! The document of one server has kube-apiserver's ETag. That of several has one of its own ([`GroupDiscoveryList::merged_etag`]), since a
 //! kube-apiserver lists them in another order anyway.
 
 mod merged;
@@ -12,8 +12,8 @@ use api::media::{AggregatedVersion, Encoding};
 use aws_lc_rs::digest;
 use serde::Serialize;
 
-use crate::document::Document;
-use crate::groups::{Digest, Etag, Group, Groups};
+use crate::document::EncodedDocument;
+use crate::groups::{DiscoveryEtag, GroupDigest, GroupDiscovery, GroupDiscoveryList};
 use crate::protobuf;
 
 pub use merged::MergedJson;
@@ -30,74 +30,83 @@ pub const fn api_version(version: AggregatedVersion) -> &'static str {
 }
 
 /// The finished JSON document of one server. Whether clients are offered v2beta1, which servers refuse from 1.33 on, is the caller's choice.
-pub fn json(groups: &Groups, version: AggregatedVersion) -> Document {
-    let list = List { kind: KIND, api_version: api_version(version), metadata: Empty {}, items: groups.items() };
+pub fn encode_json(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
+    let list = AggregatedList {
+        kind: KIND,
+        api_version: api_version(version),
+        metadata: EmptyMetadata {},
+        items: groups.items(),
+    };
     let mut body = to_go_json(&list);
-    let etag = groups.etag_or(|| etag_of_body(&body));
+    let etag = groups.etag_or_init(|| etag_of_body(&body));
     body.push(b'\n');
-    Document::new(body, version.media_type(Encoding::Json)).with_etag(etag)
+    EncodedDocument::new(body, version.media_type(Encoding::Json)).with_etag(etag)
 }
 
 /// The finished protobuf document of one server, with the ETag of the JSON one.
-pub fn protobuf(groups: &Groups, version: AggregatedVersion) -> Document {
-    protobuf_with(groups, version, groups.etag())
+pub fn encode_protobuf(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
+    encode_protobuf_with_etag(groups, version, groups.etag())
 }
 
 /// The finished protobuf document of several servers.
-pub fn merged_protobuf(groups: &Groups, version: AggregatedVersion) -> Document {
-    protobuf_with(groups, version, groups.merged_etag())
+pub fn encode_merged_protobuf(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
+    encode_protobuf_with_etag(groups, version, groups.merged_etag())
 }
 
-fn protobuf_with(groups: &Groups, version: AggregatedVersion, etag: Etag) -> Document {
-    let body = protobuf::envelope(api_version(version), KIND, &protobuf::list(groups));
-    Document::new(body, version.media_type(Encoding::Protobuf)).with_etag(etag)
+fn encode_protobuf_with_etag(
+    groups: &GroupDiscoveryList,
+    version: AggregatedVersion,
+    etag: DiscoveryEtag,
+) -> EncodedDocument {
+    let body = protobuf::wrap_in_unknown(api_version(version), KIND, &protobuf::encode_group_list(groups));
+    EncodedDocument::new(body, version.media_type(Encoding::Protobuf)).with_etag(etag)
 }
 
 /// Go's struct order. The ETag covers what follows `apiVersion`, so the kind and the version come first.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct List<'a> {
+struct AggregatedList<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     api_version: &'a str,
-    metadata: Empty,
-    items: &'a [Arc<Group>],
+    metadata: EmptyMetadata,
+    items: &'a [Arc<GroupDiscovery>],
 }
 
 #[derive(Serialize)]
-struct Empty {}
+struct EmptyMetadata {}
 
 /// The ETag is taken over the list without its kind and version, `{"metadata":{},"items":[…]}`.
-pub(crate) fn etag_of(groups: &Groups) -> Etag {
-    let list = List { kind: "", api_version: "", metadata: Empty {}, items: groups.items() };
-    hash(&[&to_go_json(&list)])
+pub(crate) fn etag_of_groups(groups: &GroupDiscoveryList) -> DiscoveryEtag {
+    let list = AggregatedList { kind: "", api_version: "", metadata: EmptyMetadata {}, items: groups.items() };
+    etag_of_bytes(&[&to_go_json(&list)])
 }
 
 /// The same from an encoded body, whose end those bytes are: hashing it in two pieces saves encoding twice.
-fn etag_of_body(body: &[u8]) -> Etag {
+fn etag_of_body(body: &[u8]) -> DiscoveryEtag {
     let metadata = br#""metadata":{}"#;
     let start = body.windows(metadata.len()).position(|window| window == metadata).expect("every list has metadata");
-    hash(&[b"{", &body[start..]])
+    etag_of_bytes(&[b"{", &body[start..]])
 }
 
 /// The digest of one group.
-pub(crate) fn digest_of(group: &Group) -> Digest {
+pub(crate) fn digest_of_group(group: &GroupDiscovery) -> GroupDigest {
     let digest = digest::digest(&digest::SHA256, &to_go_json(group));
-    Digest(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
+    GroupDigest(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
 }
 
 /// The ETag of a document of groups with these digests.
-pub(crate) fn etag_of_digests(digests: &[Digest]) -> Etag {
-    hash(&digests.iter().map(|Digest(digest)| &digest[..]).collect::<Vec<_>>())
+pub(crate) fn etag_of_digests(digests: &[GroupDigest]) -> DiscoveryEtag {
+    etag_of_bytes(&digests.iter().map(|GroupDigest(digest)| &digest[..]).collect::<Vec<_>>())
 }
 
-fn hash(pieces: &[&[u8]]) -> Etag {
+fn etag_of_bytes(pieces: &[&[u8]]) -> DiscoveryEtag {
     let mut context = digest::Context::new(&digest::SHA512);
     for piece in pieces {
         context.update(piece);
     }
-    Etag(context.finish().as_ref().try_into().expect("SHA-512 gives 64 bytes"))
+    DiscoveryEtag(context.finish().as_ref().try_into().expect("SHA-512 gives 64 bytes"))
 }
 
 #[cfg(test)]

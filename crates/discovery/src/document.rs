@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::HeaderValue;
 
-use crate::groups::Etag;
+use crate::groups::DiscoveryEtag;
 
 /// A document of more bytes than this is compressed for clients that accept gzip: kube-apiserver's threshold, kept because a
 /// client should see the same headers for the same document. Smaller ones fit in few packets anyway.
@@ -19,7 +19,7 @@ const GZIP_LEVEL: Compression = Compression::fast();
 
 /// A discovery document in its encoded forms. Cloning it copies no content.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct EncodedDocument {
     /// The body as it is.
     pub identity: Bytes,
     /// The body compressed, once somebody asked for it.
@@ -30,15 +30,15 @@ pub struct Document {
     pub etag: Option<HeaderValue>,
 }
 
-impl Document {
+impl EncodedDocument {
     /// A finished legacy document, which has no ETag.
     pub(crate) fn new(identity: Vec<u8>, content_type: &'static str) -> Self {
         let content_type = HeaderValue::from_static(content_type);
-        Self { identity: kept(identity), gzip: Arc::default(), content_type, etag: None }
+        Self { identity: into_shrunk_bytes(identity), gzip: Arc::default(), content_type, etag: None }
     }
 
     /// The same document with an ETag.
-    pub(crate) fn with_etag(mut self, etag: Etag) -> Self {
+    pub(crate) fn with_etag(mut self, etag: DiscoveryEtag) -> Self {
         let header = HeaderValue::try_from(etag.to_string()).expect("quoted hexadecimal digits are a header value");
         self.etag = Some(header);
         self
@@ -51,9 +51,9 @@ impl Document {
     }
 
     /// A JSON document for people: indented as Go does, without the newline at the end; the ETag stays.
-    pub fn indented(&self) -> Self {
+    pub fn to_indented(&self) -> Self {
         let identity = api::json::indent(self.identity.trim_ascii_end());
-        Self { identity: kept(identity), gzip: Arc::default(), ..self.clone() }
+        Self { identity: into_shrunk_bytes(identity), gzip: Arc::default(), ..self.clone() }
     }
 }
 
@@ -64,11 +64,11 @@ fn compress(identity: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(identity.len() / 8), GZIP_LEVEL);
     encoder.write_all(identity).expect("writing to memory cannot fail");
     let gzip = encoder.finish().expect("writing to memory cannot fail");
-    (gzip.len() < identity.len()).then(|| kept(gzip))
+    (gzip.len() < identity.len()).then(|| into_shrunk_bytes(gzip))
 }
 
 /// Bytes that are kept for long, without the room they grew in.
-fn kept(mut bytes: Vec<u8>) -> Bytes {
+fn into_shrunk_bytes(mut bytes: Vec<u8>) -> Bytes {
     bytes.shrink_to_fit();
     bytes.into()
 }

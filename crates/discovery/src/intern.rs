@@ -2,35 +2,35 @@
 
 use std::collections::HashSet;
 
-use crate::groups::{Name, Names};
+use crate::groups::{SharedStr, SharedStrList};
 
 /// Gives equal strings, and equal lists of strings, the same memory.
 ///
 /// It keeps all it was ever given, so it lives as long as one document is made, not longer.
 #[derive(Debug, Default)]
 pub struct Interner {
-    names: HashSet<Name>,
-    lists: HashSet<Names>,
+    strings: HashSet<SharedStr>,
+    lists: HashSet<SharedStrList>,
 }
 
 impl Interner {
     /// The shared string equal to this text.
-    pub fn name(&mut self, text: &str) -> Name {
-        if let Some(name) = self.names.get(text) {
+    pub fn intern(&mut self, text: &str) -> SharedStr {
+        if let Some(name) = self.strings.get(text) {
             return name.clone();
         }
-        let name = Name::from(text);
-        self.names.insert(name.clone());
+        let name = SharedStr::from(text);
+        self.strings.insert(name.clone());
         name
     }
 
     /// The shared list of these strings.
-    pub fn names<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) -> Names {
-        let list: Vec<Name> = texts.into_iter().map(|text| self.name(text)).collect();
+    pub fn intern_list<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) -> SharedStrList {
+        let list: Vec<SharedStr> = texts.into_iter().map(|text| self.intern(text)).collect();
         if let Some(names) = self.lists.get(&list[..]) {
             return names.clone();
         }
-        let names = Names::from(list);
+        let names = SharedStrList::from(list);
         self.lists.insert(names.clone());
         names
     }

@@ -12,10 +12,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
-pub use convert::{groups_of_api, groups_of_apis};
+pub use convert::{groups_from_api, groups_from_apis};
 
-use crate::document::Document;
-use crate::groups::{Name, Names};
+use crate::document::EncodedDocument;
+use crate::groups::{SharedStr, SharedStrList};
 
 /// `/api`: the versions of the core group, and where to reach the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ use crate::groups::{Name, Names};
 pub struct ApiVersions {
     /// Always `v1` alone on real servers.
     #[serde(deserialize_with = "null_is_default")]
-    pub versions: Names,
+    pub versions: SharedStrList,
     /// The address clients of each network should use.
     #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "objects")]
     pub server_addresses: Vec<ServerAddress>,
@@ -35,10 +35,10 @@ pub struct ApiVersions {
 pub struct ServerAddress {
     /// The network, such as `0.0.0.0/0`.
     #[serde(rename = "clientCIDR", deserialize_with = "null_is_default")]
-    pub client_cidr: Name,
+    pub client_cidr: SharedStr,
     /// Host and port.
     #[serde(rename = "serverAddress", deserialize_with = "null_is_default")]
-    pub server_address: Name,
+    pub server_address: SharedStr,
 }
 
 /// `/apis`: every group but core.
@@ -56,7 +56,7 @@ pub struct ApiGroupList {
 pub struct ApiGroup {
     /// The name of the group.
     #[serde(deserialize_with = "null_is_default")]
-    pub name: Name,
+    pub name: SharedStr,
     /// The versions, the preferred one first.
     #[serde(deserialize_with = "objects")]
     pub versions: Vec<ApiGroupVersion>,
@@ -78,10 +78,10 @@ pub struct ApiGroup {
 pub struct ApiGroupVersion {
     /// Group and version, such as `apps/v1`.
     #[serde(deserialize_with = "null_is_default")]
-    pub group_version: Name,
+    pub group_version: SharedStr,
     /// The version alone.
     #[serde(deserialize_with = "null_is_default")]
-    pub version: Name,
+    pub version: SharedStr,
 }
 
 /// `/apis/<group>/<version>` and `/api/v1`: the resources of one version.
@@ -90,7 +90,7 @@ pub struct ApiGroupVersion {
 pub struct ApiResourceList {
     /// Group and version, such as `apps/v1`, or `v1` for core.
     #[serde(deserialize_with = "null_is_default")]
-    pub group_version: Name,
+    pub group_version: SharedStr,
     /// Resources and subresources side by side.
     #[serde(deserialize_with = "objects")]
     pub resources: Vec<ApiResource>,
@@ -102,41 +102,41 @@ pub struct ApiResourceList {
 pub struct ApiResource {
     /// `deployments`, or `deployments/scale`.
     #[serde(deserialize_with = "null_is_default")]
-    pub name: Name,
+    pub name: SharedStr,
     /// Empty for subresources.
     #[serde(deserialize_with = "null_is_default")]
-    pub singular_name: Name,
+    pub singular_name: SharedStr,
     /// Whether objects live in namespaces.
     #[serde(deserialize_with = "null_is_default")]
     pub namespaced: bool,
     /// The group of the kind, if it is not that of the list.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
-    pub group: Name,
+    pub group: SharedStr,
     /// The version of the kind, if group and version are not those of the list.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
-    pub version: Name,
+    pub version: SharedStr,
     /// The kind.
     #[serde(deserialize_with = "null_is_default")]
-    pub kind: Name,
+    pub kind: SharedStr,
     /// The verbs; `None` is the wire's `null`.
-    pub verbs: Option<Names>,
+    pub verbs: Option<SharedStrList>,
     /// Short names for the command line.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[Name]>::is_empty")]
-    pub short_names: Names,
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[SharedStr]>::is_empty")]
+    pub short_names: SharedStrList,
     /// Categories such as `all`.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[Name]>::is_empty")]
-    pub categories: Names,
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[SharedStr]>::is_empty")]
+    pub categories: SharedStrList,
     /// What the resource is stored as, see [`storage_version_hash`]; empty if it is not stored.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
-    pub storage_version_hash: Name,
+    pub storage_version_hash: SharedStr,
 }
 
 impl ApiVersions {
     pub(crate) const KIND: &str = "APIVersions";
 
     /// The finished document.
-    pub fn to_document(&self) -> Document {
-        document(Self::KIND, ApiVersion::Unstated, self)
+    pub fn to_document(&self) -> EncodedDocument {
+        encode_document(Self::KIND, TypeMetaVersion::Unstated, self)
     }
 }
 
@@ -144,8 +144,8 @@ impl ApiGroupList {
     pub(crate) const KIND: &str = "APIGroupList";
 
     /// The finished document.
-    pub fn to_document(&self) -> Document {
-        document(Self::KIND, ApiVersion::V1, self)
+    pub fn to_document(&self) -> EncodedDocument {
+        encode_document(Self::KIND, TypeMetaVersion::V1, self)
     }
 }
 
@@ -153,8 +153,8 @@ impl ApiGroup {
     pub(crate) const KIND: &str = "APIGroup";
 
     /// The finished document.
-    pub fn to_document(&self) -> Document {
-        document(Self::KIND, ApiVersion::V1, self)
+    pub fn to_document(&self) -> EncodedDocument {
+        encode_document(Self::KIND, TypeMetaVersion::V1, self)
     }
 }
 
@@ -162,9 +162,9 @@ impl ApiResourceList {
     pub(crate) const KIND: &str = "APIResourceList";
 
     /// The finished document. Like real servers it states an `apiVersion` except for the core group.
-    pub fn to_document(&self) -> Document {
+    pub fn to_document(&self) -> EncodedDocument {
         let is_core = !self.group_version.contains('/');
-        document(Self::KIND, if is_core { ApiVersion::Unstated } else { ApiVersion::V1 }, self)
+        encode_document(Self::KIND, if is_core { TypeMetaVersion::Unstated } else { TypeMetaVersion::V1 }, self)
     }
 }
 
@@ -177,22 +177,22 @@ pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
 }
 
 #[derive(Clone, Copy)]
-enum ApiVersion {
+enum TypeMetaVersion {
     V1,
     /// The documents of the core group predate the field.
     Unstated,
 }
 
 /// The kind goes in front of the fields of the value, as Go's embedded `TypeMeta` does.
-fn document(kind: &str, api_version: ApiVersion, value: &impl Serialize) -> Document {
+fn encode_document(kind: &str, api_version: TypeMetaVersion, value: &impl Serialize) -> EncodedDocument {
     let mut body = format!(r#"{{"kind":"{kind}","#).into_bytes();
     match api_version {
-        ApiVersion::V1 => body.extend_from_slice(br#""apiVersion":"v1","#),
-        ApiVersion::Unstated => {}
+        TypeMetaVersion::V1 => body.extend_from_slice(br#""apiVersion":"v1","#),
+        TypeMetaVersion::Unstated => {}
     }
     body.extend_from_slice(&to_go_json(value)[1..]);
     body.push(b'\n');
-    Document::new(body, "application/json")
+    EncodedDocument::new(body, "application/json")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Discovery documents: what a server serves, as values and as the bytes clients are given.
 //!
-//! A document is read ([`mod@parse`]) or built from parts ([`build()`]) into [`Groups`]; several are merged into one ([`merge()`]);
-//! the result is encoded once into a finished [`Document`] ([`aggregated`], [`legacy`]), and [`respond()`] picks the bytes for
+//! A document is read ([`mod@parse`]) or built from parts ([`build()`]) into [`GroupDiscoveryList`]; several are merged into one ([`merge()`]);
+//! the result is encoded once into a finished [`EncodedDocument`] ([`aggregated`], [`legacy`]), and [`respond()`] picks the bytes for
 //! one request.
 //!
 //! Pure: no I/O, no clock, no async. Who is a member, and whether it is live, comes in as a value. The same set of inputs gives
@@ -20,12 +20,13 @@ pub mod respond;
 #[cfg(test)]
 mod testing;
 
-pub use build::{Part, Source, build};
-pub use document::Document;
+pub use build::{DiscoverySource, LocalGroupVersion, build};
+pub use document::EncodedDocument;
 pub use groups::{
-    CreationTimestamp, Etag, Freshness, Group, Groups, Name, Names, Resource, Scope, Subresource, Version,
+    CreationTimestamp, DiscoveryEtag, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList,
+    ResourceDiscovery, SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
 pub use intern::Interner;
-pub use merge::{Conflict, Input, Merged, Standing, merge};
+pub use merge::{Conflict, MergeInput, MergedDiscovery, ServerLiveness, merge};
 pub use parse::ParseError;
 pub use respond::respond;

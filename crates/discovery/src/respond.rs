@@ -4,14 +4,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::document::Document;
+use crate::document::EncodedDocument;
 
 /// The answer to a GET or HEAD for this document, by the headers of the request.
 ///
 /// As kube-apiserver: `If-None-Match` is one tag compared as it is (no list, no `W/`, no `*`), and a match gives 304 without a
 /// body; only aggregated documents carry `ETag`, `Vary: Accept` and `Cache-Control: public`; a compressed body adds
 /// `Vary: Accept-Encoding`. Length and HEAD are the listener's.
-pub fn respond(document: &Document, request: &HeaderMap) -> Response<Bytes> {
+pub fn respond(document: &EncodedDocument, request: &HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     if let Some(etag) = &document.etag {
         let headers = response.headers_mut();
@@ -41,12 +41,12 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     let Some(Ok(accepted)) = request.get(ACCEPT_ENCODING).map(HeaderValue::to_str) else { return false };
     accepted.split(',').any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
-        parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip")) && parts.all(is_not_refusal)
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip")) && parts.all(is_not_zero_weight)
     })
 }
 
 /// A parameter refuses its coding if it is a weight of zero.
-fn is_not_refusal(parameter: &str) -> bool {
+fn is_not_zero_weight(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return true };
     !(name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32))
 }

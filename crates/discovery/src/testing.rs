@@ -8,53 +8,57 @@ use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
 
-use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Names, Resource, Scope, Subresource, Version};
+use crate::groups::{
+    CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
+    SharedStrList, SubresourceDiscovery, VersionDiscovery,
+};
 
 /// The document in this notation.
-pub(crate) fn document(notation: &str) -> Arc<Groups> {
-    let mut groups: Vec<Group> = Vec::new();
+pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {
+    let mut groups: Vec<GroupDiscovery> = Vec::new();
     for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
         let mut words = part.split_whitespace();
         let head = words.next().unwrap();
         let GroupVersion { group, version } = GroupVersion::parse(head.trim_end_matches('!')).unwrap();
-        let freshness = if head.ends_with('!') { Freshness::Stale } else { Freshness::Current };
-        let version = Version { name: version.into(), resources: resources(words), freshness };
+        let freshness = if head.ends_with('!') { DiscoveryFreshness::Stale } else { DiscoveryFreshness::Current };
+        let version = VersionDiscovery { name: version.into(), resources: resources_from_words(words), freshness };
         match groups.last_mut().filter(|last| &*last.name == group) {
             Some(last) => last.versions.push(version),
-            None => groups.push(Group {
+            None => groups.push(GroupDiscovery {
                 name: group.into(),
                 creation_timestamp: CreationTimestamp::Absent,
                 versions: vec![version],
             }),
         }
     }
-    Arc::new(Groups::new(groups.into_iter().map(Arc::new).collect()))
+    Arc::new(GroupDiscoveryList::new(groups.into_iter().map(Arc::new).collect()))
 }
 
 /// The one resource of this notation.
-pub(crate) fn resource(notation: &str) -> Resource {
-    let resources = resources(notation.split_whitespace());
+pub(crate) fn resource_from_notation(notation: &str) -> ResourceDiscovery {
+    let resources = resources_from_words(notation.split_whitespace());
     Arc::unwrap_or_clone(resources.into_iter().next().unwrap())
 }
 
 /// The document in this notation again; what is as the notation assumes is left out.
-pub(crate) fn notation(groups: &Groups) -> String {
+pub(crate) fn to_notation(groups: &GroupDiscoveryList) -> String {
     let parts: Vec<_> = groups.versions().map(|(group, version)| notation_of_version(group, version)).collect();
     parts.join(" | ")
 }
 
-fn resources<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Arc<Resource>> {
-    let mut resources: Vec<Resource> = Vec::new();
+fn resources_from_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Arc<ResourceDiscovery>> {
+    let mut resources: Vec<ResourceDiscovery> = Vec::new();
     for word in words {
         let (head, verbs) = word.split_once(':').map_or((word, None), |(head, verbs)| (head, Some(verbs)));
-        let verbs: Option<Names> =
+        let verbs: Option<SharedStrList> =
             verbs.map(|verbs| verbs.split(',').filter(|verb| !verb.is_empty()).map(Into::into).collect());
         let (head, kind) = head.split_once('=').map_or((head, None), |(head, kind)| (head, Some(kind)));
         let (name, scope) = head.split_once('@').unwrap_or((head, "Namespaced"));
         match name.split_once('/') {
             Some((parent, name)) => {
-                let response_kind = Some(kind_named(kind.unwrap_or(&kind_of(parent))));
-                let subresource = Subresource { name: name.into(), response_kind, accepted_types: Vec::new(), verbs };
+                let response_kind = Some(kind_named(kind.unwrap_or(&kind_from_resource_name(parent))));
+                let subresource =
+                    SubresourceDiscovery { name: name.into(), response_kind, accepted_types: Vec::new(), verbs };
                 resources
                     .iter_mut()
                     .rfind(|resource| &*resource.name == parent)
@@ -62,14 +66,14 @@ fn resources<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Arc<Resource>> {
                     .subresources
                     .push(subresource);
             }
-            None => resources.push(Resource {
+            None => resources.push(ResourceDiscovery {
                 name: name.into(),
-                response_kind: Some(kind_named(kind.unwrap_or(&kind_of(name)))),
-                scope: if scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
-                singular: kind_of(name).to_lowercase().into(),
+                response_kind: Some(kind_named(kind.unwrap_or(&kind_from_resource_name(name)))),
+                scope: if scope == "Cluster" { DiscoveryScope::Cluster } else { DiscoveryScope::Namespaced },
+                singular: kind_from_resource_name(name).to_lowercase().into(),
                 verbs,
-                short_names: Names::default(),
-                categories: Names::default(),
+                short_names: SharedStrList::default(),
+                categories: SharedStrList::default(),
                 subresources: Vec::new(),
             }),
         }
@@ -77,15 +81,16 @@ fn resources<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Arc<Resource>> {
     resources.into_iter().map(Arc::new).collect()
 }
 
-fn notation_of_version(group: &Group, version: &Version) -> String {
-    let mark = if version.freshness == Freshness::Stale { "!" } else { "" };
+fn notation_of_version(group: &GroupDiscovery, version: &VersionDiscovery) -> String {
+    let mark = if version.freshness == DiscoveryFreshness::Stale { "!" } else { "" };
     let mut words = vec![format!("{}{mark}", GroupVersion { group: &*group.name, version: &*version.name })];
     for resource in &version.resources {
-        let kind = notation_of_kind(&kind_of(&resource.name), resource.response_kind.as_ref());
-        let scope = if resource.scope == Scope::Namespaced { String::new() } else { format!("@{}", resource.scope) };
+        let kind = notation_of_kind(&kind_from_resource_name(&resource.name), resource.response_kind.as_ref());
+        let scope =
+            if resource.scope == DiscoveryScope::Namespaced { String::new() } else { format!("@{}", resource.scope) };
         words.push(format!("{}{scope}{kind}{}", resource.name, notation_of_verbs(resource.verbs.as_ref())));
         for subresource in &resource.subresources {
-            let kind = notation_of_kind(&kind_of(&resource.name), subresource.response_kind.as_ref());
+            let kind = notation_of_kind(&kind_from_resource_name(&resource.name), subresource.response_kind.as_ref());
             let verbs = notation_of_verbs(subresource.verbs.as_ref());
             words.push(format!("{}/{}{kind}{verbs}", resource.name, subresource.name));
         }
@@ -100,7 +105,7 @@ fn notation_of_kind(usual: &str, kind: Option<&GroupVersionKind>) -> String {
     }
 }
 
-fn notation_of_verbs(verbs: Option<&Names>) -> String {
+fn notation_of_verbs(verbs: Option<&SharedStrList>) -> String {
     verbs.map_or_else(String::new, |verbs| format!(":{}", verbs.join(",")))
 }
 
@@ -109,7 +114,7 @@ fn kind_named(kind: &str) -> GroupVersionKind {
 }
 
 /// `jobs` is of kind `Job`.
-fn kind_of(resource: &str) -> String {
+fn kind_from_resource_name(resource: &str) -> String {
     let singular = resource.strip_suffix('s').unwrap_or(resource);
     let mut letters = singular.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -3,8 +3,8 @@
 //! Without a log a request pays for one look at an empty option. With one, its line is made when its answer has ended and is
 //! handed to a task that writes. Where that cannot keep up, lines are lost and counted: no request ever waits for the log.
 
-mod file;
 mod line;
+mod output;
 
 use std::io;
 use std::net::IpAddr;
@@ -15,16 +15,16 @@ use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use peering::ServerId;
-use peering::forward::{AnsweredBy, Retried};
+use peering::forward::{FailedAttempts, RespondingPeer};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tasks::Tasks;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Body, Connection, Request, Response};
-use file::Output;
-use line::Line;
+use crate::{Body, ClientConnection, Request, Response};
+use line::AccessLogLine;
+use output::LogOutput;
 
 /// How many lines may be on their way to the file: some megabytes, and a second or so of a busy gateway.
 const QUEUE_MAX: usize = 8192;
@@ -32,14 +32,14 @@ const QUEUE_MAX: usize = 8192;
 const BATCH_MAX: usize = 1024;
 
 /// The status of a request whose client went away before there was an answer, as nginx has it.
-const CLIENT_GONE: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// Where lines go. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     lines: mpsc::Sender<Vec<u8>>,
     /// Lines that found no place.
-    lost: IntCounter,
+    lost_lines: IntCounter,
 }
 
 impl AccessLog {
@@ -51,39 +51,44 @@ impl AccessLog {
         let lost = IntCounterVec::new(options, &["reason"]).expect("the name and label are valid");
         registry.register(Box::new(lost.clone())).expect("each name is registered once");
         let (log, lines) = Self::new(QUEUE_MAX, lost.with_label_values(&["queue_full"]));
-        let output = Output::open(path, lost.with_label_values(&["write_failed"]))?;
-        tasks.spawn("access-log", |stop| write(lines, output, stop));
+        let output = LogOutput::open(path, lost.with_label_values(&["write_failed"]))?;
+        tasks.spawn("access-log", |stop| write_lines(lines, output, stop));
         Ok(log)
     }
 
-    fn new(length_max: usize, lost: IntCounter) -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (sender, lines) = mpsc::channel(length_max);
-        (Self { lines: sender, lost }, lines)
+    fn new(queue_max: usize, lost: IntCounter) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (sender, lines) = mpsc::channel(queue_max);
+        (Self { lines: sender, lost_lines: lost }, lines)
     }
 
     /// Begins the line of a request, which carries a note from now on.
-    pub(crate) fn begin(&self, id: &HeaderValue, connection: &Connection, request: &mut Request) -> Entry {
-        let note = Arc::new(Note::default());
-        request.extensions_mut().insert(note.clone());
-        Entry {
+    pub(crate) fn start_entry(
+        &self,
+        id: &HeaderValue,
+        connection: &ClientConnection,
+        request: &mut Request,
+    ) -> AccessLogEntry {
+        let fields = Arc::new(AccessLogFields::default());
+        request.extensions_mut().insert(fields.clone());
+        AccessLogEntry {
             log: self.clone(),
             time: Timestamp::now(),
             started: Instant::now(),
             audit_id: id.clone(),
-            client: connection.peer.ip(),
+            client: connection.client_address.ip(),
             method: request.method().clone(),
             uri: request.uri().clone(),
             verb: String::new(),
-            note,
-            status: CLIENT_GONE,
+            fields,
+            status: CLIENT_CLOSED_REQUEST,
             upstream: None,
-            bytes: 0,
+            bytes_sent: 0,
         }
     }
 }
 
 /// Writes lines until it is told to stop, and then those that are left.
-async fn write(mut lines: mpsc::Receiver<Vec<u8>>, mut output: Output, stop: CancellationToken) {
+async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, stop: CancellationToken) {
     let mut batch = Vec::new();
     let mut is_stopping = false;
     loop {
@@ -111,46 +116,46 @@ async fn write(mut lines: mpsc::Receiver<Vec<u8>>, mut output: Output, stop: Can
 
 /// What becomes known of a request on its way, in its extensions.
 #[derive(Debug, Default)]
-pub struct Note(Mutex<Noted>);
+pub struct AccessLogFields(Mutex<AccessLogFieldValues>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct AccessLogFieldValues {
     user: Option<String>,
     rule: Option<u8>,
     error: Option<String>,
     retries: usize,
 }
 
-impl Note {
+impl AccessLogFields {
     /// The note of a request, if there is a log.
-    pub fn of<B>(request: &http::Request<B>) -> Option<Arc<Self>> {
+    pub fn from_request<B>(request: &http::Request<B>) -> Option<Arc<Self>> {
         request.extensions().get::<Arc<Self>>().cloned()
     }
 
     /// How often it was tried again in vain.
-    pub fn retries(&self, retries: usize) {
+    pub fn set_retries(&self, retries: usize) {
         self.0.lock().retries = retries;
     }
 
     /// Who asks; `None` if only the server that answers can tell.
-    pub(crate) fn user(&self, name: Option<String>) {
+    pub(crate) fn set_user(&self, name: Option<String>) {
         self.0.lock().user = name;
     }
 
     /// By which rule it was placed.
-    pub(crate) fn rule(&self, rule: u8) {
+    pub(crate) fn set_rule(&self, rule: u8) {
         self.0.lock().rule = Some(rule);
     }
 
     /// What the client was told instead of what it asked for.
-    pub(crate) fn error(&self, message: &str) {
+    pub(crate) fn set_error(&self, message: &str) {
         self.0.lock().error = Some(message.to_owned());
     }
 }
 
 /// The line of one request, written when it is dropped: with the answer's body, or before there is one if the client is gone.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AccessLogEntry {
     log: AccessLog,
     time: Timestamp,
     started: Instant,
@@ -159,42 +164,42 @@ pub struct Entry {
     method: Method,
     uri: Uri,
     verb: String,
-    note: Arc<Note>,
+    fields: Arc<AccessLogFields>,
     status: u16,
     upstream: Option<ServerId>,
-    bytes: u64,
+    bytes_sent: u64,
 }
 
-impl Entry {
-    pub(crate) fn note_verb(&mut self, verb: &str) {
+impl AccessLogEntry {
+    pub(crate) fn set_verb(&mut self, verb: &str) {
         verb.clone_into(&mut self.verb);
     }
 
-    pub(crate) fn note_error(&self, message: &str) {
-        self.note.error(message);
+    pub(crate) fn set_error(&self, message: &str) {
+        self.fields.set_error(message);
     }
 
     /// Goes along with an answer to its end.
-    pub(crate) fn follow(mut self, response: Response) -> Response {
+    pub(crate) fn attach_to(mut self, response: Response) -> Response {
         self.status = response.status().as_u16();
-        self.upstream = response.extensions().get().map(|AnsweredBy(server)| server.clone());
-        if let Some(Retried(retries)) = response.extensions().get() {
-            self.note.retries(*retries);
+        self.upstream = response.extensions().get().map(|RespondingPeer(server)| server.clone());
+        if let Some(FailedAttempts(retries)) = response.extensions().get() {
+            self.fields.set_retries(*retries);
         }
         response.map(|body| Body::Logged { body: Box::new(body), entry: Box::new(self) })
     }
 
     /// So many bytes of the body were sent.
-    pub(crate) fn count(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
+        self.bytes_sent += bytes as u64;
     }
 }
 
-impl Drop for Entry {
+impl Drop for AccessLogEntry {
     fn drop(&mut self) {
-        let line = Line::new(self, &self.note.0.lock()).to_bytes();
+        let line = AccessLogLine::new(self, &self.fields.0.lock()).to_bytes();
         if self.log.lines.try_send(line).is_err() {
-            self.log.lost.inc();
+            self.log.lost_lines.inc();
         }
     }
 }

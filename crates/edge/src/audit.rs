@@ -1,6 +1,6 @@
 //! Who did what, and what became of it: one line of JSON per stage of a request, as kube-apiserver writes them.
 //!
-//! A [`Trail`] goes along with a request, in its extensions, so that gate and handlers can add to it. Without `--audit-log-path`
+//! A [`RequestRecord`] goes along with a request, in its extensions, so that gate and handlers can add to it. Without `--audit-log-path`
 //! there is none, and a request costs nothing but its id.
 
 mod event;
@@ -19,56 +19,56 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-pub use log::Log;
+pub use log::AuditLog;
 pub use policy::{Level, Policy, PolicyError, Stage};
 
 use crate::Request;
-use event::{Event, ObjectReference};
-use policy::Verdict;
+use event::{AuditEvent, ObjectReference};
+use policy::AuditDecision;
 
 /// The header that carries a request's id in both directions, and from server to server.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// A longer id is not taken over: it would be in every line about the request.
-const ID_LENGTH_MAX: usize = 128;
+const AUDIT_ID_LENGTH_MAX: usize = 128;
 
 /// What is recorded, and where.
 #[derive(Debug)]
 pub struct Auditor {
     policy: Policy,
-    log: Log,
+    log: AuditLog,
 }
 
 /// One request, from its arrival to the end of its answer.
 #[derive(Debug)]
-pub struct Trail {
+pub struct RequestRecord {
     auditor: Arc<Auditor>,
     id: String,
     uri: String,
     verb: String,
     source_ips: Vec<String>,
     user_agent: String,
-    object: Option<ObjectReference>,
+    object_reference: Option<ObjectReference>,
     received: Timestamp,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
 /// What becomes known on the way.
 #[derive(Debug, Default)]
-struct State {
+struct RecordState {
     /// Whether and how much of it is recorded; known as soon as the user is.
-    verdict: Verdict,
+    decision: AuditDecision,
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
     request_object: Option<Box<RawValue>>,
     /// Whether the event that ends the trail was made: there is exactly one.
-    is_over: bool,
+    is_complete: bool,
     annotations: BTreeMap<&'static str, String>,
 }
 
 /// Who an event names.
 #[derive(Clone, Debug, Default)]
-pub struct Actors {
+pub struct AuditedUsers {
     /// Who asks; `None` if nobody knows.
     pub user: Option<Arc<User>>,
     /// Whom they act as.
@@ -76,10 +76,11 @@ pub struct Actors {
 }
 
 /// The id of a request: the one it brings, or a new one. The request has it from then on, for whomever it is sent on to.
-pub(crate) fn identify(headers: &mut HeaderMap) -> HeaderValue {
-    let brought = headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= ID_LENGTH_MAX && id.to_str().is_ok());
-    let is_new = brought.is_none();
-    let mut id = brought.cloned().unwrap_or_else(new_id);
+pub(crate) fn ensure_audit_id(headers: &mut HeaderMap) -> HeaderValue {
+    let client_id =
+        headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= AUDIT_ID_LENGTH_MAX && id.to_str().is_ok());
+    let is_new = client_id.is_none();
+    let mut id = client_id.cloned().unwrap_or_else(new_audit_id);
     // No secret, but never the same again: HTTP/2 is not to keep it in its tables, where it would push out what recurs.
     id.set_sensitive(true);
     if is_new {
@@ -89,7 +90,7 @@ pub(crate) fn identify(headers: &mut HeaderMap) -> HeaderValue {
 }
 
 /// A UUID. It must be unique, and need not be hard to guess.
-fn new_id() -> HeaderValue {
+fn new_audit_id() -> HeaderValue {
     let id = uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).expect("a UUID is a valid header value")
@@ -97,28 +98,28 @@ fn new_id() -> HeaderValue {
 
 impl Auditor {
     /// Records what the policy says.
-    pub fn new(policy: Policy, log: Log) -> Self {
+    pub fn new(policy: Policy, log: AuditLog) -> Self {
         Self { policy, log }
     }
 
     /// Begins to follow a request.
-    pub(crate) fn follow(
+    pub(crate) fn start_record(
         self: &Arc<Self>,
         id: &HeaderValue,
-        peer: IpAddr,
+        client_ip: IpAddr,
         target: &Target<'_>,
         headers: &HeaderMap,
-    ) -> Arc<Trail> {
+    ) -> Arc<RequestRecord> {
         let text =
             |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        Arc::new(Trail {
+        Arc::new(RequestRecord {
             auditor: self.clone(),
             id: text(Some(id)),
-            uri: target.raw().to_owned(),
+            uri: target.path_and_query().to_owned(),
             verb: target.verb().to_owned(),
-            source_ips: source_ips(headers, peer),
+            source_ips: source_ips(headers, client_ip),
             user_agent: text(headers.get(USER_AGENT)),
-            object: ObjectReference::of(target),
+            object_reference: ObjectReference::for_target(target),
             received: Timestamp::now(),
             state: Mutex::default(),
         })
@@ -126,20 +127,20 @@ impl Auditor {
 }
 
 /// Where a request says that it comes from, and where it does come from, which is the last.
-fn source_ips(headers: &HeaderMap, peer: IpAddr) -> Vec<String> {
+fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
     let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let claimed = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
-    let mut all: Vec<String> = claimed.map(|ip| ip.to_string()).collect();
-    let peer = peer.to_canonical().to_string();
+    let forwarded_ips = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
+    let mut all: Vec<String> = forwarded_ips.map(|ip| ip.to_string()).collect();
+    let peer = client_ip.to_canonical().to_string();
     if all.last() != Some(&peer) {
         all.push(peer);
     }
     all
 }
 
-impl Trail {
+impl RequestRecord {
     /// The trail of a request, if it is followed.
-    pub fn of(request: &Request) -> Option<Arc<Self>> {
+    pub fn from_request(request: &Request) -> Option<Arc<Self>> {
         request.extensions().get::<Arc<Self>>().cloned()
     }
 
@@ -149,62 +150,63 @@ impl Trail {
     }
 
     /// Adds what the client sent, as JSON; made only if it is recorded.
-    pub fn note_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
+    pub fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         let mut state = self.state.lock();
         // The name of an object that is created is only in the object.
-        let is_wanted = state.verdict.level >= Level::Request
-            || state.verdict.level == Level::Metadata && self.object.as_ref().is_some_and(ObjectReference::lacks_name);
-        if is_wanted {
+        let is_recorded = state.decision.level >= Level::Request
+            || state.decision.level == Level::Metadata
+                && self.object_reference.as_ref().is_some_and(ObjectReference::lacks_name);
+        if is_recorded {
             state.request_object = String::from_utf8(json()).ok().and_then(|json| RawValue::from_string(json).ok());
         }
     }
 
     /// Who asks is known, so that it is known whether this is recorded.
-    pub(crate) fn note_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
+    pub(crate) fn record_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
         let mut state = self.state.lock();
-        state.verdict = self.auditor.policy.judge(user.as_deref(), target);
+        state.decision = self.auditor.policy.decide(user.as_deref(), target);
         state.user = user;
         drop(state);
-        self.record(Stage::RequestReceived, None, None);
+        self.record_event(Stage::RequestReceived, None, None);
     }
 
     /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
-    pub(crate) fn note_unauthorized(&self, target: &Target<'_>, failure: &Status) {
-        self.state.lock().verdict = self.auditor.policy.judge(None, target);
-        self.end(Stage::ResponseStarted, failure.http_code(), Some(failure));
+    pub(crate) fn record_unauthorized(&self, target: &Target<'_>, failure: &Status) {
+        self.state.lock().decision = self.auditor.policy.decide(None, target);
+        self.record_final_event(Stage::ResponseStarted, failure.http_code(), Some(failure));
     }
 
-    pub(crate) fn note_impersonated(&self, user: Option<Arc<User>>) {
+    pub(crate) fn set_impersonated(&self, user: Option<Arc<User>>) {
         self.state.lock().impersonated = user;
     }
 
     /// The head of a long answer is sent.
-    pub(crate) fn note_started(&self, code: u16) {
-        self.record(Stage::ResponseStarted, Some(code), None);
+    pub(crate) fn record_response_started(&self, code: u16) {
+        self.record_event(Stage::ResponseStarted, Some(code), None);
     }
 
     /// The answer is over. `failure` is what the client was told instead of what it asked for.
-    pub(crate) fn note_complete(&self, code: u16, failure: Option<&Status>) {
-        self.end(Stage::ResponseComplete, code, failure);
+    pub(crate) fn record_response_complete(&self, code: u16, failure: Option<&Status>) {
+        self.record_final_event(Stage::ResponseComplete, code, failure);
     }
 
-    pub(crate) fn note_panic(&self, failure: &Status) {
-        self.end(Stage::Panic, failure.http_code(), Some(failure));
+    pub(crate) fn record_panic(&self, failure: &Status) {
+        self.record_final_event(Stage::Panic, failure.http_code(), Some(failure));
     }
 
     /// Records the event that ends the trail, if none was recorded yet.
-    fn end(&self, stage: Stage, code: u16, failure: Option<&Status>) {
-        if !std::mem::replace(&mut self.state.lock().is_over, true) {
-            self.record(stage, Some(code), failure);
+    fn record_final_event(&self, stage: Stage, code: u16, failure: Option<&Status>) {
+        if !std::mem::replace(&mut self.state.lock().is_complete, true) {
+            self.record_event(stage, Some(code), failure);
         }
     }
 
-    fn record(&self, stage: Stage, code: Option<u16>, failure: Option<&Status>) {
+    fn record_event(&self, stage: Stage, code: Option<u16>, failure: Option<&Status>) {
         let state = self.state.lock();
-        if !state.verdict.records(stage) {
+        if !state.decision.records(stage) {
             return;
         }
-        let line = Event::new(self, &state, stage, code, failure).to_line();
+        let line = AuditEvent::new(self, &state, stage, code, failure).to_line();
         drop(state);
         self.auditor.log.write(&line);
     }
@@ -212,36 +214,36 @@ impl Trail {
 
 /// Ends the trail of a request when dropped, whatever became of the request.
 #[derive(Debug)]
-pub(crate) struct Ending {
-    trail: Arc<Trail>,
+pub(crate) struct RequestRecordGuard {
+    request_record: Arc<RequestRecord>,
     /// The status of the response; `None` while there is none.
     code: Option<u16>,
 }
 
-impl Ending {
-    pub(crate) fn new(trail: Arc<Trail>) -> Self {
-        Self { trail, code: None }
+impl RequestRecordGuard {
+    pub(crate) fn new(request_record: Arc<RequestRecord>) -> Self {
+        Self { request_record, code: None }
     }
 
-    pub(crate) fn trail(&self) -> &Trail {
-        &self.trail
+    pub(crate) fn request_record(&self) -> &RequestRecord {
+        &self.request_record
     }
 
     /// The head of a long response is sent; its end follows with the drop.
-    pub(crate) fn note_started(&mut self, code: u16) {
+    pub(crate) fn record_response_started(&mut self, code: u16) {
         self.code = Some(code);
-        self.trail.note_started(code);
+        self.request_record.record_response_started(code);
     }
 }
 
-impl Drop for Ending {
+impl Drop for RequestRecordGuard {
     fn drop(&mut self) {
         match self.code {
-            Some(code) => self.trail.note_complete(code, None),
+            Some(code) => self.request_record.record_response_complete(code, None),
             // The client disconnected. kube-apiserver records its writes so.
             None => {
                 let status = Status::timeout("request did not complete within requested timeout - context canceled", 0);
-                self.trail.note_complete(status.http_code(), Some(&status));
+                self.request_record.record_response_complete(status.http_code(), Some(&status));
             }
         }
     }

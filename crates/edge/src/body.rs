@@ -11,10 +11,10 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use peering::forward::AnswerBody;
+use peering::forward::ForwardedBody;
 use transport::peer::BoxError;
 
-use crate::access_log::Entry;
+use crate::access_log::AccessLogEntry;
 use crate::seats::{Seat, SendLimit};
 
 /// What a body with a seat gives to hyper at once. hyper buffers a chunk whole, also when the client takes only part of it, and
@@ -34,12 +34,12 @@ pub enum Body {
         /// What is left to send.
         parts: std::vec::IntoIter<Bytes>,
         /// How many bytes that is.
-        left: u64,
+        remaining: u64,
     },
     /// Bytes that are made when the client can take them, each sent at once: a watch.
-    Stream(Pulled),
+    Stream(PullStream),
     /// What a peer is sending.
-    Peer(Box<AnswerBody>),
+    Peer(Box<ForwardedBody>),
     /// Another body, and something that is dropped when it ends.
     Guarded {
         /// What is sent.
@@ -52,7 +52,7 @@ pub enum Body {
         /// What is sent.
         body: Box<Body>,
         /// What of the last piece was more than `CHUNK_MAX`.
-        rest: Bytes,
+        remaining_chunk: Bytes,
         /// Freed at the end.
         seat: Arc<Seat>,
     },
@@ -61,14 +61,14 @@ pub enum Body {
         /// What is sent.
         body: Box<Body>,
         /// The line that says how much it was.
-        entry: Box<Entry>,
+        entry: Box<AccessLogEntry>,
     },
 }
 
 /// Bytes that are made one after another, when they are asked for.
-pub struct Pulled(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+pub struct PullStream(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
-impl fmt::Debug for Pulled {
+impl fmt::Debug for PullStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pulled")
     }
@@ -76,12 +76,12 @@ impl fmt::Debug for Pulled {
 
 impl Body {
     /// A body whose pieces are made when the client can take them.
-    pub fn pulled(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::Stream(Pulled(Box::pin(pieces)))
+    pub fn from_stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(PullStream(Box::pin(chunks)))
     }
 
-    pub(crate) fn seated(body: Self, seat: Arc<Seat>) -> Self {
-        Self::Seated { body: Box::new(body), rest: Bytes::new(), seat }
+    pub(crate) fn with_seat(body: Self, seat: Arc<Seat>) -> Self {
+        Self::Seated { body: Box::new(body), remaining_chunk: Bytes::new(), seat }
     }
 
     /// True if the bytes exist for this response alone, false if the cache or a page shares them.
@@ -97,16 +97,16 @@ impl Body {
     /// When this body must be sent, if it has a seat.
     pub(crate) fn send_limit(&self) -> Option<SendLimit> {
         match self {
-            Self::Seated { seat, .. } => Some(SendLimit::of(seat)),
+            Self::Seated { seat, .. } => Some(SendLimit::for_seat(seat)),
             Self::Guarded { body, .. } | Self::Logged { body, .. } => body.send_limit(),
             Self::Empty | Self::Full(_) | Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => None,
         }
     }
 
     /// Several byte strings as one body.
-    pub fn parts(parts: Vec<Bytes>) -> Self {
+    pub fn from_parts(parts: Vec<Bytes>) -> Self {
         let left = parts.iter().map(|part| part.len() as u64).sum();
-        Self::Parts { parts: parts.into_iter(), left }
+        Self::Parts { parts: parts.into_iter(), remaining: left }
     }
 }
 
@@ -141,7 +141,7 @@ impl http_body::Body for Body {
                 *this = Self::Empty;
                 Some(bytes)
             }
-            Self::Parts { parts, left } => {
+            Self::Parts { parts, remaining: left } => {
                 let part = parts.find(|part| !part.is_empty());
                 *left -= part.as_ref().map_or(0, |part| part.len() as u64);
                 part
@@ -149,7 +149,7 @@ impl http_body::Body for Body {
             Self::Stream(pieces) => std::task::ready!(pieces.0.as_mut().poll_next(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
             Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
-            Self::Seated { body, rest, .. } => {
+            Self::Seated { body, remaining_chunk: rest, .. } => {
                 if rest.is_empty() {
                     match std::task::ready!(Pin::new(&mut **body).poll_frame(context))
                         .map(|next| next.map(Frame::into_data))
@@ -165,7 +165,7 @@ impl http_body::Body for Body {
             Self::Logged { body, entry } => {
                 let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
                 if let Some(data) = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-                    entry.count(data.len());
+                    entry.count_bytes(data.len());
                 }
                 return Poll::Ready(next);
             }
@@ -176,10 +176,10 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Parts { left, .. } => *left == 0,
+            Self::Parts { remaining: left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
-            Self::Seated { body, rest, .. } => rest.is_empty() && body.is_end_stream(),
+            Self::Seated { body, remaining_chunk: rest, .. } => rest.is_empty() && body.is_end_stream(),
             Self::Guarded { body, .. } | Self::Logged { body, .. } => body.is_end_stream(),
         }
     }
@@ -188,22 +188,22 @@ impl http_body::Body for Body {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Parts { left, .. } => SizeHint::with_exact(*left),
+            Self::Parts { remaining: left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
-            Self::Seated { body, rest, .. } => longer(&body.size_hint(), rest.len() as u64),
+            Self::Seated { body, remaining_chunk: rest, .. } => extend_size_hint(&body.size_hint(), rest.len() as u64),
             Self::Guarded { body, .. } | Self::Logged { body, .. } => body.size_hint(),
         }
     }
 }
 
-fn longer(hint: &SizeHint, by: u64) -> SizeHint {
-    let mut longer = SizeHint::new();
-    longer.set_lower(hint.lower().saturating_add(by));
-    if let Some(upper) = hint.upper().and_then(|upper| upper.checked_add(by)) {
-        longer.set_upper(upper);
+fn extend_size_hint(hint: &SizeHint, extra: u64) -> SizeHint {
+    let mut extended = SizeHint::new();
+    extended.set_lower(hint.lower().saturating_add(extra));
+    if let Some(upper) = hint.upper().and_then(|upper| upper.checked_add(extra)) {
+        extended.set_upper(upper);
     }
-    longer
+    extended
 }
 
 /// Why a request's body could not be read.
@@ -217,14 +217,14 @@ pub enum ReadBodyError {
     },
     /// The client went away or broke off.
     #[error("the request body could not be read: {0}")]
-    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Reads a whole body of at most `limit` bytes.
-pub async fn read_whole(body: Incoming, limit: usize) -> Result<Bytes, ReadBodyError> {
+pub async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, ReadBodyError> {
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(ReadBodyError::TooLarge { limit }),
-        Err(error) => Err(ReadBodyError::Broken(error)),
+        Err(error) => Err(ReadBodyError::Interrupted(error)),
     }
 }

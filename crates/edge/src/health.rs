@@ -12,18 +12,18 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use crate::{Body, Response};
 
 /// A named condition of this server. Its failure reason goes to the log, and to callers who may read details.
-pub struct Check {
+pub struct HealthCheck {
     name: String,
-    on: Pages,
-    test: Box<dyn Fn() -> Result<Details, String> + Send + Sync>,
+    pages: HealthPages,
+    probe: Box<dyn Fn() -> Result<CheckDetails, String> + Send + Sync>,
 }
 
 /// Lines about a check that passes, for verbose pages of callers who may read details. They may hold peers' addresses.
-type Details = Vec<String>;
+type CheckDetails = Vec<String>;
 
 /// On which pages a check counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
+pub enum HealthPages {
     /// All three.
     All,
     /// Only whether the server is ready.
@@ -32,40 +32,40 @@ pub enum Pages {
 
 /// The checks of this server. Clones share them.
 #[derive(Clone, Default)]
-pub struct Health {
-    checks: Arc<Vec<Check>>,
+pub struct HealthChecks {
+    checks: Arc<Vec<HealthCheck>>,
 }
 
-impl std::fmt::Debug for Health {
+impl std::fmt::Debug for HealthChecks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.checks.iter().map(|check| &check.name)).finish()
     }
 }
 
-impl Check {
+impl HealthCheck {
     /// A check of this name.
     pub fn new(
         name: impl Into<String>,
-        on: Pages,
+        pages: HealthPages,
         test: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self::detailed(name, on, move || test().map(|()| Details::new()))
+        Self::with_details(name, pages, move || test().map(|()| CheckDetails::new()))
     }
 
     /// A check that has details even if it passes.
-    pub fn detailed(
+    pub fn with_details(
         name: impl Into<String>,
-        on: Pages,
-        test: impl Fn() -> Result<Details, String> + Send + Sync + 'static,
+        pages: HealthPages,
+        test: impl Fn() -> Result<CheckDetails, String> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), on, test: Box::new(test) }
+        Self { name: name.into(), pages, probe: Box::new(test) }
     }
 }
 
-impl Health {
+impl HealthChecks {
     /// These checks, shown in this order after `ping`.
-    pub fn new(mut checks: Vec<Check>) -> Self {
-        checks.insert(0, Check::new("ping", Pages::All, || Ok(())));
+    pub fn new(mut checks: Vec<HealthCheck>) -> Self {
+        checks.insert(0, HealthCheck::new("ping", HealthPages::All, || Ok(())));
         Self { checks: Arc::new(checks) }
     }
 
@@ -81,28 +81,33 @@ impl Health {
     /// Runs the checks of a health page; `None` if the path is not one.
     pub(crate) fn serve(&self, path: &str, query: Option<&str>) -> Option<HealthPage> {
         let mut segments = path.trim_matches('/').splitn(2, '/');
-        let page = Page::of(segments.next()?)?;
+        let page = HealthPageKind::from_segment(segments.next()?)?;
         Some(match segments.next() {
-            None => self.summary(page, query.unwrap_or_default()),
-            Some(name) => self.single(page, name),
+            None => self.summary_page(page, query.unwrap_or_default()),
+            Some(name) => self.single_check_page(page, name),
         })
     }
 
-    fn summary(&self, page: Page, query: &str) -> HealthPage {
+    fn summary_page(&self, page: HealthPageKind, query: &str) -> HealthPage {
         let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let is_verbose = pairs().any(|(key, _)| key == "verbose");
         let excluded: Vec<&str> =
             pairs().filter(|(key, value)| *key == "exclude" && !value.is_empty()).map(|(_, value)| value).collect();
-        let is_excluded = |check: &&Check| excluded.contains(&check.name.as_str());
-        let run = |check: &Check| if is_excluded(&check) { Outcome::Excluded } else { Outcome::of((check.test)()) };
-        let results = Results {
+        let is_excluded = |check: &&HealthCheck| excluded.contains(&check.name.as_str());
+        let run = |check: &HealthCheck| {
+            if is_excluded(&check) { CheckOutcome::Excluded } else { CheckOutcome::from_result((check.probe)()) }
+        };
+        let results = PageResults {
             page,
-            outcomes: self.on(page).map(|check| (check.name.as_str(), run(check))).collect(),
-            unmatched: excluded.into_iter().filter(|name| !self.on(page).any(|check| check.name == *name)).collect(),
+            outcomes: self.checks_on(page).map(|check| (check.name.as_str(), run(check))).collect(),
+            unmatched: excluded
+                .into_iter()
+                .filter(|name| !self.checks_on(page).any(|check| check.name == *name))
+                .collect(),
         };
         results.log_failures();
         match (is_verbose, results.is_passed()) {
-            (false, true) => HealthPage::Public(text(StatusCode::OK, "ok".to_owned())),
+            (false, true) => HealthPage::Public(plain_text_response(StatusCode::OK, "ok".to_owned())),
             (true, _) if results.has_details() => HealthPage::Restricted {
                 path: DETAILS_PAGE.to_owned(),
                 public: results.render(Audience::Anyone),
@@ -112,24 +117,25 @@ impl Health {
         }
     }
 
-    fn single(&self, page: Page, name: &str) -> HealthPage {
-        let Some(check) = self.on(page).find(|check| check.name == name) else {
-            return HealthPage::Public(text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
+    fn single_check_page(&self, page: HealthPageKind, name: &str) -> HealthPage {
+        let Some(check) = self.checks_on(page).find(|check| check.name == name) else {
+            return HealthPage::Public(plain_text_response(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
         };
-        let failed =
-            |reason: &str| text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
-        match (check.test)() {
-            Ok(_) => HealthPage::Public(text(StatusCode::OK, "ok".to_owned())),
+        let failed = |reason: &str| {
+            plain_text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"))
+        };
+        match (check.probe)() {
+            Ok(_) => HealthPage::Public(plain_text_response(StatusCode::OK, "ok".to_owned())),
             Err(reason) => HealthPage::Restricted {
                 path: format!("/{}/{name}", page.name()),
-                public: failed(WITHHELD),
+                public: failed(WITHHELD_REASON),
                 detailed: failed(&reason),
             },
         }
     }
 
-    fn on(&self, page: Page) -> impl Iterator<Item = &Check> {
-        self.checks.iter().filter(move |check| check.on == Pages::All || page == Page::Readyz)
+    fn checks_on(&self, page: HealthPageKind) -> impl Iterator<Item = &HealthCheck> {
+        self.checks.iter().filter(move |check| check.pages == HealthPages::All || page == HealthPageKind::Readyz)
     }
 }
 
@@ -149,9 +155,9 @@ pub(crate) enum HealthPage {
 }
 
 /// Callers who may read it may read the details of verbose pages: it shows the same and more.
-const DETAILS_PAGE: &str = crate::peers::DEBUG_PAGE;
+const DETAILS_PAGE: &str = crate::peer_routing::DEBUG_PAGE;
 /// What kube-apiserver prints in place of a failure reason.
-const WITHHELD: &str = "reason withheld";
+const WITHHELD_REASON: &str = "reason withheld";
 
 /// Who reads a rendered page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,37 +166,37 @@ enum Audience {
     Operators,
 }
 
-enum Outcome {
+enum CheckOutcome {
     Excluded,
-    Passed(Details),
+    Passed(CheckDetails),
     Failed(String),
 }
 
-impl Outcome {
-    fn of(result: Result<Details, String>) -> Self {
+impl CheckOutcome {
+    fn from_result(result: Result<CheckDetails, String>) -> Self {
         result.map_or_else(Self::Failed, Self::Passed)
     }
 }
 
 /// What the checks of one page found, in their order.
-struct Results<'a> {
-    page: Page,
-    outcomes: Vec<(&'a str, Outcome)>,
+struct PageResults<'a> {
+    page: HealthPageKind,
+    outcomes: Vec<(&'a str, CheckOutcome)>,
     /// Names that were to be excluded and are no checks of the page.
     unmatched: Vec<&'a str>,
 }
 
-impl Results<'_> {
+impl PageResults<'_> {
     fn is_passed(&self) -> bool {
-        !self.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+        !self.outcomes.iter().any(|(_, outcome)| matches!(outcome, CheckOutcome::Failed(_)))
     }
 
     /// True if readers with more rights see more.
     fn has_details(&self) -> bool {
         self.outcomes.iter().any(|(_, outcome)| match outcome {
-            Outcome::Excluded => false,
-            Outcome::Passed(details) => !details.is_empty(),
-            Outcome::Failed(_) => true,
+            CheckOutcome::Excluded => false,
+            CheckOutcome::Passed(details) => !details.is_empty(),
+            CheckOutcome::Failed(_) => true,
         })
     }
 
@@ -199,8 +205,8 @@ impl Results<'_> {
             return;
         }
         let failed = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
-            Outcome::Excluded | Outcome::Passed(_) => None,
-            Outcome::Failed(reason) => Some(format!("{name}: {reason}")),
+            CheckOutcome::Excluded | CheckOutcome::Passed(_) => None,
+            CheckOutcome::Failed(reason) => Some(format!("{name}: {reason}")),
         });
         let failed = failed.collect::<Vec<_>>().join("; ");
         tracing::warn!(page = self.page.name(), failed, "a health check failed");
@@ -212,14 +218,14 @@ impl Results<'_> {
         for (name, outcome) in &self.outcomes {
             // Writing to a string does not fail.
             let _ = match outcome {
-                Outcome::Excluded => writeln!(lines, "[+]{name} excluded: ok"),
-                Outcome::Passed(details) => {
+                CheckOutcome::Excluded => writeln!(lines, "[+]{name} excluded: ok"),
+                CheckOutcome::Passed(details) => {
                     let _ = writeln!(lines, "[+]{name} ok");
                     let shown = if audience == Audience::Operators { &details[..] } else { &[] };
                     shown.iter().try_for_each(|detail| writeln!(lines, "   {detail}"))
                 }
-                Outcome::Failed(reason) => {
-                    let reason = if audience == Audience::Operators { reason } else { WITHHELD };
+                CheckOutcome::Failed(reason) => {
+                    let reason = if audience == Audience::Operators { reason } else { WITHHELD_REASON };
                     writeln!(lines, "[-]{name} failed: {reason}")
                 }
             };
@@ -233,13 +239,13 @@ impl Results<'_> {
             false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
         };
         let _ = writeln!(lines, "{} check {verdict}", self.page.name());
-        text(status, lines)
+        plain_text_response(status, lines)
     }
 }
 
 /// The checks as figures: 1 is well, 0 is not.
 struct HealthMetrics {
-    health: Health,
+    health: HealthChecks,
     results: IntGaugeVec,
 }
 
@@ -249,9 +255,9 @@ impl Collector for HealthMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        for page in [Page::Healthz, Page::Livez, Page::Readyz] {
-            for check in self.health.on(page) {
-                let result = i64::from((check.test)().is_ok());
+        for page in [HealthPageKind::Healthz, HealthPageKind::Livez, HealthPageKind::Readyz] {
+            for check in self.health.checks_on(page) {
+                let result = i64::from((check.probe)().is_ok());
                 self.results.with_label_values(&[&*check.name, page.name()]).set(result);
             }
         }
@@ -260,14 +266,14 @@ impl Collector for HealthMetrics {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Page {
+enum HealthPageKind {
     Healthz,
     Livez,
     Readyz,
 }
 
-impl Page {
-    fn of(segment: &str) -> Option<Self> {
+impl HealthPageKind {
+    fn from_segment(segment: &str) -> Option<Self> {
         match segment {
             "healthz" => Some(Self::Healthz),
             "livez" => Some(Self::Livez),
@@ -286,7 +292,7 @@ impl Page {
 }
 
 /// A plain text page.
-pub(crate) fn text(status: StatusCode, content: String) -> Response {
+pub(crate) fn plain_text_response(status: StatusCode, content: String) -> Response {
     let mut response = Response::new(Body::from(content));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -303,15 +309,15 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, query: Option<&str>, expected: &Expect) {
-        let health = Health::new(vec![
-            Check::new("etcd", Pages::All, || Ok(())),
-            Check::new("informer-sync", Pages::ReadyOnly, || Err("2 caches are empty".to_owned())),
+        let health = HealthChecks::new(vec![
+            HealthCheck::new("etcd", HealthPages::All, || Ok(())),
+            HealthCheck::new("informer-sync", HealthPages::ReadyOnly, || Err("2 caches are empty".to_owned())),
         ]);
-        expected.assert_eq(&shown(&health, path, query));
+        expected.assert_eq(&describe_page(&health, path, query));
     }
 
     /// What every caller gets, and after it what readers of another page get if that differs.
-    fn shown(health: &Health, path: &str, query: Option<&str>) -> String {
+    fn describe_page(health: &HealthChecks, path: &str, query: Option<&str>) -> String {
         let text_of = |response: Response| {
             let (parts, body) = response.into_parts();
             let Body::Full(bytes) = body else { panic!("health pages have a body") };
@@ -327,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_page_says_ok_and_more_if_asked() {
+    fn passing_page_is_ok_and_verbose_lists_checks() {
         check("/livez", None, &expect!["200 ok"]);
         check(
             "/healthz/",
@@ -369,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn single_check_tells_its_reason_to_readers_of_its_path() {
+    fn single_check_shows_reason_to_readers_of_its_path() {
         check(
             "/readyz/informer-sync",
             None,
@@ -407,9 +413,9 @@ mod tests {
     #[test]
     fn details_are_on_verbose_pages_of_privileged_callers_only() {
         let details = || Ok(vec!["apiserver-10.0.0.1:6443 is mute".to_owned()]);
-        let health = Health::new(vec![Check::detailed("peers", Pages::ReadyOnly, details)]);
-        assert_eq!(shown(&health, "/readyz", None), "200 ok");
-        assert_eq!(shown(&health, "/readyz/peers", None), "200 ok");
+        let health = HealthChecks::new(vec![HealthCheck::with_details("peers", HealthPages::ReadyOnly, details)]);
+        assert_eq!(describe_page(&health, "/readyz", None), "200 ok");
+        assert_eq!(describe_page(&health, "/readyz/peers", None), "200 ok");
         expect![[r#"
             200 [+]ping ok
             [+]peers ok
@@ -419,19 +425,19 @@ mod tests {
                apiserver-10.0.0.1:6443 is mute
             readyz check passed
         "#]]
-        .assert_eq(&shown(&health, "/readyz", Some("verbose")));
+        .assert_eq(&describe_page(&health, "/readyz", Some("verbose")));
     }
 
     #[test]
-    fn other_paths_are_left_alone() {
+    fn other_paths_are_no_health_pages() {
         check("/metrics", None, &expect!["not a health page"]);
     }
 
     #[test]
-    fn checks_are_figures_too() {
-        let health = Health::new(vec![
-            Check::new("etcd", Pages::All, || Ok(())),
-            Check::new("informer-sync", Pages::ReadyOnly, || Err("2 caches are empty".to_owned())),
+    fn checks_are_exported_as_metrics() {
+        let health = HealthChecks::new(vec![
+            HealthCheck::new("etcd", HealthPages::All, || Ok(())),
+            HealthCheck::new("informer-sync", HealthPages::ReadyOnly, || Err("2 caches are empty".to_owned())),
         ]);
         let registry = Registry::new();
         health.register(&registry);

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::target::Resource;
+use api::target::ResourceTarget;
 use http::StatusCode;
 use parking_lot::RwLock;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
@@ -28,13 +28,13 @@ pub struct Metrics {
     durations: HistogramVec,
     /// Requests under way, by kind.
     inflight: IntGaugeVec,
-    named: Arc<Named>,
+    labelled_resources: Arc<LabelledResources>,
     registry: Registry,
 }
 
 /// The resources that have labels of their own, by hash.
 #[derive(Debug, Default)]
-struct Named {
+struct LabelledResources {
     hasher: RandomState,
     hashes: RwLock<HashSet<u64>>,
 }
@@ -72,7 +72,7 @@ impl Metrics {
             requests: requests.expect("the name and labels are valid"),
             durations: durations.expect("the name and labels are valid"),
             inflight: inflight.expect("the name and labels are valid"),
-            named: Arc::default(),
+            labelled_resources: Arc::default(),
             registry: registry.clone(),
         };
         for collector in [
@@ -86,18 +86,30 @@ impl Metrics {
     }
 
     /// Counts a request that was answered; how long that took, unless it is one that lasts.
-    pub(crate) fn count(&self, verb: &str, asked: &Resource<'_>, code: StatusCode, took: Option<Duration>) {
-        let names = [&*asked.group, &*asked.version, &*asked.resource, &*asked.subresource];
-        let [group, version, resource, subresource] = if self.named.has(names, code) { names } else { [""; 4] };
+    pub(crate) fn count_request(
+        &self,
+        verb: &str,
+        resource_target: &ResourceTarget<'_>,
+        code: StatusCode,
+        duration: Option<Duration>,
+    ) {
+        let names = [
+            &*resource_target.group,
+            &*resource_target.version,
+            &*resource_target.resource,
+            &*resource_target.subresource,
+        ];
+        let [group, version, resource, subresource] =
+            if self.labelled_resources.is_labelled(names, code) { names } else { [""; 4] };
         let labels = [verb, group, version, resource, subresource, code.as_str()];
         self.requests.with_label_values(&labels).inc();
-        if let Some(took) = took {
+        if let Some(took) = duration {
             self.durations.with_label_values(&labels[..5]).observe(took.as_secs_f64());
         }
     }
 
     /// The page that Prometheus reads, with so many requests under way.
-    pub(crate) fn page(&self, reads: usize, writes: usize) -> String {
+    pub(crate) fn render_page(&self, reads: usize, writes: usize) -> String {
         for (kind, count) in [("readOnly", reads), ("mutating", writes)] {
             self.inflight.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -105,9 +117,9 @@ impl Metrics {
     }
 }
 
-impl Named {
+impl LabelledResources {
     /// Whether a resource has labels of its own, which it gets by success.
-    fn has(&self, names: [&str; 4], code: StatusCode) -> bool {
+    fn is_labelled(&self, names: [&str; 4], code: StatusCode) -> bool {
         let hash = self.hasher.hash_one(names);
         if self.hashes.read().contains(&hash) {
             return true;
@@ -127,12 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_succeeded_is_counted_without_a_name() {
+    fn resource_without_success_is_counted_without_labels() {
         let metrics = Metrics::new(&Registry::new());
         let count = |path: &str, code: u16| {
             let target = Target::parse("GET", path).unwrap();
             let Target::Resource(asked) = &target else { panic!("{path} is a resource") };
-            metrics.count("GET", asked, StatusCode::from_u16(code).unwrap(), None);
+            metrics.count_request("GET", asked, StatusCode::from_u16(code).unwrap(), None);
         };
         for number in 0..1_000 {
             count(&format!("/api/v1/namespaces/default/invented{number}/x"), 404);
@@ -141,7 +153,7 @@ mod tests {
         count("/api/v1/namespaces/default/pods/x", 404);
         count("/api/v1/namespaces/default/pods/x", 200);
         count("/api/v1/namespaces/default/pods/x", 404);
-        let page = metrics.page(3, 1);
+        let page = metrics.render_page(3, 1);
         let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
         expect![[r#"
             apiserver_current_inflight_requests{request_kind="mutating"} 1

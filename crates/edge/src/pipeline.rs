@@ -4,21 +4,21 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::user::ANONYMOUS;
+use access::user::ANONYMOUS_USER;
 use api::{Status, Target, Verb};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
-use peering::forward::{Span, UnsendableUser};
-use peering::{Hop, Why};
+use peering::forward::{Lifetime, UnsendableUser};
+use peering::{Hop, LocalReason};
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, Note};
-use crate::audit::{self, AUDIT_ID, Auditor, Ending, Trail};
-use crate::call::{Call, Connection, Gate, Local};
-use crate::health::{self, Health, HealthPage};
+use crate::access_log::{AccessLog, AccessLogFields};
+use crate::audit::{self, AUDIT_ID, Auditor, RequestRecord, RequestRecordGuard};
+use crate::error_response::{Error, error_status, status_response};
+use crate::handler::{AccessControl, AuthorizedRequest, ClientConnection, LocalHandler};
+use crate::health::{self, HealthChecks, HealthPage};
 use crate::metrics::Metrics;
-use crate::peers::{Errand, FORWARDING_RULE, Peers, Place};
-use crate::respond::{Error, respond, status_of};
+use crate::peer_routing::{Destination, FORWARDING_RULE, ForwardContext, PeerRouting};
 use crate::seats::{Seats, is_mutating};
 use crate::{Body, Request, Response};
 
@@ -28,20 +28,20 @@ const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// What every request goes through.
 #[derive(Debug)]
 pub struct Pipeline<G, L> {
-    gate: G,
-    local: L,
-    health: Health,
+    access_control: G,
+    local_handler: L,
+    health: HealthChecks,
     metrics: Metrics,
     auditor: Option<Arc<Auditor>>,
     access_log: Option<AccessLog>,
-    peers: Option<Peers>,
+    peer_routing: Option<PeerRouting>,
     seats: Seats,
     request_timeout: Duration,
 }
 
 /// How much the pipeline takes on.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RequestLimits {
     /// `--max-requests-inflight`: reads under way at once; 0 for no limit.
     pub reads: usize,
     /// `--max-mutating-requests-inflight`: writes under way at once; 0 for no limit.
@@ -50,54 +50,71 @@ pub struct Limits {
     pub request_timeout: Duration,
 }
 
-impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
+impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
     /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
-    pub fn new(gate: G, local: L, health: Health, metrics: Metrics, limits: Limits) -> Self {
+    pub fn new(
+        access_control: G,
+        local_handler: L,
+        health: HealthChecks,
+        metrics: Metrics,
+        limits: RequestLimits,
+    ) -> Self {
         let request_timeout = limits.request_timeout.min(REQUEST_TIMEOUT_MAX);
         let seats = Seats::new(limits);
-        Self { gate, local, health, metrics, auditor: None, access_log: None, peers: None, seats, request_timeout }
+        Self {
+            access_control,
+            local_handler,
+            health,
+            metrics,
+            auditor: None,
+            access_log: None,
+            peer_routing: None,
+            seats,
+            request_timeout,
+        }
     }
 
     /// The same, with every request recorded.
-    pub fn audited(self, auditor: Option<Auditor>) -> Self {
+    pub fn with_auditor(self, auditor: Option<Auditor>) -> Self {
         Self { auditor: auditor.map(Arc::new), ..self }
     }
 
     /// The same, with a line about every request.
-    pub fn logged(self, access_log: Option<AccessLog>) -> Self {
+    pub fn with_access_log(self, access_log: Option<AccessLog>) -> Self {
         Self { access_log, ..self }
     }
 
     /// The same, among others that answer what is not served here.
-    pub fn among(self, peers: Option<Peers>) -> Self {
-        Self { peers, ..self }
+    pub fn with_peer_routing(self, peer_routing: Option<PeerRouting>) -> Self {
+        Self { peer_routing, ..self }
     }
 
     /// Answers a request, whatever happens.
-    pub async fn answer(&self, connection: &Connection, mut request: Request) -> Response {
-        let id = audit::identify(request.headers_mut());
+    pub async fn handle(&self, connection: &ClientConnection, mut request: Request) -> Response {
+        let id = audit::ensure_audit_id(request.headers_mut());
         let is_head = request.method() == http::Method::HEAD;
-        let mut entry = self.access_log.as_ref().map(|log| log.begin(&id, connection, &mut request));
+        let mut entry = self.access_log.as_ref().map(|log| log.start_entry(&id, connection, &mut request));
         let uri = request.uri().clone();
-        let line = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let mut response = match Target::parse(request.method().as_str(), line) {
+        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let mut response = match Target::parse(request.method().as_str(), path_and_query) {
             Err(error) => {
-                let status = status_of(Error::Malformed(error.to_string()));
+                let status = error_status(Error::Malformed(error.to_string()));
                 if let Some(entry) = &entry {
-                    entry.note_error(&status.message);
+                    entry.set_error(&status.message);
                 }
-                respond(&status)
+                status_response(&status)
             }
             Ok(target) => {
                 if let Some(entry) = &mut entry {
-                    entry.note_verb(target.verb());
+                    entry.set_verb(target.verb());
                 }
-                let trail = self.auditor.as_ref().map(|auditor| {
-                    let trail = auditor.follow(&id, connection.peer.ip(), &target, request.headers());
-                    request.extensions_mut().insert(trail.clone());
-                    trail
+                let request_record = self.auditor.as_ref().map(|auditor| {
+                    let request_record =
+                        auditor.start_record(&id, connection.client_address.ip(), &target, request.headers());
+                    request.extensions_mut().insert(request_record.clone());
+                    request_record
                 });
-                self.answer_parsed(connection, &target, request, trail).await
+                self.handle_parsed(connection, &target, request, request_record).await
             }
         };
         let headers = response.headers_mut();
@@ -105,41 +122,43 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
         headers.insert(AUDIT_ID, id);
         let response = if is_head { without_body(response) } else { response };
         match entry {
-            Some(entry) => entry.follow(response),
+            Some(entry) => entry.attach_to(response),
             None => response,
         }
     }
 
     /// Answers a request whose line could be read.
-    async fn answer_parsed(
+    async fn handle_parsed(
         &self,
-        connection: &Connection,
+        connection: &ClientConnection,
         target: &Target<'_>,
         request: Request,
-        trail: Option<Arc<Trail>>,
+        request_record: Option<Arc<RequestRecord>>,
     ) -> Response {
         let started = Instant::now();
-        let note = self.access_log.as_ref().and_then(|_| Note::of(&request));
-        let ending = trail.map(Ending::new);
-        let (trail_of, note_of) = (ending.as_ref().map(Ending::trail), note.as_deref());
-        let serving = AssertUnwindSafe(self.serve(connection, target, request, started, trail_of, note_of));
+        let log_fields = self.access_log.as_ref().and_then(|_| AccessLogFields::from_request(&request));
+        let record_guard = request_record.map(RequestRecordGuard::new);
+        let (request_record, shared_log_fields) =
+            (record_guard.as_ref().map(RequestRecordGuard::request_record), log_fields.as_deref());
+        let serving =
+            AssertUnwindSafe(self.serve(connection, target, request, started, request_record, shared_log_fields));
         let (response, failure) = match serving.catch_unwind().await {
             Ok(Ok(response)) => (response, None),
             Ok(Err(error)) => {
-                tracing::debug!(line = target.raw(), %error, "a request was refused");
-                refuse(error)
+                tracing::debug!(line = target.path_and_query(), %error, "a request was refused");
+                failure_response(error)
             }
             Err(_) => {
-                tracing::error!(line = target.raw(), "a request handler panicked");
-                refuse(Error::Panicked)
+                tracing::error!(line = target.path_and_query(), "a request handler panicked");
+                failure_response(Error::Panicked)
             }
         };
-        self.count(target, &response, started);
-        if let (Some(note), Some(failure)) = (&note, &failure) {
-            note.error(&failure.status.message);
+        self.count_request(target, &response, started);
+        if let (Some(log_fields), Some(failure)) = (&log_fields, &failure) {
+            log_fields.set_error(&failure.status.message);
         }
-        match ending {
-            Some(ending) => record(ending, target, response, failure.as_ref()),
+        match record_guard {
+            Some(record_guard) => finish_record(record_guard, target, response, failure.as_ref()),
             None => response,
         }
     }
@@ -147,122 +166,135 @@ impl<G: Gate, L: Local<G::Caller>> Pipeline<G, L> {
     /// One request, from its parsed line to its response. The order of these lines is the contract.
     async fn serve(
         &self,
-        connection: &Connection,
+        connection: &ClientConnection,
         target: &Target<'_>,
         mut request: Request,
         started: Instant,
-        trail: Option<&Trail>,
-        note: Option<&Note>,
+        request_record: Option<&RequestRecord>,
+        log_fields: Option<&AccessLogFields>,
     ) -> Result<Response, Error> {
-        let caller = self.gate.identify(connection, &mut request).await?;
-        if let Some(note) = note {
-            note.user(self.gate.named(&caller, &request));
+        let caller = self.access_control.authenticate(connection, &mut request).await?;
+        if let Some(note) = log_fields {
+            note.set_user(self.access_control.user_name(&caller, &request));
         }
-        if let Some(trail) = trail {
-            trail.note_user(target, self.gate.actors(&caller).user);
+        if let Some(trail) = request_record {
+            trail.record_user(target, self.access_control.audited_users(&caller).user);
         }
-        let caller = self.gate.act_as(caller, &mut request)?;
-        if let Some(trail) = trail {
-            trail.note_impersonated(self.gate.actors(&caller).impersonated);
+        let caller = self.access_control.impersonate(caller, &mut request)?;
+        if let Some(trail) = request_record {
+            trail.set_impersonated(self.access_control.audited_users(&caller).impersonated);
         }
-        self.gate.authorize(&caller, target, trail)?;
-        let hop = Hop::take(request.headers_mut(), self.gate.sender(&caller));
-        if let Some(page) = self.page(&caller, &request, hop).await {
+        self.access_control.authorize(&caller, target, request_record)?;
+        let hop = Hop::take_from_headers(request.headers_mut(), self.access_control.request_sender(&caller));
+        if let Some(page) = self.serve_own_page(&caller, &request, hop).await {
             return page;
         }
-        let deadline = started + self.timeout_of(target)?;
-        let seat = self.seats.take(target, deadline)?;
-        let place = self.place(target, hop).await?;
-        if let Some(note) = note {
-            note.rule(match &place {
-                Place::Here(why) => why.rule(),
-                Place::Away(_) => FORWARDING_RULE,
+        let deadline = started + self.request_timeout_for(target)?;
+        let seat = self.seats.try_acquire(target, deadline)?;
+        let destination = self.destination(target, hop).await?;
+        if let Some(note) = log_fields {
+            note.set_rule(match &destination {
+                Destination::Local(why) => why.rule(),
+                Destination::Peer(_) => FORWARDING_RULE,
             });
         }
-        let response = match place {
-            Place::Here(why) => self.serve_here(Call { target, caller, deadline }, request, why).await?,
-            Place::Away(away) => {
+        let response = match destination {
+            Destination::Local(why) => {
+                self.serve_locally(AuthorizedRequest { target, caller, deadline }, request, why).await?
+            }
+            Destination::Peer(peer_destination) => {
                 let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-                let user = self.gate.identity(&caller).map_err(unsendable)?;
-                let span = if target.is_long_running() { Span::Open } else { Span::Until(deadline) };
+                let user = self.access_control.forwarded_user(&caller).map_err(unsendable)?;
+                let span = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
                 // In a box, because it is large and every request would carry the room for it.
-                Box::pin(away.forward(&Errand { user, connection, span }, request)).await?
+                Box::pin(peer_destination.forward(&ForwardContext { user, connection, lifetime: span }, request))
+                    .await?
             }
         };
         Ok(match seat {
-            Some(seat) => seat.follow(response),
+            Some(seat) => seat.attach_to(response),
             None => response,
         })
     }
 
-    async fn place<'a>(&'a self, target: &'a Target<'a>, hop: Hop) -> Result<Place<'a>, Error> {
-        match &self.peers {
-            None => Ok(Place::Here(Why::ServedHere)),
-            Some(peers) => Ok(peers.place(target, hop, is_mutating(target)).await?),
+    async fn destination<'a>(&'a self, target: &'a Target<'a>, hop: Hop) -> Result<Destination<'a>, Error> {
+        match &self.peer_routing {
+            None => Ok(Destination::Local(LocalReason::ServedHere)),
+            Some(peers) => Ok(peers.destination(target, hop, is_mutating(target)).await?),
         }
     }
 
-    async fn serve_here(&self, call: Call<'_, G::Caller>, request: Request, why: Why) -> Result<Response, Error> {
-        let (target, deadline) = (call.target, call.deadline);
-        let serving = self.local.serve(call, request);
+    async fn serve_locally(
+        &self,
+        authorized: AuthorizedRequest<'_, G::Caller>,
+        request: Request,
+        reason: LocalReason,
+    ) -> Result<Response, Error> {
+        let (target, deadline) = (authorized.target, authorized.deadline);
+        let serving = self.local_handler.serve(authorized, request);
         let served = if target.is_long_running() {
             serving.await
         } else {
             tokio::time::timeout_at(deadline, serving).await.map_err(|_| Error::TimedOut)?
         };
-        match &self.peers {
+        match &self.peer_routing {
             None => served,
-            Some(peers) => served.map(|response| peers.told(response, why)),
+            Some(peers) => served.map(|response| peers.add_served_by(response, reason)),
         }
     }
 
     /// The pages that are the pipeline's own.
-    async fn page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
+    async fn serve_own_page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
         match self.health.serve(uri.path(), uri.query()) {
             None => {}
             Some(HealthPage::Public(page)) => return Some(Ok(page)),
             Some(HealthPage::Restricted { path, public, detailed }) => {
-                let is_anonymous = self.gate.named(caller, request).as_deref() == Some(ANONYMOUS);
-                let may_read = !is_anonymous && self.gate.shows(caller, request, &path).await;
+                let is_anonymous = self.access_control.user_name(caller, request).as_deref() == Some(ANONYMOUS_USER);
+                let may_read = !is_anonymous && self.access_control.may_read_page(caller, request, &path).await;
                 return Some(Ok(if may_read { detailed } else { public }));
             }
         }
         let is_metrics = uri.path() == "/metrics";
-        let is_ours = is_metrics || self.peers.as_ref().is_some_and(|peers| peers.has_page(uri.path()));
-        if !is_ours || !self.gate.shows(caller, request, uri.path()).await {
+        let is_ours = is_metrics || self.peer_routing.as_ref().is_some_and(|peers| peers.has_page(uri.path()));
+        if !is_ours || !self.access_control.may_read_page(caller, request, uri.path()).await {
             return None;
         }
         if is_metrics {
-            let (reads, writes) = self.seats.taken();
-            return Some(Ok(health::text(http::StatusCode::OK, self.metrics.page(reads, writes))));
+            let (reads, writes) = self.seats.occupied();
+            return Some(Ok(health::plain_text_response(
+                http::StatusCode::OK,
+                self.metrics.render_page(reads, writes),
+            )));
         }
-        self.peers.as_ref()?.page(request, hop).await
+        self.peer_routing.as_ref()?.serve_page(request, hop).await
     }
 
     /// A request may ask for less time than it would get, never for more.
-    fn timeout_of(&self, target: &Target<'_>) -> Result<Duration, Error> {
+    fn request_timeout_for(&self, target: &Target<'_>) -> Result<Duration, Error> {
         if target.is_long_running() {
             return Ok(self.request_timeout);
         }
-        let query = target.raw().split_once('?').map_or("", |(_, query)| query);
-        let Some(asked) = api::query::first(query, "timeout").filter(|asked| !asked.is_empty()) else {
+        let query = target.path_and_query().split_once('?').map_or("", |(_, query)| query);
+        let Some(requested) = api::query::first_value(query, "timeout").filter(|requested| !requested.is_empty())
+        else {
             return Ok(self.request_timeout);
         };
         // A negative timeout counts as none, as in kube-apiserver.
-        let positive = asked.strip_prefix('-').unwrap_or(&asked);
+        let positive = requested.strip_prefix('-').unwrap_or(&requested);
         let timeout = api::duration::parse(positive).map_err(|_| {
-            let reason = format!("invalid timeout specified in the request URL - time: invalid duration \"{asked}\"");
+            let reason =
+                format!("invalid timeout specified in the request URL - time: invalid duration \"{requested}\"");
             Status::bad_request(reason)
         })?;
-        let is_asked = positive.len() == asked.len() && !timeout.is_zero();
-        Ok(if is_asked { timeout.min(self.request_timeout) } else { self.request_timeout })
+        let is_requested = positive.len() == requested.len() && !timeout.is_zero();
+        Ok(if is_requested { timeout.min(self.request_timeout) } else { self.request_timeout })
     }
 
-    fn count(&self, target: &Target<'_>, response: &Response, started: Instant) {
+    fn count_request(&self, target: &Target<'_>, response: &Response, started: Instant) {
         let Target::Resource(resource) = target else { return };
         let took = (!target.is_long_running()).then(|| started.elapsed());
-        self.metrics.count(verb_label(resource.verb), resource, response.status(), took);
+        self.metrics.count_request(verb_label(resource.verb), resource, response.status(), took);
     }
 }
 
@@ -276,43 +308,52 @@ fn without_body(mut response: Response) -> Response {
     response
 }
 
-fn refuse(error: Error) -> (Response, Option<Failure>) {
-    let sort = match &error {
-        Error::Unauthorized { .. } => Sort::Unauthorized,
-        Error::Panicked => Sort::Panicked,
+fn failure_response(error: Error) -> (Response, Option<RequestFailure>) {
+    let kind = match &error {
+        Error::Unauthorized { .. } => RequestFailureKind::Unauthorized,
+        Error::Panicked => RequestFailureKind::Panicked,
         Error::Malformed(_) | Error::Status(_) | Error::Overloaded | Error::TimedOut | Error::ShuttingDown => {
-            Sort::Refused
+            RequestFailureKind::Rejected
         }
     };
-    let status = status_of(error);
-    (respond(&status), Some(Failure { sort, status }))
+    let status = error_status(error);
+    (status_response(&status), Some(RequestFailure { kind, status }))
 }
 
 /// Why a request did not get what it asked for, for its trail.
-struct Failure {
-    sort: Sort,
+struct RequestFailure {
+    kind: RequestFailureKind,
     status: Status,
 }
 
-enum Sort {
+enum RequestFailureKind {
     Unauthorized,
     Panicked,
-    Refused,
+    Rejected,
 }
 
 /// Ends a trail, or has the body of a long response end it.
-fn record(mut ending: Ending, target: &Target<'_>, response: Response, failure: Option<&Failure>) -> Response {
+fn finish_record(
+    mut record_guard: RequestRecordGuard,
+    target: &Target<'_>,
+    response: Response,
+    failure: Option<&RequestFailure>,
+) -> Response {
     let code = response.status().as_u16();
-    let trail = ending.trail();
+    let request_record = record_guard.request_record();
     match failure {
-        Some(Failure { sort: Sort::Unauthorized, status }) => trail.note_unauthorized(target, status),
-        Some(Failure { sort: Sort::Panicked, status }) => trail.note_panic(status),
-        Some(Failure { sort: Sort::Refused, status }) => trail.note_complete(code, Some(status)),
-        None if target.is_long_running() => {
-            ending.note_started(code);
-            return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(ending) });
+        Some(RequestFailure { kind: RequestFailureKind::Unauthorized, status }) => {
+            request_record.record_unauthorized(target, status)
         }
-        None => trail.note_complete(code, None),
+        Some(RequestFailure { kind: RequestFailureKind::Panicked, status }) => request_record.record_panic(status),
+        Some(RequestFailure { kind: RequestFailureKind::Rejected, status }) => {
+            request_record.record_response_complete(code, Some(status))
+        }
+        None if target.is_long_running() => {
+            record_guard.record_response_started(code);
+            return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(record_guard) });
+        }
+        None => request_record.record_response_complete(code, None),
     }
     response
 }

@@ -9,7 +9,7 @@ use api::{Target, Verb};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::pipeline::Limits;
+use crate::pipeline::RequestLimits;
 use crate::{Body, Error, Response};
 
 /// Bounds the requests under way. Long-running requests hold no seat: a watch would hold it for an hour.
@@ -30,7 +30,7 @@ pub struct Seat {
 }
 
 impl Seats {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: RequestLimits) -> Self {
         let most = |limit: usize| if limit == 0 { Semaphore::MAX_PERMITS } else { limit.min(Semaphore::MAX_PERMITS) };
         let (reads_max, writes_max) = (most(limits.reads), most(limits.writes));
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
@@ -38,12 +38,12 @@ impl Seats {
     }
 
     /// How many reads and writes are under way.
-    pub(crate) fn taken(&self) -> (usize, usize) {
+    pub(crate) fn occupied(&self) -> (usize, usize) {
         (self.reads_max - self.reads.available_permits(), self.writes_max - self.writes.available_permits())
     }
 
     /// A seat until `deadline`; `None` for requests that need none.
-    pub(crate) fn take(&self, target: &Target<'_>, deadline: Instant) -> Result<Option<Seat>, Error> {
+    pub(crate) fn try_acquire(&self, target: &Target<'_>, deadline: Instant) -> Result<Option<Seat>, Error> {
         if target.is_long_running() {
             return Ok(None);
         }
@@ -58,11 +58,11 @@ impl Seats {
 impl Seat {
     /// Keeps the seat until the response is sent, if its body occupies memory of its own. The bytes of a cached object are
     /// shared, and a get of one frees its seat at once.
-    pub(crate) fn follow(self, response: Response) -> Response {
+    pub(crate) fn attach_to(self, response: Response) -> Response {
         if !response.body().is_exclusive() {
             return response;
         }
-        response.map(|body| Body::seated(body, Arc::new(self)))
+        response.map(|body| Body::with_seat(body, Arc::new(self)))
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct SendLimit {
 }
 
 impl SendLimit {
-    pub(crate) fn of(seat: &Arc<Seat>) -> Self {
+    pub(crate) fn for_seat(seat: &Arc<Seat>) -> Self {
         Self { deadline: seat.deadline, seat: Arc::downgrade(seat) }
     }
 
@@ -105,26 +105,27 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { reads: 1, writes: 1, request_timeout: Duration::from_secs(60) };
+    const LIMITS: RequestLimits = RequestLimits { reads: 1, writes: 1, request_timeout: Duration::from_secs(60) };
 
-    fn seat(seats: &Seats, method: &str) -> Result<Option<Seat>, Error> {
+    fn acquire_seat(seats: &Seats, method: &str) -> Result<Option<Seat>, Error> {
         let target = Target::parse(method, "/api/v1/namespaces/d/configmaps").unwrap();
-        seats.take(&target, Instant::now() + LIMITS.request_timeout)
+        seats.try_acquire(&target, Instant::now() + LIMITS.request_timeout)
     }
 
     #[tokio::test]
     async fn seat_is_held_until_an_exclusive_body_is_read_or_dropped() {
         let seats = Seats::new(LIMITS);
-        let list = || Body::parts(vec![Bytes::from_static(b"a"), Bytes::from(vec![b'b'; 200_000])]);
-        let read = seat(&seats, "GET").unwrap().unwrap().follow(Response::new(list()));
-        assert_eq!(seats.taken(), (1, 0));
-        assert!(matches!(seat(&seats, "GET"), Err(Error::Overloaded)));
+        let list = || Body::from_parts(vec![Bytes::from_static(b"a"), Bytes::from(vec![b'b'; 200_000])]);
+        let read = acquire_seat(&seats, "GET").unwrap().unwrap().attach_to(Response::new(list()));
+        assert_eq!(seats.occupied(), (1, 0));
+        assert!(matches!(acquire_seat(&seats, "GET"), Err(Error::Overloaded)));
         let whole = read.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!((whole.len(), seats.taken()), (200_001, (0, 0)));
-        let dropped = seat(&seats, "POST").unwrap().unwrap().follow(Response::new(Body::from(vec![b'x'; 10])));
-        assert_eq!(seats.taken(), (0, 1));
+        assert_eq!((whole.len(), seats.occupied()), (200_001, (0, 0)));
+        let dropped =
+            acquire_seat(&seats, "POST").unwrap().unwrap().attach_to(Response::new(Body::from(vec![b'x'; 10])));
+        assert_eq!(seats.occupied(), (0, 1));
         drop(dropped);
-        assert_eq!(seats.taken(), (0, 0));
+        assert_eq!(seats.occupied(), (0, 0));
     }
 
     #[tokio::test]
@@ -132,8 +133,8 @@ mod tests {
         let seats = Seats::new(LIMITS);
         let cached = Bytes::from(vec![b'x'; 100]);
         for body in [Body::Empty, Body::from(Bytes::from_static(b"page")), Body::from(cached.clone())] {
-            let response = seat(&seats, "GET").unwrap().unwrap().follow(Response::new(body));
-            assert_eq!(seats.taken(), (0, 0), "{response:?}");
+            let response = acquire_seat(&seats, "GET").unwrap().unwrap().attach_to(Response::new(body));
+            assert_eq!(seats.occupied(), (0, 0), "{response:?}");
         }
         assert_eq!(cached.len(), 100, "the cache still has it");
     }
@@ -142,6 +143,6 @@ mod tests {
     async fn long_running_request_needs_no_seat() {
         let seats = Seats::new(LIMITS);
         let watch = Target::parse("GET", "/api/v1/pods?watch=1").unwrap();
-        assert!(seats.take(&watch, Instant::now()).unwrap().is_none());
+        assert!(seats.try_acquire(&watch, Instant::now()).unwrap().is_none());
     }
 }

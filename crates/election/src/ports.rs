@@ -5,16 +5,16 @@ use api::objects::Lease;
 use futures_util::future::BoxFuture;
 
 /// The answer of a port that is still under way.
-pub type Pending<'a, T> = BoxFuture<'a, Result<T, PortError>>;
+pub type LeaseFuture<'a, T> = BoxFuture<'a, Result<T, PortError>>;
 
 /// Leases, each known by its namespace and name.
-pub trait Leases: Send + Sync {
+pub trait LeaseClient: Send + Sync {
     /// One of them, as it is now.
-    fn get(&self, namespace: &str, name: &str) -> Pending<'_, Option<Lease>>;
+    fn get(&self, namespace: &str, name: &str) -> LeaseFuture<'_, Option<Lease>>;
 
     /// Creates one; [`PortError::Conflict`] if it exists. Gives it back with its uid and resourceVersion.
-    fn create(&self, lease: Lease) -> Pending<'_, Lease>;
+    fn create(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 
     /// Replaces one that still has the uid and resourceVersion that the given one carries.
-    fn update(&self, lease: Lease) -> Pending<'_, Lease>;
+    fn update(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 }

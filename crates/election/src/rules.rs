@@ -8,43 +8,43 @@ use tokio::time::Instant;
 
 /// What a candidate may do with the lease it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseState {
     /// It is ours: renew it.
-    Ours,
+    HeldByUs,
     /// Nobody holds it, or its holder let it run out: take it.
-    Free,
+    Available,
     /// Somebody renews it.
-    Held,
+    HeldByOther,
 }
 
 /// The lease as last seen to change. Its `renewTime` is another machine's clock, which may stand still or jump; so only *that*
 /// it was written counts, and when we saw it.
 #[derive(Debug, Default)]
-pub struct Sight {
-    seen: Option<(String, Instant)>,
+pub struct LeaseRecord {
+    observed: Option<(String, Instant)>,
 }
 
-impl Sight {
+impl LeaseRecord {
     /// Looks at the lease as it is now, and says what follows for this holder.
-    pub fn look(&mut self, lease: &Lease, holder: &str, now: Instant) -> Standing {
-        let since = match &self.seen {
+    pub fn observe(&mut self, lease: &Lease, holder: &str, now: Instant) -> LeaseState {
+        let since = match &self.observed {
             Some((version, since)) if *version == lease.metadata.resource_version => *since,
             Some(_) | None => {
-                self.seen = Some((lease.metadata.resource_version.clone(), now));
+                self.observed = Some((lease.metadata.resource_version.clone(), now));
                 now
             }
         };
         match lease.spec.holder_identity.as_deref() {
-            None | Some("") => Standing::Free,
-            Some(current) if current == holder => Standing::Ours,
-            Some(_) if now.duration_since(since) >= duration_of(&lease.spec) => Standing::Free,
-            Some(_) => Standing::Held,
+            None | Some("") => LeaseState::Available,
+            Some(current) if current == holder => LeaseState::HeldByUs,
+            Some(_) if now.duration_since(since) >= lease_duration(&lease.spec) => LeaseState::Available,
+            Some(_) => LeaseState::HeldByOther,
         }
     }
 }
 
 /// The lease with us as its holder, newly or still.
-pub fn held(mut lease: Lease, holder: &str, duration: Duration, now: MicroTime) -> Lease {
+pub fn claim_lease(mut lease: Lease, holder: &str, duration: Duration, now: MicroTime) -> Lease {
     let spec = &mut lease.spec;
     if spec.holder_identity.as_deref() != Some(holder) {
         let transitions = spec.lease_transitions.unwrap_or_default();
@@ -52,13 +52,13 @@ pub fn held(mut lease: Lease, holder: &str, duration: Duration, now: MicroTime) 
         spec.holder_identity = Some(holder.to_owned());
         spec.acquire_time = Some(now);
     }
-    spec.lease_duration_seconds = Some(whole_seconds(duration));
+    spec.lease_duration_seconds = Some(round_up_to_seconds(duration));
     spec.renew_time = Some(now);
     lease
 }
 
 /// The lease with nobody as its holder, as client-go leaves it behind.
-pub fn released(mut lease: Lease, now: MicroTime) -> Lease {
+pub fn release_lease(mut lease: Lease, now: MicroTime) -> Lease {
     let spec = &mut lease.spec;
     spec.holder_identity = Some(String::new());
     spec.lease_duration_seconds = Some(1);
@@ -67,13 +67,13 @@ pub fn released(mut lease: Lease, now: MicroTime) -> Lease {
     lease
 }
 
-fn duration_of(spec: &LeaseSpec) -> Duration {
+fn lease_duration(spec: &LeaseSpec) -> Duration {
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     Duration::from_secs(seconds.unwrap_or_default())
 }
 
 /// Leases count in whole seconds: a fraction is one more.
-fn whole_seconds(duration: Duration) -> i32 {
+fn round_up_to_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }
@@ -84,62 +84,66 @@ mod tests {
 
     const DURATION: Duration = Duration::from_secs(15);
 
-    fn at(text: &str) -> MicroTime {
+    fn timestamp(text: &str) -> MicroTime {
         text.parse().unwrap()
     }
 
-    fn lease_of(holder: &str) -> Lease {
-        held(Lease::default(), holder, DURATION, at("2026-11-15T10:00:00Z"))
+    fn lease_held_by(holder: &str) -> Lease {
+        claim_lease(Lease::default(), holder, DURATION, timestamp("2026-11-15T10:00:00Z"))
     }
 
     #[test]
-    fn a_lease_runs_out_by_the_time_since_it_was_seen_to_be_written() {
-        let (mut sight, start) = (Sight::default(), Instant::now());
-        let mut lease = lease_of("b");
+    fn lease_expires_by_time_since_last_observed_write() {
+        let (mut sight, start) = (LeaseRecord::default(), Instant::now());
+        let mut lease = lease_held_by("b");
         let mut check = |lease: &Lease, seconds, expected| {
-            assert_eq!(sight.look(lease, "a", start + Duration::from_secs(seconds)), expected, "after {seconds} s");
+            assert_eq!(sight.observe(lease, "a", start + Duration::from_secs(seconds)), expected, "after {seconds} s");
         };
-        check(&lease, 100, Standing::Held);
-        check(&lease, 114, Standing::Held);
-        check(&lease, 115, Standing::Free);
+        check(&lease, 100, LeaseState::HeldByOther);
+        check(&lease, 114, LeaseState::HeldByOther);
+        check(&lease, 115, LeaseState::Available);
         lease.metadata.resource_version = "2".to_owned();
-        check(&lease, 116, Standing::Held);
-        check(&lease, 131, Standing::Free);
+        check(&lease, 116, LeaseState::HeldByOther);
+        check(&lease, 131, LeaseState::Available);
     }
 
     #[test]
-    fn our_own_lease_and_a_released_one_need_no_waiting() {
+    fn own_and_released_leases_are_available_at_once() {
         let now = Instant::now();
-        assert_eq!(Sight::default().look(&lease_of("a"), "a", now), Standing::Ours);
-        let let_go = released(lease_of("b"), at("2026-11-15T10:00:01Z"));
-        assert_eq!(Sight::default().look(&let_go, "a", now), Standing::Free);
-        assert_eq!(Sight::default().look(&Lease::default(), "a", now), Standing::Free);
+        assert_eq!(LeaseRecord::default().observe(&lease_held_by("a"), "a", now), LeaseState::HeldByUs);
+        let let_go = release_lease(lease_held_by("b"), timestamp("2026-11-15T10:00:01Z"));
+        assert_eq!(LeaseRecord::default().observe(&let_go, "a", now), LeaseState::Available);
+        assert_eq!(LeaseRecord::default().observe(&Lease::default(), "a", now), LeaseState::Available);
     }
 
     #[test]
-    fn a_lease_without_a_duration_protects_nobody() {
-        let mut lease = lease_of("b");
+    fn lease_without_duration_is_available() {
+        let mut lease = lease_held_by("b");
         for seconds in [None, Some(0), Some(-1)] {
             lease.spec.lease_duration_seconds = seconds;
-            assert_eq!(Sight::default().look(&lease, "a", Instant::now()), Standing::Free, "{seconds:?}");
+            assert_eq!(
+                LeaseRecord::default().observe(&lease, "a", Instant::now()),
+                LeaseState::Available,
+                "{seconds:?}"
+            );
         }
     }
 
     #[test]
-    fn taking_over_counts_and_renewing_does_not() {
-        let first = lease_of("a");
+    fn takeover_increments_transitions_and_renewal_does_not() {
+        let first = lease_held_by("a");
         assert_eq!(first.spec.lease_transitions, Some(0));
-        let renewed = held(first.clone(), "a", DURATION, at("2026-11-15T10:00:02Z"));
+        let renewed = claim_lease(first.clone(), "a", DURATION, timestamp("2026-11-15T10:00:02Z"));
         assert_eq!((renewed.spec.lease_transitions, renewed.spec.acquire_time), (Some(0), first.spec.acquire_time));
-        let taken = held(renewed, "b", DURATION, at("2026-11-15T10:00:20Z"));
+        let taken = claim_lease(renewed, "b", DURATION, timestamp("2026-11-15T10:00:20Z"));
         assert_eq!(taken.spec.lease_transitions, Some(1));
         assert_eq!(taken.spec.acquire_time, taken.spec.renew_time);
     }
 
     #[test]
-    fn a_fraction_of_a_second_is_a_second() {
+    fn round_up_to_seconds_rounds_fractions_up() {
         for (millis, seconds) in [(1, 1), (15_000, 15), (15_001, 16), (u64::MAX, i32::MAX)] {
-            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
+            assert_eq!(round_up_to_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
         }
     }
 }

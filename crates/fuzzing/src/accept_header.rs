@@ -2,8 +2,8 @@
 
 use api::Status;
 use api::media::{
-    Accepted, AggregatedVersion, CLAUSES_MAX, DiscoveryForm, DiscoveryOffer, Encoding, Encodings, Offer, Profile,
-    TransformKind, is_pretty, negotiate, negotiate_discovery, negotiate_stream,
+    ACCEPT_CLAUSES_MAX, AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Encoding, Encodings, NegotiatedMediaType,
+    ObjectOffer, Profile, TransformKind, is_pretty_print, negotiate, negotiate_discovery, negotiate_stream,
 };
 
 pub(crate) const SEEDS: &[&str] = &[
@@ -17,7 +17,7 @@ pub(crate) const SEEDS: &[&str] = &[
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;pretty=1;sv=v1",
     "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     ",",
     ";",
     "/",
@@ -48,31 +48,31 @@ pub(crate) const WORDS: &[&str] = &[
 /// whoever also takes plain JSON is not refused.
 pub fn accept_header(input: &[u8]) {
     let accept = String::from_utf8_lossy(input);
-    for offer in [Offer::BUILT_IN, Offer::CUSTOM, Offer::PLAIN, Offer::JSON] {
+    for offer in [ObjectOffer::BUILT_IN, ObjectOffer::CUSTOM, ObjectOffer::OBJECT_ONLY, ObjectOffer::JSON] {
         check_object(&accept, offer);
     }
-    if negotiate(&accept, Offer::BUILT_IN).is_err() {
-        assert!(negotiate(&accept, Offer::CUSTOM).is_err(), "less is offered, and more is found");
+    if negotiate(&accept, ObjectOffer::BUILT_IN).is_err() {
+        assert!(negotiate(&accept, ObjectOffer::CUSTOM).is_err(), "less is offered, and more is found");
     }
     for oldest in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
         for aggregated in [Encodings::ALL, Encodings::NONE] {
-            check_discovery(&accept, DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest });
+            check_discovery(&accept, DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest_version: oldest });
         }
     }
-    if accept.split(',').count() < CLAUSES_MAX {
+    if accept.split(',').count() < ACCEPT_CLAUSES_MAX {
         let with_json = format!("{accept},application/json");
-        assert!(negotiate(&with_json, Offer::JSON).is_ok());
-        assert!(negotiate_stream(&with_json, Offer::JSON).is_ok());
+        assert!(negotiate(&with_json, ObjectOffer::JSON).is_ok());
+        assert!(negotiate_stream(&with_json, ObjectOffer::JSON).is_ok());
     }
-    let _ = (is_pretty(&accept, &accept), Encoding::of_body(&accept));
+    let _ = (is_pretty_print(&accept, &accept), Encoding::from_content_type(&accept));
 }
 
-fn check_object(accept: &str, offer: Offer) {
+fn check_object(accept: &str, offer: ObjectOffer) {
     let accepted = match negotiate(accept, offer) {
         Ok(accepted) => accepted,
         Err(error) => {
             assert!(negotiate_stream(accept, offer).is_err());
-            return check_refusal(&error.into());
+            return check_not_acceptable(&error.into());
         }
     };
     let offered = match accepted.transform.map(|transform| transform.kind) {
@@ -82,7 +82,7 @@ fn check_object(accept: &str, offer: Offer) {
     };
     assert!(offered.contains(accepted.encoding));
     let again = negotiate(accepted.encoding.media_type(), offer);
-    let plain = Accepted { transform: None, pretty: false, ..accepted };
+    let plain = NegotiatedMediaType { transform: None, pretty: false, ..accepted };
     assert!(again == Ok(plain) || !offer.object.contains(accepted.encoding));
     match negotiate_stream(accept, offer) {
         Ok(streamed) => assert!(streamed == accepted && accepted.encoding.watch_media_type().is_some()),
@@ -93,22 +93,22 @@ fn check_object(accept: &str, offer: Offer) {
 fn check_discovery(accept: &str, offer: DiscoveryOffer) {
     let form = match negotiate_discovery(accept, offer) {
         Ok(form) => form,
-        Err(error) => return check_refusal(&error.into()),
+        Err(error) => return check_not_acceptable(&error.into()),
     };
     let plain = match form {
-        DiscoveryForm::Aggregated { version, encoding, .. } => {
-            assert!(version >= offer.oldest && offer.aggregated.contains(encoding));
-            DiscoveryForm::Aggregated { version, encoding, profile: Profile::Merged, pretty: false }
+        DiscoveryFormat::Aggregated { version, encoding, .. } => {
+            assert!(version >= offer.oldest_version && offer.aggregated.contains(encoding));
+            DiscoveryFormat::Aggregated { version, encoding, profile: Profile::Merged, pretty: false }
         }
-        DiscoveryForm::Legacy { encoding, .. } => {
+        DiscoveryFormat::Legacy { encoding, .. } => {
             assert!(offer.legacy.contains(encoding));
-            DiscoveryForm::Legacy { encoding, pretty: false }
+            DiscoveryFormat::Legacy { encoding, pretty: false }
         }
     };
     assert_eq!(negotiate_discovery(form.media_type(), offer), Ok(plain));
 }
 
-fn check_refusal(status: &Status) {
+fn check_not_acceptable(status: &Status) {
     assert_eq!(status.http_code(), 406);
     let text = String::from_utf8(status.to_json()).expect("JSON is UTF-8");
     assert!(text.contains("only the following media types are accepted: application/json"), "{text}");

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::media::AggregatedVersion;
-use discovery::legacy::{ApiResourceList, groups_of_api, groups_of_apis};
+use discovery::legacy::{ApiResourceList, groups_from_api, groups_from_apis};
 use discovery::parse::{parse_aggregated, parse_api_versions, parse_group, parse_group_list, parse_resource_list};
-use discovery::{Document, Groups, Input, ParseError, Standing, aggregated, merge};
+use discovery::{EncodedDocument, GroupDiscoveryList, MergeInput, ParseError, ServerLiveness, aggregated, merge};
 
 pub(crate) const SEEDS: &[&str] = &[
     r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"apps","creationTimestamp":null},"versions":[{"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"","version":"","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["create","get"],"shortNames":["deploy"],"categories":["all"],"subresources":[{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"acceptedTypes":[{"group":"g","version":"v","kind":"K"}],"verbs":["get"]}]}],"freshness":"Current"},{"version":"v1beta1","freshness":"Stale"}]}]}"#,
@@ -15,7 +15,7 @@ pub(crate) const SEEDS: &[&str] = &[
     r#"{"kind":"APIGroup","apiVersion":"v1","name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}"#,
     r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":[{"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["get"],"shortNames":["deploy"],"categories":["all"],"storageVersionHash":"8aSe+NMegvE="},{"name":"deployments/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get"]},{"name":"pods/eviction","namespaced":true,"kind":"E","verbs":null}]}"#,
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     "{",
     "}",
     "[",
@@ -46,7 +46,7 @@ pub(crate) const WORDS: &[&str] = &[
 /// merged to the same bytes whatever their order, and merging the result again changes nothing.
 pub fn discovery_json(input: &[u8]) {
     let lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').take(DOCUMENTS_MAX).collect();
-    let documents: Vec<Arc<Groups>> = lines.iter().filter_map(|line| check_aggregated(line)).collect();
+    let documents: Vec<Arc<GroupDiscoveryList>> = lines.iter().filter_map(|line| check_aggregated(line)).collect();
     check_merge(&documents);
     let first = lines.first().copied().unwrap_or_default();
     check_legacy(first, parse_api_versions, |versions| versions.to_document());
@@ -59,7 +59,7 @@ pub fn discovery_json(input: &[u8]) {
 /// Merging is checked pair by pair, so the time is in proportion to the square of this.
 const DOCUMENTS_MAX: usize = 4;
 
-fn check_aggregated(bytes: &[u8]) -> Option<Arc<Groups>> {
+fn check_aggregated(bytes: &[u8]) -> Option<Arc<GroupDiscoveryList>> {
     let groups = match parse_aggregated(bytes) {
         Ok(groups) => groups,
         Err(error) => {
@@ -68,58 +68,58 @@ fn check_aggregated(bytes: &[u8]) -> Option<Arc<Groups>> {
         }
     };
     for version in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
-        let document = aggregated::json(&groups, version);
+        let document = aggregated::encode_json(&groups, version);
         let again = parse_aggregated(&document.identity).expect("what is written parses");
         assert_eq!(again.items(), groups.items());
         assert_eq!(again.etag(), groups.etag());
-        assert_eq!(aggregated::json(&again, version).identity, document.identity);
-        let indented = parse_aggregated(&document.indented().identity).expect("what is indented parses");
+        assert_eq!(aggregated::encode_json(&again, version).identity, document.identity);
+        let indented = parse_aggregated(&document.to_indented().identity).expect("what is indented parses");
         assert_eq!(indented, groups);
-        let protobuf = aggregated::protobuf(&groups, version);
+        let protobuf = aggregated::encode_protobuf(&groups, version);
         assert!(protobuf.identity.starts_with(b"k8s\0") && protobuf.etag == document.etag);
     }
     Some(Arc::new(groups))
 }
 
-fn check_merge(documents: &[Arc<Groups>]) {
-    let inputs: Vec<Input> = documents.iter().enumerate().map(|(at, groups)| input_of(at, groups)).collect();
+fn check_merge(documents: &[Arc<GroupDiscoveryList>]) {
+    let inputs: Vec<MergeInput> = documents.iter().enumerate().map(|(at, groups)| merge_input(at, groups)).collect();
     let merged = merge(&inputs);
-    let reversed: Vec<Input> = inputs.iter().rev().cloned().collect();
+    let reversed: Vec<MergeInput> = inputs.iter().rev().cloned().collect();
     let of_reversed = merge(&reversed);
-    assert_eq!(encoded(&of_reversed.groups), encoded(&merged.groups), "the order of arrival shows");
+    assert_eq!(encode_json(&of_reversed.groups), encode_json(&merged.groups), "the order of arrival shows");
     assert_eq!(of_reversed.conflicts.len(), merged.conflicts.len());
     if inputs.is_empty() {
         return;
     }
-    let read = parse_aggregated(&encoded(&merged.groups)).expect("what is merged can be written and read");
+    let read = parse_aggregated(&encode_json(&merged.groups)).expect("what is merged can be written and read");
     assert_eq!(read.items(), merged.groups.items());
     for input in &inputs {
-        let of_result = Input { standing: Standing::Current, ..input_of(0, &merged.groups) };
+        let of_result = MergeInput { liveness: ServerLiveness::Live, ..merge_input(0, &merged.groups) };
         let again = merge(&[input.clone(), of_result]);
-        assert_eq!(encoded(&again.groups), encoded(&merged.groups), "merging again changes the result");
+        assert_eq!(encode_json(&again.groups), encode_json(&merged.groups), "merging again changes the result");
     }
 }
 
 /// The last one is not live.
-fn input_of(at: usize, groups: &Arc<Groups>) -> Input {
-    let standing = if at == DOCUMENTS_MAX - 1 { Standing::Stale } else { Standing::Current };
-    Input { server: format!("apiserver-{at}").into(), standing, groups: groups.clone() }
+fn merge_input(at: usize, groups: &Arc<GroupDiscoveryList>) -> MergeInput {
+    let standing = if at == DOCUMENTS_MAX - 1 { ServerLiveness::NotLive } else { ServerLiveness::Live };
+    MergeInput { server: format!("apiserver-{at}").into(), liveness: standing, groups: groups.clone() }
 }
 
-fn encoded(groups: &Groups) -> Vec<u8> {
-    aggregated::json(groups, AggregatedVersion::V2).identity.to_vec()
+fn encode_json(groups: &GroupDiscoveryList) -> Vec<u8> {
+    aggregated::encode_json(groups, AggregatedVersion::V2).identity.to_vec()
 }
 
 fn check_legacy<T: PartialEq + std::fmt::Debug>(
     bytes: &[u8],
     parse: impl Fn(&[u8]) -> Result<T, ParseError>,
-    write: impl Fn(&T) -> Document,
+    write: impl Fn(&T) -> EncodedDocument,
 ) {
     match parse(bytes) {
         Ok(value) => {
             let document = write(&value);
             assert_eq!(parse(&document.identity).expect("what is written parses"), value);
-            assert_eq!(parse(&document.indented().identity).expect("what is indented parses"), value);
+            assert_eq!(parse(&document.to_indented().identity).expect("what is indented parses"), value);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -130,8 +130,8 @@ fn check_conversions(lines: &[&[u8]]) {
     let resources: Vec<ApiResourceList> = lines.iter().filter_map(|line| parse_resource_list(line).ok()).collect();
     let api = lines.iter().find_map(|line| parse_api_versions(line).ok()).unwrap_or_default();
     let apis = lines.iter().find_map(|line| parse_group_list(line).ok()).unwrap_or_default();
-    for groups in [groups_of_api(&api, &resources), groups_of_apis(&apis, &resources)] {
-        let read = parse_aggregated(&encoded(&groups)).expect("what is converted can be written and read");
+    for groups in [groups_from_api(&api, &resources), groups_from_apis(&apis, &resources)] {
+        let read = parse_aggregated(&encode_json(&groups)).expect("what is converted can be written and read");
         assert_eq!(read, groups);
     }
     resources.iter().for_each(check_resource_list);

@@ -22,4 +22,4 @@ pub use patch::patch;
 pub use request_line::request_line;
 pub use selectors::selectors;
 pub use stored_object::stored_object;
-pub use target::{TARGETS, Target};
+pub use target::{FuzzTarget, TARGETS};

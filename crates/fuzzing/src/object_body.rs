@@ -2,7 +2,7 @@
 
 use api::GroupVersionKind;
 use api::json::to_go_json;
-use object::decode::{DEPTH_MAX, Encoding, check_types, drop_nulls, object, value};
+use object::decode::{BodyEncoding, DEPTH_MAX, check_metadata_types, decode_object, decode_value, drop_nulls};
 use serde_json::Value;
 
 pub(crate) const SEEDS: &[&str] = &[
@@ -12,7 +12,7 @@ pub(crate) const SEEDS: &[&str] = &[
     "base: &base\n  a: 1\n  b: [x, y]\nderived:\n  <<: *base\n  b: *base\nmany: [*base, *base]\n",
     "%YAML 1.1\n---\n? a\n: !!str 5\n? [1]\n: b\n...\n---\n",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     "{",
     "}",
     "[",
@@ -51,12 +51,12 @@ const WIDGET: GroupVersionKind<&str> = GroupVersionKind { group: "example.com", 
 /// Any bytes give a value of bounded depth or a sentence. What was read is what is written back: its JSON reads as itself,
 /// and an accepted object is accepted again.
 pub fn object_body(input: &[u8]) {
-    for encoding in [Encoding::Json, Encoding::Yaml] {
-        match value(input, encoding) {
+    for encoding in [BodyEncoding::Json, BodyEncoding::Yaml] {
+        match decode_value(input, encoding) {
             Ok(decoded) => check_value(decoded.value),
             Err(error) => assert!(!error.is_empty()),
         }
-        match object(input, encoding, WIDGET) {
+        match decode_object(input, encoding, WIDGET) {
             Ok(decoded) => check_object(&Value::Object(decoded.value)),
             Err(refusal) => assert!(!refusal.to_string().is_empty()),
         }
@@ -66,9 +66,9 @@ pub fn object_body(input: &[u8]) {
 fn check_value(mut read: Value) {
     assert!(depth(&read) <= DEPTH_MAX);
     let written = to_go_json(&read);
-    let again = value(&written, Encoding::Json).expect("what was written reads");
-    assert!(again.duplicates.is_empty());
-    assert_eq!(text(&to_go_json(&again.value)), text(&written), "an object changes by being read");
+    let again = decode_value(&written, BodyEncoding::Json).expect("what was written reads");
+    assert!(again.duplicate_fields.is_empty());
+    assert_eq!(json_text(&to_go_json(&again.value)), json_text(&written), "an object changes by being read");
     drop_nulls(&mut read);
     let mut twice = read.clone();
     drop_nulls(&mut twice);
@@ -78,14 +78,14 @@ fn check_value(mut read: Value) {
 fn check_object(read: &Value) {
     assert_eq!((&read["kind"], &read["apiVersion"]), (&"Widget".into(), &"example.com/v1".into()));
     let written = to_go_json(read);
-    let again = object(&written, Encoding::Json, WIDGET).expect("an accepted object is accepted again");
-    assert_eq!(text(&to_go_json(&again.value)), text(&written));
+    let again = decode_object(&written, BodyEncoding::Json, WIDGET).expect("an accepted object is accepted again");
+    assert_eq!(json_text(&to_go_json(&again.value)), json_text(&written));
     let mut checked = again.value.clone();
-    check_types(&mut checked, WIDGET).expect("its metadata was checked");
+    check_metadata_types(&mut checked, WIDGET).expect("its metadata was checked");
     assert_eq!(checked, again.value);
 }
 
-fn text(json: &[u8]) -> &str {
+fn json_text(json: &[u8]) -> &str {
     std::str::from_utf8(json).expect("JSON is UTF-8")
 }
 

@@ -1,8 +1,8 @@
 //! Patches: the first line is the object, the rest is the patch.
 
 use api::GroupVersionKind;
-use object::decode::{self, DEPTH_MAX, Encoding};
-use object::patch::{JsonPatch, MergePatch, accept};
+use object::decode::{self, BodyEncoding, DEPTH_MAX};
+use object::patch::{JsonPatch, MergePatch, expect_kind};
 use serde_json::{Map, Value};
 
 use crate::object_body::depth;
@@ -12,7 +12,7 @@ pub(crate) const SEEDS: &[&str] = &[
     "{\"a\":{\"b\":1,\"c\":[1]},\"metadata\":{\"name\":\"n\"}}\n{\"a\":{\"b\":null,\"c\":{\"d\":null,\"e\":1}},\"metadata\":{\"labels\":{\"x\":\"y\"}},\"f\":{\"g\":null}}",
     "{\"a\":[[],{}]}\n[{\"op\":\"add\",\"path\":\"/a/-1\",\"value\":null},{\"op\":\"add\",\"path\":\"\",\"value\":{}},{\"op\":\"copy\",\"from\":\"\",\"path\":\"/a\"}]",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     "{\"op\":\"add\",\"path\":\"/a/0\",\"value\":1},",
     "{\"op\":\"copy\",\"from\":\"/a\",\"path\":\"/a/a\"},",
     "\"remove\"",
@@ -42,7 +42,10 @@ const WIDGET: GroupVersionKind<&str> = GroupVersionKind { group: "example.com", 
 pub fn patch(input: &[u8]) {
     let line_end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     let (object, patch) = input.split_at(line_end);
-    let Ok(Value::Object(object)) = decode::value(object, Encoding::Json).map(|decoded| decoded.value) else { return };
+    let Ok(Value::Object(object)) = decode::decode_value(object, BodyEncoding::Json).map(|decoded| decoded.value)
+    else {
+        return;
+    };
     check_json_patch(&object, patch);
     check_merge_patch(&object, patch);
 }
@@ -63,9 +66,10 @@ fn check_merge_patch(object: &Map<String, Value>, patch: &[u8]) {
 
 fn check_patched(patched: Value) {
     assert!(depth(&patched) <= DEPTH_MAX);
-    match accept(patched, WIDGET) {
+    match expect_kind(patched, WIDGET) {
         Ok(accepted) => {
-            let again = accept(Value::Object(accepted.clone()), WIDGET).expect("what is accepted is accepted again");
+            let again =
+                expect_kind(Value::Object(accepted.clone()), WIDGET).expect("what is accepted is accepted again");
             assert_eq!(again, accepted);
         }
         Err(refusal) => assert!(!refusal.to_string().is_empty()),

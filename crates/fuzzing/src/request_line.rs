@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use api::target::{NonResource, Resource, TargetError};
+use api::target::{NonResourceTarget, ResourceTarget, TargetError};
 use api::{Target, Verb};
 
 pub(crate) const SEEDS: &[&str] = &[
@@ -15,7 +15,7 @@ pub(crate) const SEEDS: &[&str] = &[
     "OPTIONS /healthz/etcd?verbose",
     "HEAD //apis///v1/%e4%b8%96/",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     "/",
     "?",
     "&",
@@ -51,23 +51,23 @@ pub fn request_line(input: &[u8]) {
         Ok(target) => target,
         Err(error) => return check_error(&error, line),
     };
-    assert_eq!(target.raw(), line);
+    assert_eq!(target.path_and_query(), line);
     assert_eq!(target.clone().into_owned(), target);
     let _ = (target.verb(), target.is_long_running());
     check_borrows(&target, line);
     match &target {
-        Target::NonResource(NonResource { verb, .. }) => assert_eq!(**verb, *method.to_lowercase()),
+        Target::NonResource(NonResourceTarget { verb, .. }) => assert_eq!(**verb, *method.to_lowercase()),
         Target::Resource(resource) => check_verb(method, resource),
     }
-    check_escaped(method, &target, line);
+    check_escaped_path_is_equivalent(method, &target, line);
 }
 
 fn check_error(error: &TargetError, line: &str) {
     let path = path_of(line);
     match error {
-        TargetError::Escape { escape } => assert!(escape.starts_with('%') && path.contains(&**escape)),
+        TargetError::InvalidEscape { escape } => assert!(escape.starts_with('%') && path.contains(&**escape)),
         TargetError::NotUtf8 { path: found } => assert!(**found == *path && path.contains('%')),
-        TargetError::NothingBehindVerb { url } => assert_eq!(**url, *line),
+        TargetError::MissingResourceAfterVerb { url } => assert_eq!(**url, *line),
     }
     assert!(!error.to_string().is_empty());
 }
@@ -78,11 +78,11 @@ fn check_borrows(target: &Target<'_>, line: &str) {
     let is_borrowed = |part: &str| part.is_empty() || memory.contains(&part.as_ptr());
     let path_is_plain = !path_of(line).contains('%');
     let line_is_plain = !line.contains(['%', '+']);
-    assert!(is_borrowed(target.raw()));
+    assert!(is_borrowed(target.path_and_query()));
     match target {
-        Target::NonResource(NonResource { path, .. }) => assert!(is_borrowed(path) || !path_is_plain),
+        Target::NonResource(NonResourceTarget { path, .. }) => assert!(is_borrowed(path) || !path_is_plain),
         Target::Resource(target) => {
-            let Resource { group, version, namespace, resource, subresource, rest, .. } = target;
+            let ResourceTarget { group, version, namespace, resource, subresource, subpath: rest, .. } = target;
             let parts = [group, version, namespace, resource, subresource, rest];
             assert!(!path_is_plain || parts.into_iter().all(|part| is_borrowed(part)));
             let selectors = [&target.field_selector, &target.label_selector];
@@ -92,7 +92,7 @@ fn check_borrows(target: &Target<'_>, line: &str) {
 }
 
 /// The verb fits the method and whether one object or many are meant.
-fn check_verb(method: &str, resource: &Resource<'_>) {
+fn check_verb(method: &str, resource: &ResourceTarget<'_>) {
     let is_nameless = resource.name.is_empty();
     match resource.verb {
         Verb::Get => assert!(matches!(method, "GET" | "HEAD") && !is_nameless),
@@ -110,7 +110,7 @@ fn check_verb(method: &str, resource: &Resource<'_>) {
 }
 
 /// With every byte of the path escaped it says the same.
-fn check_escaped(method: &str, target: &Target<'_>, line: &str) {
+fn check_escaped_path_is_equivalent(method: &str, target: &Target<'_>, line: &str) {
     let path = path_of(line);
     if path.contains('%') {
         return;
@@ -120,7 +120,8 @@ fn check_escaped(method: &str, target: &Target<'_>, line: &str) {
     let escaped = path.bytes().flat_map(escape).collect::<String>() + &line[path.len()..];
     let mut same = Target::parse(method, &escaped).expect("what parses plain parses escaped").into_owned();
     match &mut same {
-        Target::NonResource(NonResource { raw, .. }) | Target::Resource(Resource { raw, .. }) => {
+        Target::NonResource(NonResourceTarget { path_and_query: raw, .. })
+        | Target::Resource(ResourceTarget { path_and_query: raw, .. }) => {
             *raw = Cow::Owned(line.to_owned());
         }
     }

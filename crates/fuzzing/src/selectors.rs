@@ -1,6 +1,6 @@
 //! Label selectors and field selectors: the first line is the selector, the others are labels.
 
-use api::selector::{FieldSelector, FieldTerm, LabelSelector, Operator, Requirement};
+use api::selector::{FieldSelector, FieldTerm, LabelOperator, LabelRequirement, LabelSelector};
 
 pub(crate) const SEEDS: &[&str] = &[
     "app=web,tier in (front,back),!legacy\napp=web\ntier=front",
@@ -10,7 +10,7 @@ pub(crate) const SEEDS: &[&str] = &[
     r"a=b\,c\=d\\,e==f,=,!=x",
     "x in (),y=,z in (,)\nx=\ny=\nz=",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     ",",
     "=",
     "==",
@@ -58,17 +58,17 @@ fn check_labels<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a
     assert_eq!(&again, selector);
     assert_eq!(again.to_string(), selector.to_string());
     let matches = selector.matches(&label);
-    let fails = |requirement: &&Requirement| !requirement.matches(label(requirement.key()));
+    let fails = |requirement: &&LabelRequirement| !requirement.matches(label(requirement.key()));
     assert_eq!(matches, selector.requirements().iter().find(fails).is_none());
     for requirement in selector.requirements() {
         let value = label(requirement.key());
         let is_listed = value.is_some_and(|value| requirement.values().iter().any(|listed| listed == value));
         let expected = match requirement.operator() {
-            Operator::In | Operator::Equals | Operator::DoubleEquals => is_listed,
-            Operator::NotIn | Operator::NotEquals => !is_listed,
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan | Operator::LessThan => requirement.matches(value) && value.is_some(),
+            LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => is_listed,
+            LabelOperator::NotIn | LabelOperator::NotEquals => !is_listed,
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::GreaterThan | LabelOperator::LessThan => requirement.matches(value) && value.is_some(),
         };
         assert_eq!(requirement.matches(value), expected);
     }
@@ -77,7 +77,7 @@ fn check_labels<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a
 fn check_fields<'a>(selector: &FieldSelector, field: impl Fn(&str) -> Option<&'a str>) {
     let again = FieldSelector::parse(&selector.to_string()).expect("what is printed parses");
     // `=` and `==` mean the same and sort differently, so only the second print is settled.
-    assert_eq!(sorted(&again), sorted(selector));
+    assert_eq!(sorted_terms(&again), sorted_terms(selector));
     let settled = FieldSelector::parse(&again.to_string()).expect("what is printed parses");
     assert_eq!(settled, again);
     assert_eq!(settled.to_string(), again.to_string());
@@ -90,7 +90,7 @@ fn check_fields<'a>(selector: &FieldSelector, field: impl Fn(&str) -> Option<&'a
     }
 }
 
-fn sorted(selector: &FieldSelector) -> Vec<&FieldTerm> {
+fn sorted_terms(selector: &FieldSelector) -> Vec<&FieldTerm> {
     let mut terms: Vec<_> = selector.terms().iter().collect();
     terms.sort_unstable();
     terms

@@ -1,7 +1,7 @@
 //! Objects as storage holds them, put there by any server of any release.
 
 use api::json::to_go_json;
-use object::Stored;
+use object::StoredObject;
 use serde_json::Value;
 
 pub(crate) const SEEDS: &[&str] = &[
@@ -12,7 +12,7 @@ pub(crate) const SEEDS: &[&str] = &[
     "k8s\0\n\x0c",
     "k8s:enc:aescbc:v1:key:",
 ];
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const DICTIONARY: &[&str] = &[
     "\"metadata\":",
     "\"resourceVersion\":",
     "\"resourceVersion\":null,",
@@ -36,20 +36,20 @@ const REVISION: u64 = 7;
 /// Any bytes give an object or say why not. What is read is sendable JSON that differs from what is stored by its
 /// resourceVersion alone, and its head tells what its body says.
 pub fn stored_object(input: &[u8]) {
-    let stored = match Stored::from_storage(input, REVISION) {
+    let stored = match StoredObject::from_storage(input, REVISION) {
         Ok(stored) => stored,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    let value = stored.value();
-    check_head(&stored, &value);
+    let value = stored.to_value();
+    check_metadata(&stored, &value);
     check_body(input, &value);
-    let later = stored.at_revision(REVISION + 1);
-    assert_eq!(later.value()["metadata"]["resourceVersion"], (REVISION + 1).to_string());
-    assert_eq!(without_revision(later.value()), without_revision(value));
-    assert!(stored.weight() >= stored.body.len());
+    let later = stored.with_revision(REVISION + 1);
+    assert_eq!(later.to_value()["metadata"]["resourceVersion"], (REVISION + 1).to_string());
+    assert_eq!(json_without_revision(later.to_value()), json_without_revision(value));
+    assert!(stored.memory_bytes() >= stored.body.len());
 }
 
-fn check_head(stored: &Stored, value: &Value) {
+fn check_metadata(stored: &StoredObject, value: &Value) {
     let metadata = &value["metadata"];
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     assert_eq!(*stored.api_version, *text(&value["apiVersion"]));
@@ -65,11 +65,11 @@ fn check_head(stored: &Stored, value: &Value) {
 
 fn check_body(input: &[u8], value: &Value) {
     let original: Value = serde_json::from_slice(input.trim_ascii_end()).expect("it was read");
-    assert_eq!(without_revision(value.clone()), without_revision(original));
+    assert_eq!(json_without_revision(value.clone()), json_without_revision(original));
 }
 
 /// Written without resourceVersion; no metadata and empty metadata are the same, and so are 1 and 1.0, as they are in Go.
-fn without_revision(mut value: Value) -> String {
+fn json_without_revision(mut value: Value) -> String {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
     }

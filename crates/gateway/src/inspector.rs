@@ -8,34 +8,34 @@ use std::time::Duration;
 use api::PortError;
 use http::{HeaderMap, StatusCode};
 use peering::HolderIdentity;
-use peering::ask::{self, Answer, AskError, AskLimits, Former};
-use peering::documents::{Source, StoredDocument, Tenure, leave_behind};
-use peering::members::Patience;
-use peering::ports::{Documents as _, Fetch, FetchAnswer, FetchFault, FetchRequest};
+use peering::discovery_client::{self, DiscoveryFetchError, DiscoveryFetchLimits, FetchedDiscovery, PreviousDiscovery};
+use peering::documents::{DocumentSource, Retention, StoredDocument, keep_previous_as_lingering};
+use peering::members::MemberTimeouts;
+use peering::ports::{DocumentStorage as _, Fetch, FetchError, FetchRequest, FetchResponse};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::board::{Board, holder_of};
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
-use crate::vouching::{self, Decision, Published, Refusal, Vouching};
+use crate::upstream_storage::{UpstreamStorage, upstream_holder};
+use crate::vouching::{self, PublishedSettings, VouchingDecider, VouchingDecision, VouchingRefusal};
 
 /// How often an upstream is asked whether it is ready: as often as balancers do.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
 /// One failure may be an accident; it is tried again so soon.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// So many failures in a row are none.
-const FAILURES_MAX: u32 = 2;
+const FAILURES_TO_NOT_READY: u32 = 2;
 /// One that takes longer to say that it is ready is not.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is asked what it serves although nobody wants to know.
 const REVALIDATE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often its settings are compared with the gateway's while it stays ready.
-const COMPARE_INTERVAL: Duration = Duration::from_secs(60);
+const SETTINGS_INTERVAL: Duration = Duration::from_secs(60);
 /// How soon they are compared again while users are not named to it: an operator may just be mending that.
-const COMPARE_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+const SETTINGS_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Health and version pages are short.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 /// A ConfigMap is at most as long, and this one holds bundles of certificates.
@@ -44,46 +44,47 @@ const CONFIG_MAP_BYTES_MAX: usize = 1 << 20;
 /// What an inspector needs.
 pub(crate) struct Inspector {
     pub(crate) upstream: Upstream,
-    pub(crate) board: Board,
+    pub(crate) upstream_storage: UpstreamStorage,
     pub(crate) fetch: Arc<dyn Fetch>,
     /// How long it may fail before it does not count any more.
     pub(crate) forget_after: Duration,
     /// Since when somebody wants to know what it serves.
-    pub(crate) wanted: watch::Receiver<Option<Instant>>,
-    pub(crate) sight: watch::Sender<Sight>,
+    pub(crate) refresh_requested_at: watch::Receiver<Option<Instant>>,
+    pub(crate) status: watch::Sender<UpstreamStatus>,
     pub(crate) metrics: Metrics,
-    pub(crate) vouching: Arc<Vouching>,
+    pub(crate) vouching_decider: Arc<VouchingDecider>,
 }
 
 /// What was seen of an upstream.
 #[derive(Clone, Debug, Default)]
-pub struct Sight {
+pub struct UpstreamStatus {
     /// Whether requests may go to it.
-    pub standing: Standing,
+    pub readiness: UpstreamReadiness,
     /// Its release, as it says.
     pub version: Option<Arc<str>>,
     /// When it was asked the question that it answered last with what it serves.
-    pub validated: Option<Instant>,
+    pub discovery_validated_at: Option<Instant>,
     /// When the last inspection began that is over, whatever it found.
-    pub inspected: Option<Instant>,
+    pub inspected_at: Option<Instant>,
     /// Since when it fails.
     pub failing_since: Option<Instant>,
     /// Whether requests of certificate users may go to it.
-    pub vouching: Decision,
+    pub vouching_decision: VouchingDecision,
     /// When that was decided last.
-    pub compared: Option<Instant>,
+    pub settings_compared_at: Option<Instant>,
 }
 
-impl Sight {
+impl UpstreamStatus {
     /// Whether it says what the upstream served after an instant, or that it was not ready then.
-    pub(crate) fn tells_since(&self, instant: Instant) -> bool {
-        self.validated >= Some(instant) || self.standing != Standing::Ready && self.inspected >= Some(instant)
+    pub(crate) fn is_known_since(&self, instant: Instant) -> bool {
+        self.discovery_validated_at >= Some(instant)
+            || self.readiness != UpstreamReadiness::Ready && self.inspected_at >= Some(instant)
     }
 }
 
 /// Whether requests may go to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum UpstreamReadiness {
     /// It was not asked yet.
     #[default]
     Unknown,
@@ -96,238 +97,259 @@ pub enum Standing {
 /// Whether an upstream is still the process that it was. What one and the same does not serve any more was taken away on
 /// purpose, as by the deletion of a definition; what another does not serve may still be served elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Return {
-    Stayed,
-    CameBack,
+enum ProcessChange {
+    Unchanged,
+    Restarted,
 }
 
 /// Why an upstream is not ready.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum InspectionError {
     #[error(transparent)]
-    Fetch(#[from] FetchFault),
+    Fetch(#[from] FetchError),
     #[error("/readyz answers {0}")]
     NotReady(StatusCode),
     #[error("what it serves cannot be learnt: {0}")]
-    Ask(#[from] AskError),
+    Discovery(#[from] DiscoveryFetchError),
     #[error("what it serves cannot be kept: {0}")]
-    Keep(#[from] PortError),
+    Storage(#[from] PortError),
 }
 
 impl Inspector {
     pub(crate) async fn run(self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.inspect_for_ever()).await;
+        stop.run_until_cancelled(self.inspect_forever()).await;
     }
 
-    async fn inspect_for_ever(mut self) {
-        let mut former = self.kept();
+    async fn inspect_forever(mut self) {
+        let mut previous = self.load_previous_discovery();
         let mut failures = 0;
         loop {
             let begun = Instant::now();
-            let pause = match self.inspect(begun, &mut former).await {
+            let pause = match self.inspect(begun, &mut previous).await {
                 Ok(()) => {
                     failures = 0;
-                    INTERVAL
+                    INSPECTION_INTERVAL
                 }
-                Err(fault) => {
+                Err(error) => {
                     failures += 1;
-                    self.note_failure(&fault, failures, begun).await;
-                    if failures < FAILURES_MAX { RETRY_INTERVAL } else { INTERVAL }
+                    self.record_failure(&error, failures, begun).await;
+                    if failures < FAILURES_TO_NOT_READY { RETRY_INTERVAL } else { INSPECTION_INTERVAL }
                 }
             };
-            self.sight.send_modify(|sight| sight.inspected = Some(begun));
-            self.rest(begun + pause).await;
+            self.status.send_modify(|sight| sight.inspected_at = Some(begun));
+            self.wait_for_next_inspection(begun + pause).await;
         }
     }
 
-    async fn inspect(&self, begun: Instant, former: &mut Option<Former>) -> Result<(), Fault> {
-        let Sight { standing, validated, .. } = self.sight.borrow().clone();
+    async fn inspect(&self, begun: Instant, previous: &mut Option<PreviousDiscovery>) -> Result<(), InspectionError> {
+        let UpstreamStatus { readiness: standing, discovery_validated_at: validated, .. } =
+            self.status.borrow().clone();
         let is_old = |validated: Instant| begun.saturating_duration_since(validated) >= REVALIDATE_INTERVAL;
-        let is_wanted = self.is_wanted();
-        if standing != Standing::Ready || !is_wanted {
-            self.ask_ready().await?;
+        let is_requested = self.is_refresh_requested();
+        if standing != UpstreamReadiness::Ready || !is_requested {
+            self.check_ready().await?;
         }
-        if standing != Standing::Ready || is_wanted || validated.is_none_or(is_old) {
-            let version = self.ask_version().await;
-            let is_another = version.is_some() && version != self.sight.borrow().version;
-            let return_of = if standing == Standing::Ready && !is_another { Return::Stayed } else { Return::CameBack };
-            self.learn(former, return_of).await?;
-            self.sight.send_modify(|sight| {
-                sight.validated = Some(begun);
+        if standing != UpstreamReadiness::Ready || is_requested || validated.is_none_or(is_old) {
+            let version = self.fetch_version().await;
+            let is_another = version.is_some() && version != self.status.borrow().version;
+            let process_change = if standing == UpstreamReadiness::Ready && !is_another {
+                ProcessChange::Unchanged
+            } else {
+                ProcessChange::Restarted
+            };
+            self.update_discovery(previous, process_change).await?;
+            self.status.send_modify(|sight| {
+                sight.discovery_validated_at = Some(begun);
                 sight.version = version.or(sight.version.take());
             });
         }
-        self.compare(begun, standing).await;
-        self.note_success();
+        self.compare_settings(begun, standing).await;
+        self.record_success();
         Ok(())
     }
 
     /// Compares its settings with the gateway's, if it is time to. One that was away may have been restarted with others.
-    async fn compare(&self, begun: Instant, standing: Standing) {
-        let Sight { vouching, compared, .. } = self.sight.borrow().clone();
-        let last = if standing == Standing::Ready { vouching.clone() } else { Decision::NotCompared };
-        let interval = if last == Decision::Allowed { COMPARE_INTERVAL } else { COMPARE_RETRY_INTERVAL };
+    async fn compare_settings(&self, begun: Instant, readiness: UpstreamReadiness) {
+        let UpstreamStatus { vouching_decision: vouching, settings_compared_at: compared, .. } =
+            self.status.borrow().clone();
+        let last = if readiness == UpstreamReadiness::Ready { vouching.clone() } else { VouchingDecision::NotCompared };
+        let interval = if last == VouchingDecision::Allowed { SETTINGS_INTERVAL } else { SETTINGS_RETRY_INTERVAL };
         let is_due = |compared: Instant| begun.saturating_duration_since(compared) >= interval;
-        if standing == Standing::Ready && !compared.is_none_or(is_due) {
+        if readiness == UpstreamReadiness::Ready && !compared.is_none_or(is_due) {
             return;
         }
-        let published = self.ask_settings().await;
-        let decision = self.vouching.decide(&self.upstream, &published, last).await;
+        let published = self.fetch_settings().await;
+        let decision = self.vouching_decider.decide_for(&self.upstream, &published, last).await;
         let address = &self.upstream.address;
         match decision.refusal() {
-            None if vouching != Decision::Allowed => {
+            None if vouching != VouchingDecision::Allowed => {
                 tracing::info!(upstream = %address, "upstream reads users as the gateway names them");
             }
             Some(refusal) if decision != vouching => {
-                let Refusal { reason, text } = refusal;
+                let VouchingRefusal { reason, text } = refusal;
                 tracing::warn!(upstream = %address, reason, error = %text, "not vouching for users to an upstream");
             }
             None | Some(_) => {}
         }
-        self.sight.send_modify(|sight| {
-            sight.vouching = decision;
-            sight.compared = Some(begun);
+        self.status.send_modify(|sight| {
+            sight.vouching_decision = decision;
+            sight.settings_compared_at = Some(begun);
         });
     }
 
     /// Reads its settings as the gateway's own user or, if that is forbidden, as a user whom RBAC allows it by default.
-    async fn ask_settings(&self) -> Published {
+    async fn fetch_settings(&self) -> PublishedSettings {
         let published = self.ask_settings_by(&self.fetch).await;
-        if published == Published::Forbidden { self.ask_settings_by(&self.vouching.reader).await } else { published }
+        if published == PublishedSettings::Forbidden {
+            self.ask_settings_by(&self.vouching_decider.reader).await
+        } else {
+            published
+        }
     }
 
-    async fn ask_settings_by(&self, fetch: &Arc<dyn Fetch>) -> Published {
-        match self.get_up_to(fetch, vouching::CONFIG_MAP, CONFIG_MAP_BYTES_MAX).await {
-            Err(_) => Published::Unanswered,
+    async fn ask_settings_by(&self, fetch: &Arc<dyn Fetch>) -> PublishedSettings {
+        match self.get_limited(fetch, vouching::CONFIG_MAP, CONFIG_MAP_BYTES_MAX).await {
+            Err(_) => PublishedSettings::NoResponse,
             Ok(answer) => match answer.status {
-                StatusCode::OK => vouching::parse(&answer.body),
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Published::Forbidden,
-                StatusCode::NOT_FOUND => Published::Missing,
-                _ => Published::Unanswered,
+                StatusCode::OK => vouching::parse_settings(&answer.body),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PublishedSettings::Forbidden,
+                StatusCode::NOT_FOUND => PublishedSettings::Missing,
+                _ => PublishedSettings::NoResponse,
             },
         }
     }
 
     /// Whether somebody wants to know what it serves who was not told yet, nor that it cannot be learnt.
-    fn is_wanted(&self) -> bool {
-        let wanted = *self.wanted.borrow();
-        wanted.is_some_and(|wanted| !self.sight.borrow().tells_since(wanted))
+    fn is_refresh_requested(&self) -> bool {
+        let requested_at = *self.refresh_requested_at.borrow();
+        requested_at.is_some_and(|requested_at| !self.status.borrow().is_known_since(requested_at))
     }
 
-    async fn ask_ready(&self) -> Result<(), Fault> {
+    async fn check_ready(&self) -> Result<(), InspectionError> {
         match self.get("/readyz").await?.status {
             StatusCode::OK => Ok(()),
-            other => Err(Fault::NotReady(other)),
+            other => Err(InspectionError::NotReady(other)),
         }
     }
 
     /// Its release; `None` if it does not say.
-    async fn ask_version(&self) -> Option<Arc<str>> {
+    async fn fetch_version(&self) -> Option<Arc<str>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct VersionPage {
             git_version: String,
         }
-        let answer = self.get("/version").await.ok()?;
-        let page: VersionPage = serde_json::from_slice(&answer.body).ok()?;
+        let response = self.get("/version").await.ok()?;
+        let page: VersionPage = serde_json::from_slice(&response.body).ok()?;
         Some(page.git_version.into())
     }
 
-    async fn get(&self, path: &str) -> Result<FetchAnswer, FetchFault> {
-        self.get_up_to(&self.fetch, path, PAGE_BYTES_MAX).await
+    async fn get(&self, path: &str) -> Result<FetchResponse, FetchError> {
+        self.get_limited(&self.fetch, path, PAGE_BYTES_MAX).await
     }
 
-    async fn get_up_to(&self, fetch: &Arc<dyn Fetch>, path: &str, bytes_max: usize) -> Result<FetchAnswer, FetchFault> {
+    async fn get_limited(
+        &self,
+        fetch: &Arc<dyn Fetch>,
+        path: &str,
+        bytes_max: usize,
+    ) -> Result<FetchResponse, FetchError> {
         let Upstream { server, address, .. } = self.upstream.clone();
         let request = FetchRequest { server, address, path: path.to_owned(), headers: HeaderMap::new(), bytes_max };
-        tokio::time::timeout(READY_TIMEOUT, fetch.fetch(request)).await.unwrap_or(Err(FetchFault::TimedOut))
+        tokio::time::timeout(READY_TIMEOUT, fetch.fetch(request)).await.unwrap_or(Err(FetchError::TimedOut))
     }
 
     /// Learns what it serves, or that it serves what it served.
-    async fn learn(&self, former: &mut Option<Former>, return_of: Return) -> Result<(), Fault> {
+    async fn update_discovery(
+        &self,
+        previous: &mut Option<PreviousDiscovery>,
+        process_change: ProcessChange,
+    ) -> Result<(), InspectionError> {
         let Upstream { server, address, .. } = self.upstream.clone();
-        let known = self.board.document(&server).map(|(version, _)| version);
-        if known.is_none() {
-            *former = None;
+        let expected = self.upstream_storage.document(&server).map(|(version, _)| version);
+        if expected.is_none() {
+            *previous = None;
         }
-        let peer = ask::Peer { server: server.clone(), address };
-        let answer = ask::ask(&*self.fetch, &peer, former.as_ref(), AskLimits::default()).await?;
-        let Answer::New { document, etags } = answer else { return Ok(()) };
+        let peer = discovery_client::DiscoveryPeer { server: server.clone(), address };
+        let fetched =
+            discovery_client::fetch_discovery(&*self.fetch, &peer, previous.as_ref(), DiscoveryFetchLimits::default())
+                .await?;
+        let FetchedDiscovery::Changed { document, etags } = fetched else { return Ok(()) };
         let stored = StoredDocument {
-            holder: holder_of(&server),
-            source: Source::Asked { etags: etags.clone() },
-            tenure: Tenure::Staying,
+            holder: upstream_holder(&server),
+            source: DocumentSource::Fetched { etags: etags.clone() },
+            retention: Retention::UntilReplaced,
             document: document.clone(),
         };
-        if let (Return::CameBack, Some(former)) = (return_of, former.as_ref()) {
+        if let (ProcessChange::Restarted, Some(former)) = (process_change, previous.as_ref()) {
             let old = StoredDocument {
                 holder: HolderIdentity::new(&server, fastrand::u128(..)),
                 document: former.document.clone(),
                 ..stored.clone()
             };
-            leave_behind(&self.board, &old, &stored, Patience::LINGER).await?;
+            keep_previous_as_lingering(&self.upstream_storage, &old, &stored, MemberTimeouts::LINGER).await?;
         }
-        self.board.put(&server, stored.encode(), known, None).await?;
-        *former = Some(Former { etags, document });
+        self.upstream_storage.put(&server, stored.encode(), expected, None).await?;
+        *previous = Some(PreviousDiscovery { etags, document });
         Ok(())
     }
 
     /// What is known of it from before this process.
-    fn kept(&self) -> Option<Former> {
-        let (_, bytes) = self.board.document(&self.upstream.server)?;
+    fn load_previous_discovery(&self) -> Option<PreviousDiscovery> {
+        let (_, bytes) = self.upstream_storage.document(&self.upstream.server)?;
         let StoredDocument { source, document, .. } = StoredDocument::decode(&bytes).ok()?;
         match source {
-            Source::Published => None,
-            Source::Asked { etags } => Some(Former { etags, document }),
+            DocumentSource::Published => None,
+            DocumentSource::Fetched { etags } => Some(PreviousDiscovery { etags, document }),
         }
     }
 
-    fn note_success(&self) {
+    fn record_success(&self) {
         let Upstream { server, address, .. } = &self.upstream;
-        let refusal = self.sight.borrow().vouching.refusal();
-        self.vouching.enforcer.set_vouching(&self.upstream, refusal.is_none());
-        self.metrics.not_vouched(server, refusal.map(|refusal| refusal.reason));
-        self.board.admit(&self.upstream);
-        self.board.open(server, address);
-        self.metrics.ready(server, self.sight.borrow().version.as_deref());
-        self.sight.send_if_modified(|sight| {
-            let was = std::mem::replace(&mut sight.standing, Standing::Ready);
+        let refusal = self.status.borrow().vouching_decision.refusal();
+        self.vouching_decider.enforcer.set_vouching(&self.upstream, refusal.is_none());
+        self.metrics.set_not_vouched(server, refusal.map(|refusal| refusal.reason));
+        self.upstream_storage.add_upstream(&self.upstream);
+        self.upstream_storage.put_record(server, address);
+        self.metrics.set_ready(server, self.status.borrow().version.as_deref());
+        self.status.send_if_modified(|sight| {
+            let was = std::mem::replace(&mut sight.readiness, UpstreamReadiness::Ready);
             sight.failing_since = None;
-            if was != Standing::Ready {
+            if was != UpstreamReadiness::Ready {
                 tracing::info!(upstream = %address, version = sight.version.as_deref(), "an upstream is ready");
             }
-            was != Standing::Ready
+            was != UpstreamReadiness::Ready
         });
     }
 
-    async fn note_failure(&self, fault: &Fault, failures: u32, begun: Instant) {
+    async fn record_failure(&self, error: &InspectionError, failures: u32, begun: Instant) {
         let Upstream { server, address, .. } = &self.upstream;
-        let is_certain = matches!(fault, Fault::NotReady(_)) || failures >= FAILURES_MAX;
-        let mut is_forgotten = false;
-        self.sight.send_if_modified(|sight| {
+        let is_certain = matches!(error, InspectionError::NotReady(_)) || failures >= FAILURES_TO_NOT_READY;
+        let mut is_expired = false;
+        self.status.send_if_modified(|sight| {
             let since = *sight.failing_since.get_or_insert(begun);
-            is_forgotten = begun.saturating_duration_since(since) >= self.forget_after;
-            let is_news = is_certain && sight.standing != Standing::NotReady;
-            if is_news {
-                sight.standing = Standing::NotReady;
-                tracing::warn!(upstream = %address, error = %fault, "an upstream is not ready");
+            is_expired = begun.saturating_duration_since(since) >= self.forget_after;
+            let is_new = is_certain && sight.readiness != UpstreamReadiness::NotReady;
+            if is_new {
+                sight.readiness = UpstreamReadiness::NotReady;
+                tracing::warn!(upstream = %address, error = %error, "an upstream is not ready");
             }
-            is_news
+            is_new
         });
         if is_certain {
-            self.board.close(server);
-            self.metrics.not_ready(server);
+            self.upstream_storage.remove_record(server);
+            self.metrics.set_not_ready(server);
         }
-        if is_forgotten {
-            self.board.give_up(server).await;
+        if is_expired {
+            self.upstream_storage.remove_upstream_and_document(server).await;
         }
     }
 
     /// Waits for the next inspection, or for somebody who wants to know.
-    async fn rest(&mut self, until: Instant) {
-        while !self.is_wanted() {
+    async fn wait_for_next_inspection(&mut self, until: Instant) {
+        while !self.is_refresh_requested() {
             tokio::select! {
-                changed = self.wanted.changed() => if changed.is_err() { return tokio::time::sleep_until(until).await },
+                changed = self.refresh_requested_at.changed() => if changed.is_err() { return tokio::time::sleep_until(until).await },
                 () = tokio::time::sleep_until(until) => return,
             }
         }

@@ -30,7 +30,7 @@ impl Metrics {
         Self { ready, info, not_vouched }
     }
 
-    pub(crate) fn ready(&self, server: &ServerId, version: Option<&str>) {
+    pub(crate) fn set_ready(&self, server: &ServerId, version: Option<&str>) {
         let ready = self.ready.with_label_values(&[server.as_str()]);
         if let Some(version) = version {
             let info = self.info.with_label_values(&[server.as_str(), version]);
@@ -42,32 +42,32 @@ impl Metrics {
         ready.set(1);
     }
 
-    pub(crate) fn not_ready(&self, server: &ServerId) {
+    pub(crate) fn set_not_ready(&self, server: &ServerId) {
         self.ready.with_label_values(&[server.as_str()]).set(0);
     }
 
     /// Why users are not named to it; `None` if they are.
-    pub(crate) fn not_vouched(&self, server: &ServerId, reason: Option<&'static str>) {
-        remove_of(&self.not_vouched, server, |other| Some(other) != reason);
+    pub(crate) fn set_not_vouched(&self, server: &ServerId, reason: Option<&'static str>) {
+        remove_series(&self.not_vouched, server, |other| Some(other) != reason);
         if let Some(reason) = reason {
             self.not_vouched.with_label_values(&[server.as_str(), reason]).set(1);
         }
     }
 
     /// Its labels go too, or a metric would remember every upstream that ever was.
-    pub(crate) fn forget(&self, server: &ServerId) {
+    pub(crate) fn remove_upstream(&self, server: &ServerId) {
         let _ = self.ready.remove_label_values(&[server.as_str()]);
         self.remove_info(server);
-        self.not_vouched(server, None);
+        self.set_not_vouched(server, None);
     }
 
     fn remove_info(&self, server: &ServerId) {
-        remove_of(&self.info, server, |_| true);
+        remove_series(&self.info, server, |_| true);
     }
 }
 
 /// Removes what a metric with two labels, the upstream first, says of an upstream.
-fn remove_of(vector: &IntGaugeVec, server: &ServerId, is_unwanted: impl Fn(&str) -> bool) {
+fn remove_series(vector: &IntGaugeVec, server: &ServerId, is_unwanted: impl Fn(&str) -> bool) {
     use prometheus::core::Collector as _;
     for family in vector.collect() {
         for metric in family.get_metric() {

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use peering::ServerId;
 
 /// Where documents lie below the folder.
-const DOCUMENTS: &str = "documents";
+const DOCUMENTS_DIR: &str = "documents";
 /// Longer files are none of ours.
-const BYTES_MAX: u64 = 32 << 20;
+const DOCUMENT_BYTES_MAX: u64 = 32 << 20;
 
 /// The folder, or none.
 #[derive(Clone, Debug)]
@@ -24,30 +24,30 @@ impl StateDir {
     }
 
     /// This folder, made if it is not there.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let documents = folder.join(DOCUMENTS);
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let documents = dir.join(DOCUMENTS_DIR);
         std::fs::create_dir_all(&documents)?;
         Ok(Self(Some(documents)))
     }
 
     /// What was kept of a server. What cannot be read is as good as nothing: the server is asked.
     pub fn read(&self, server: &ServerId) -> Option<Bytes> {
-        let file = self.file(server)?;
+        let file = self.document_path(server)?;
         let length = std::fs::metadata(&file).ok()?.len();
-        (length <= BYTES_MAX).then(|| std::fs::read(&file).ok().map(Bytes::from))?
+        (length <= DOCUMENT_BYTES_MAX).then(|| std::fs::read(&file).ok().map(Bytes::from))?
     }
 
     /// Keeps something, whole or not at all.
     pub(crate) fn write(&self, server: &ServerId, document: &[u8]) -> io::Result<()> {
-        let Some(file) = self.file(server) else { return Ok(()) };
-        let new = file.with_extension("new");
-        std::fs::write(&new, document)?;
-        std::fs::rename(&new, &file)
+        let Some(file) = self.document_path(server) else { return Ok(()) };
+        let temporary = file.with_extension("new");
+        std::fs::write(&temporary, document)?;
+        std::fs::rename(&temporary, &file)
     }
 
     /// Keeps nothing of a server any more.
     pub(crate) fn remove(&self, server: &ServerId) -> io::Result<()> {
-        let Some(file) = self.file(server) else { return Ok(()) };
+        let Some(file) = self.document_path(server) else { return Ok(()) };
         match std::fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
@@ -55,9 +55,9 @@ impl StateDir {
     }
 
     /// A name is made of an address, so that it holds no slash.
-    fn file(&self, server: &ServerId) -> Option<PathBuf> {
-        let folder = self.0.as_ref()?;
-        (!server.as_str().contains('/')).then(|| folder.join(format!("{server}.document")))
+    fn document_path(&self, server: &ServerId) -> Option<PathBuf> {
+        let dir = self.0.as_ref()?;
+        (!server.as_str().contains('/')).then(|| dir.join(format!("{server}.document")))
     }
 }
 
@@ -66,21 +66,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_until_it_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
+    fn state_dir_reads_back_until_removed() {
+        let dir = tempfile::tempdir().unwrap();
         let server = ServerId::from_name("apiserver-[fd00::1]:6443").unwrap();
-        let state = StateDir::open(folder.path()).unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
         assert_eq!(state.read(&server), None);
         state.write(&server, b"a").unwrap();
         state.write(&server, b"b").unwrap();
-        assert_eq!(StateDir::open(folder.path()).unwrap().read(&server).unwrap(), "b");
+        assert_eq!(StateDir::open(dir.path()).unwrap().read(&server).unwrap(), "b");
         state.remove(&server).unwrap();
         state.remove(&server).unwrap();
         assert_eq!(state.read(&server), None);
     }
 
     #[test]
-    fn without_a_folder_nothing_is_kept() {
+    fn state_dir_none_keeps_nothing() {
         let server = ServerId::from_name("apiserver-a").unwrap();
         StateDir::none().write(&server, b"a").unwrap();
         assert_eq!(StateDir::none().read(&server), None);

@@ -25,13 +25,13 @@ pub struct Upstream {
 pub enum UpstreamError {
     /// Plain HTTP would show tokens to everybody on the way.
     #[error("upstreams are reached over https only")]
-    Scheme,
+    UnsupportedScheme,
     /// Requests keep the path that they come with.
     #[error("a path, query or user does not belong here; https://host:port is expected")]
-    Surplus,
+    UnexpectedComponent,
     /// No host and port that could be connected to.
     #[error("https://host:port is expected, with an IP address or a DNS name")]
-    Address,
+    InvalidAddress,
 }
 
 impl Upstream {
@@ -53,20 +53,20 @@ impl FromStr for Upstream {
         };
         let authority = match url.split_once("://") {
             Some(("https", authority)) => authority,
-            Some(_) => return Err(UpstreamError::Scheme),
+            Some(_) => return Err(UpstreamError::UnsupportedScheme),
             None => url,
         };
         let authority = authority.strip_suffix('/').unwrap_or(authority);
         if authority.contains(['/', '?', '#', '@']) {
-            return Err(UpstreamError::Surplus);
+            return Err(UpstreamError::UnexpectedComponent);
         }
-        let (host, port) = split(authority).ok_or(UpstreamError::Address)?;
-        let address = Address::new(host, port).ok_or(UpstreamError::Address)?;
+        let (host, port) = split_host_port(authority).ok_or(UpstreamError::InvalidAddress)?;
+        let address = Address::new(host, port).ok_or(UpstreamError::InvalidAddress)?;
         Ok(Self { is_local, ..Self::new(address) })
     }
 }
 
-fn split(authority: &str) -> Option<(&str, u16)> {
+fn split_host_port(authority: &str) -> Option<(&str, u16)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         let port = rest.strip_prefix(':').map_or(Some(HTTPS_PORT), |port| port.parse().ok());
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_a_host_and_a_port() {
+    fn parse_accepts_host_and_port() {
         check("https://10.0.0.1:6443", Ok("apiserver-10.0.0.1:6443"));
         check("10.0.0.1:6443", Ok("apiserver-10.0.0.1:6443"));
         check("https://cp-1.example.com/", Ok("apiserver-cp-1.example.com:443"));
@@ -101,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
-        check("http://10.0.0.1:6443", Err(UpstreamError::Scheme));
-        check("https://10.0.0.1:6443/k8s/clusters/c-1", Err(UpstreamError::Surplus));
-        check("https://user@10.0.0.1", Err(UpstreamError::Surplus));
+    fn parse_rejects_other_urls() {
+        check("http://10.0.0.1:6443", Err(UpstreamError::UnsupportedScheme));
+        check("https://10.0.0.1:6443/k8s/clusters/c-1", Err(UpstreamError::UnexpectedComponent));
+        check("https://user@10.0.0.1", Err(UpstreamError::UnexpectedComponent));
         for text in ["", "https://", "10.0.0.1:port", "10.0.0.1:0", "a b:1", "fd00::1", "[10.0.0.1]:1"] {
-            check(text, Err(UpstreamError::Address));
+            check(text, Err(UpstreamError::InvalidAddress));
         }
     }
 }

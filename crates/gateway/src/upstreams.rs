@@ -9,192 +9,194 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use peering::ServerId;
-use peering::ports::{Fetch, Pending, Progress};
+use peering::ports::{Fetch, PortFuture, StorageProgress};
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::board::Board;
-use crate::inspector::{Inspector, Sight, Standing};
+use crate::inspector::{Inspector, UpstreamReadiness, UpstreamStatus};
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
-use crate::vouching::Vouching;
+use crate::upstream_storage::UpstreamStorage;
+use crate::vouching::VouchingDecider;
 
 /// No merged document is older than this when it is given: a resource that was just defined is found.
-const RECENT: Duration = Duration::from_secs(1);
+const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How often documents are let go whose time is over: the times are minutes.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the proof that nobody serves something waits for an upstream that was away: it may just have come back.
-const AWAY_PATIENCE: Duration = Duration::from_secs(1);
+const NOT_READY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the upstreams are told by.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct UpstreamsConfig {
     /// `--upstream-forget-after`: how long an upstream may fail before it does not count any more.
     pub forget_after: Duration,
 }
 
 /// The upstreams.
 pub struct Upstreams {
-    config: Config,
-    board: Board,
+    config: UpstreamsConfig,
+    upstream_storage: UpstreamStorage,
     fetch: Arc<dyn Fetch>,
     metrics: Metrics,
-    vouching: Arc<Vouching>,
+    vouching_decider: Arc<VouchingDecider>,
     tasks: Tasks,
-    known: Mutex<BTreeMap<ServerId, Known>>,
+    tracked: Mutex<BTreeMap<ServerId, TrackedUpstream>>,
     /// Since when somebody wants to know what they serve.
-    wanted: watch::Sender<Option<Instant>>,
+    refresh_requested_at: watch::Sender<Option<Instant>>,
 }
 
-struct Known {
+struct TrackedUpstream {
     upstream: Upstream,
-    sight: watch::Receiver<Sight>,
+    status: watch::Receiver<UpstreamStatus>,
     /// Ends its inspection.
-    end: CancellationToken,
+    stop_token: CancellationToken,
 }
 
 impl std::fmt::Debug for Upstreams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.known.lock().keys()).finish()
+        f.debug_set().entries(self.tracked.lock().keys()).finish()
     }
 }
 
 impl Upstreams {
     /// No upstreams yet.
     pub fn new(
-        config: Config,
-        board: Board,
+        config: UpstreamsConfig,
+        upstream_storage: UpstreamStorage,
         fetch: Arc<dyn Fetch>,
-        vouching: Vouching,
+        vouching_decider: VouchingDecider,
         metrics: Metrics,
         tasks: &Tasks,
     ) -> Arc<Self> {
-        let expiring = board.clone();
+        let expiring_storage = upstream_storage.clone();
         tasks.spawn("board-expiry", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
-                expiring.expire(Instant::now());
+                expiring_storage.expire_documents(Instant::now());
             }
         });
         Arc::new(Self {
             config,
-            board,
+            upstream_storage,
             fetch,
             metrics,
-            vouching: Arc::new(vouching),
+            vouching_decider: Arc::new(vouching_decider),
             tasks: tasks.clone(),
-            known: Mutex::default(),
-            wanted: watch::Sender::new(None),
+            tracked: Mutex::default(),
+            refresh_requested_at: watch::Sender::new(None),
         })
     }
 
     /// From now on these are the upstreams. Those that are known already go on as they are.
-    pub fn set(&self, upstreams: &[Upstream]) {
-        let mut known = self.known.lock();
-        known.retain(|server, known| {
+    pub fn set_upstreams(&self, upstreams: &[Upstream]) {
+        let mut tracked = self.tracked.lock();
+        tracked.retain(|server, tracked| {
             let stays = upstreams.iter().any(|upstream| upstream.server == *server);
             if !stays {
-                known.end.cancel();
-                self.board.forget(server);
-                self.metrics.forget(server);
+                tracked.stop_token.cancel();
+                self.upstream_storage.remove_upstream(server);
+                self.metrics.remove_upstream(server);
             }
             stays
         });
         for upstream in upstreams {
-            known.entry(upstream.server.clone()).or_insert_with(|| self.start(upstream));
+            tracked.entry(upstream.server.clone()).or_insert_with(|| self.start_inspector(upstream));
         }
     }
 
-    fn start(&self, upstream: &Upstream) -> Known {
-        self.board.admit(upstream);
-        let (sight, seen) = watch::channel(Sight::default());
-        let end = self.tasks.stopping().child_token();
+    fn start_inspector(&self, upstream: &Upstream) -> TrackedUpstream {
+        self.upstream_storage.add_upstream(upstream);
+        let (sight, status) = watch::channel(UpstreamStatus::default());
+        let stop_token = self.tasks.stop_token().child_token();
         let inspector = Inspector {
             upstream: upstream.clone(),
-            board: self.board.clone(),
+            upstream_storage: self.upstream_storage.clone(),
             fetch: self.fetch.clone(),
             forget_after: self.config.forget_after,
-            wanted: self.wanted.subscribe(),
-            sight,
+            refresh_requested_at: self.refresh_requested_at.subscribe(),
+            status: sight,
             metrics: self.metrics.clone(),
-            vouching: self.vouching.clone(),
+            vouching_decider: self.vouching_decider.clone(),
         };
-        self.tasks.spawn_once("upstream-inspector", inspector.run(end.clone()));
-        Known { upstream: upstream.clone(), sight: seen, end }
+        self.tasks.spawn_once("upstream-inspector", inspector.run(stop_token.clone()));
+        TrackedUpstream { upstream: upstream.clone(), status, stop_token }
     }
 
     /// Whether what is known of those that are ready is recent enough to be told.
-    pub fn is_recent(&self) -> bool {
+    pub fn is_discovery_recent(&self) -> bool {
         let now = Instant::now();
-        let is_recent = |sight: &Sight| {
-            sight.standing != Standing::Ready
-                || sight.validated.is_some_and(|validated| now.saturating_duration_since(validated) < RECENT)
+        let is_recent = |status: &UpstreamStatus| {
+            status.readiness != UpstreamReadiness::Ready
+                || status
+                    .discovery_validated_at
+                    .is_some_and(|validated| now.saturating_duration_since(validated) < DISCOVERY_AGE_MAX)
         };
-        self.known.lock().values().all(|known| is_recent(&known.sight.borrow()))
+        self.tracked.lock().values().all(|known| is_recent(&known.status.borrow()))
     }
 
     /// Why requests of certificate users do not go to an upstream that is ready; `None` if they do.
-    pub fn not_vouched(&self, server: &str) -> Option<String> {
-        let known = self.known.lock();
+    pub fn not_vouched_reason(&self, server: &str) -> Option<String> {
+        let known = self.tracked.lock();
         let known = known.values().find(|known| known.upstream.server.as_str() == server)?;
-        let refusal = known.sight.borrow().vouching.refusal().filter(|_| known.is_ready());
+        let refusal = known.status.borrow().vouching_decision.refusal().filter(|_| known.is_ready());
         refusal.map(|refusal| format!("not vouching for users: {}", refusal.text))
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.known.lock().len()
+        self.tracked.lock().len()
     }
 
     /// The upstream of the newest release among those that are ready: what is about no resource is asked of one and the same,
     /// and the newest knows most.
-    pub fn newest(&self) -> Option<ServerId> {
-        let known = self.known.lock();
+    pub fn newest_ready(&self) -> Option<ServerId> {
+        let known = self.tracked.lock();
         let ready = known.values().filter(|known| known.is_ready());
-        let newest = ready.max_by_key(|known| known.sight.borrow().version.as_deref().map(release_of));
+        let newest = ready.max_by_key(|known| known.status.borrow().version.as_deref().map(parse_release));
         newest.map(|known| known.upstream.server.clone())
     }
 
     /// Asks again what upstreams serve whenever one of them is doubted.
-    pub async fn follow_doubts(self: Arc<Self>, mut doubts: mpsc::Receiver<ServerId>, stop: CancellationToken) {
-        while let Some(Some(server)) = stop.run_until_cancelled(doubts.recv()).await {
+    pub async fn refetch_stale(self: Arc<Self>, mut stale_members: mpsc::Receiver<ServerId>, stop: CancellationToken) {
+        while let Some(Some(server)) = stop.run_until_cancelled(stale_members.recv()).await {
             tracing::debug!(%server, "an upstream does not serve what it lists; it is asked again");
-            self.want(Instant::now());
-            stop.run_until_cancelled(tokio::time::sleep(RECENT)).await;
+            self.request_refresh(Instant::now());
+            stop.run_until_cancelled(tokio::time::sleep(DISCOVERY_AGE_MAX)).await;
         }
         stop.cancelled().await;
     }
 
-    fn want(&self, since: Instant) {
-        self.wanted.send_modify(|wanted| *wanted = (*wanted).max(Some(since)));
+    fn request_refresh(&self, since: Instant) {
+        self.refresh_requested_at.send_modify(|wanted| *wanted = (*wanted).max(Some(since)));
     }
 }
 
-impl Known {
+impl TrackedUpstream {
     fn is_ready(&self) -> bool {
-        self.sight.borrow().standing == Standing::Ready
+        self.status.borrow().readiness == UpstreamReadiness::Ready
     }
 }
 
 /// Every upstream is asked anew what it serves. One that does not answer is not ready any more.
-impl Progress for Upstreams {
-    fn catch_up(&self) -> Pending<'_, ()> {
+impl StorageProgress for Upstreams {
+    fn catch_up(&self) -> PortFuture<'_, ()> {
         async move {
             let now = Instant::now();
-            self.want(now);
-            let sights: Vec<_> = self.known.lock().values().map(|known| known.sight.clone()).collect();
-            let waiting = sights.into_iter().map(|mut sight| async move {
-                let is_away = sight.borrow().standing != Standing::Ready;
-                let told = sight.wait_for(|sight| sight.tells_since(now));
+            self.request_refresh(now);
+            let statuses: Vec<_> = self.tracked.lock().values().map(|known| known.status.clone()).collect();
+            let waiting = statuses.into_iter().map(|mut status| async move {
+                let was_not_ready = status.borrow().readiness != UpstreamReadiness::Ready;
+                let known_since = status.wait_for(|status| status.is_known_since(now));
                 // An upstream that is not one any more has nothing to tell, and one that is away is not waited for long.
-                match is_away {
-                    false => told.await.is_ok_and(|sight| sight.standing == Standing::Ready),
-                    true => tokio::time::timeout(AWAY_PATIENCE, told)
-                        .await
-                        .is_ok_and(|told| told.is_ok_and(|sight| sight.standing == Standing::Ready)),
+                match was_not_ready {
+                    false => known_since.await.is_ok_and(|status| status.readiness == UpstreamReadiness::Ready),
+                    true => tokio::time::timeout(NOT_READY_TIMEOUT, known_since).await.is_ok_and(|known_since| {
+                        known_since.is_ok_and(|status| status.readiness == UpstreamReadiness::Ready)
+                    }),
                 }
             });
             if join_all(waiting).await.contains(&true) {
@@ -207,7 +209,7 @@ impl Progress for Upstreams {
 }
 
 /// The numbers of a version such as `v1.36.2+k3s1`.
-fn release_of(version: &str) -> [u32; 3] {
+fn parse_release(version: &str) -> [u32; 3] {
     let numbers = version.trim_start_matches('v').split(['.', '-', '+']);
     let mut numbers = numbers.map(|number| number.parse().unwrap_or(0));
     std::array::from_fn(|_| numbers.next().unwrap_or(0))
@@ -218,9 +220,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_compared_by_number() {
-        assert!(release_of("v1.9.11") < release_of("v1.36.0"));
-        assert!(release_of("v1.36.2+k3s1") > release_of("v1.36.0-alpha.1"));
-        assert_eq!(release_of("devel"), [0, 0, 0]);
+    fn parse_release_orders_by_number() {
+        assert!(parse_release("v1.9.11") < parse_release("v1.36.0"));
+        assert!(parse_release("v1.36.2+k3s1") > parse_release("v1.36.0-alpha.1"));
+        assert_eq!(parse_release("devel"), [0, 0, 0]);
     }
 }

@@ -7,24 +7,24 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use serde_json::Value;
-use transport::peer::{Connector, DialError, Line, PeerBody, Pool, PoolLimits, RequestBody};
+use transport::peer::{ConnectionPool, Connector, DialError, PeerBody, PoolLimits, PooledConnection, RequestBody};
 
 /// Servers are on this machine, or should be near: nothing they are asked takes longer.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer than any discovery document or list that we ask for.
 const BODY_MAX_BYTES: usize = 64 << 20;
 
 /// A client of one server. Clones share connections.
 #[derive(Clone, Debug)]
-pub struct Client {
-    pool: Arc<Pool>,
+pub struct AdminClient {
+    pool: Arc<ConnectionPool>,
     host: String,
     token: Option<String>,
 }
 
 /// A question.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct AdminRequest {
     /// The method.
     pub method: Method,
     /// Path and query.
@@ -35,14 +35,14 @@ pub struct Ask {
     pub body: Bytes,
 }
 
-impl Ask {
+impl AdminRequest {
     /// Asks for a path.
     pub fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
     }
 
     /// Sends JSON.
-    pub fn send(method: Method, path: impl Into<String>, body: &Value) -> Self {
+    pub fn with_json_body(method: Method, path: impl Into<String>, body: &Value) -> Self {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",
             _ => "application/json",
@@ -53,7 +53,7 @@ impl Ask {
 
     /// With a header more.
     #[must_use]
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
@@ -61,7 +61,7 @@ impl Ask {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct AdminResponse {
     /// The code.
     pub status: StatusCode,
     /// The headers.
@@ -70,7 +70,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Answer {
+impl AdminResponse {
     /// The body as JSON; null if it is none.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -85,27 +85,27 @@ pub enum ClientError {
     Dial(#[from] DialError),
     /// The connection broke, or the answer is no HTTP.
     #[error("the request failed: {0}")]
-    Broken(String),
+    Transport(String),
     /// It took too long.
-    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
     TimedOut,
     /// A header or a path cannot be sent.
     #[error("the request cannot be sent: {0}")]
-    Malformed(#[from] http::Error),
+    InvalidRequest(#[from] http::Error),
 }
 
-impl Client {
+impl AdminClient {
     /// A client of the server that listens there.
     pub fn new(connector: &Arc<Connector>, host: &str, port: u16) -> Self {
-        let pool = Pool::new(connector.clone(), host, port, PoolLimits::default());
+        let pool = ConnectionPool::new(connector.clone(), host, port, PoolLimits::default());
         Self { pool, host: format!("{host}:{port}"), token: None }
     }
 
     /// The same, with a connection of its own for every request, so that a balancer may choose each time.
     #[must_use]
-    pub fn fresh(connector: &Arc<Connector>, host: &str, port: u16) -> Self {
+    pub fn without_keep_alive(connector: &Arc<Connector>, host: &str, port: u16) -> Self {
         let limits = PoolLimits { idle_max: 0, ..PoolLimits::default() };
-        let pool = Pool::new(connector.clone(), host, port, limits);
+        let pool = ConnectionPool::new(connector.clone(), host, port, limits);
         Self { pool, host: format!("{host}:{port}"), token: None }
     }
 
@@ -117,45 +117,50 @@ impl Client {
     }
 
     /// Asks, and reads the whole answer.
-    pub async fn ask(&self, ask: Ask) -> Result<Answer, ClientError> {
+    pub async fn request(&self, request: AdminRequest) -> Result<AdminResponse, ClientError> {
         let asking = async {
-            let (parts, body) = self.begin(&ask).await?.into_parts();
+            let (parts, body) = self.send_with_retry(&request).await?.into_parts();
             let body = Limited::new(body, BODY_MAX_BYTES).collect().await;
-            let body = body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes();
-            Ok(Answer { status: parts.status, headers: parts.headers, body })
+            let body = body.map_err(|error| ClientError::Transport(error.to_string()))?.to_bytes();
+            Ok(AdminResponse { status: parts.status, headers: parts.headers, body })
         };
-        tokio::time::timeout(TIMEOUT, asking).await.unwrap_or(Err(ClientError::TimedOut))
+        tokio::time::timeout(REQUEST_TIMEOUT, asking).await.unwrap_or(Err(ClientError::TimedOut))
     }
 
     /// Asks, and returns the answer as soon as it begins.
-    pub async fn open(&self, ask: &Ask) -> Result<Response<PeerBody>, ClientError> {
-        tokio::time::timeout(TIMEOUT, self.begin(ask)).await.unwrap_or(Err(ClientError::TimedOut))
+    pub async fn open_stream(&self, request: &AdminRequest) -> Result<Response<PeerBody>, ClientError> {
+        tokio::time::timeout(REQUEST_TIMEOUT, self.send_with_retry(request)).await.unwrap_or(Err(ClientError::TimedOut))
     }
 
-    async fn begin(&self, ask: &Ask) -> Result<Response<PeerBody>, ClientError> {
-        if let Some(line) = self.pool.take() {
-            match self.send(line, ask).await {
+    async fn send_with_retry(&self, request: &AdminRequest) -> Result<Response<PeerBody>, ClientError> {
+        if let Some(connection) = self.pool.take_idle() {
+            match self.send_on_connection(connection, request).await {
                 // It may have been closed while it was idle; what only reads is asked again.
-                Err(ClientError::Broken(_)) if ask.method == Method::GET => {}
+                Err(ClientError::Transport(_)) if request.method == Method::GET => {}
                 outcome => return outcome,
             }
         }
-        let line = self.pool.open(TIMEOUT).await?;
-        self.send(line, ask).await
+        let connection = self.pool.open(REQUEST_TIMEOUT).await?;
+        self.send_on_connection(connection, request).await
     }
 
-    async fn send(&self, line: Line, ask: &Ask) -> Result<Response<PeerBody>, ClientError> {
-        let mut request = Request::builder().method(&ask.method).uri(&ask.path).header("host", &self.host);
+    async fn send_on_connection(
+        &self,
+        connection: PooledConnection,
+        admin_request: &AdminRequest,
+    ) -> Result<Response<PeerBody>, ClientError> {
+        let mut request =
+            Request::builder().method(&admin_request.method).uri(&admin_request.path).header("host", &self.host);
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        for (name, value) in &ask.headers {
+        for (name, value) in &admin_request.headers {
             request = request.header(*name, value);
         }
-        let body = match ask.body.is_empty() {
+        let body = match admin_request.body.is_empty() {
             true => RequestBody::empty(),
-            false => RequestBody::new(Full::new(ask.body.clone()).map_err(|never| match never {})),
+            false => RequestBody::new(Full::new(admin_request.body.clone()).map_err(|never| match never {})),
         };
-        line.send(request.body(body)?).await.map_err(|error| ClientError::Broken(error.to_string()))
+        connection.send(request.body(body)?).await.map_err(|error| ClientError::Transport(error.to_string()))
     }
 }

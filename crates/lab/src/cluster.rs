@@ -9,28 +9,28 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
-use transport::Watched;
-use transport::peer::{ClientFiles, Connector, Dialer};
-use transport::pki::Pair;
+use transport::Reloading;
+use transport::peer::{ClientTlsFiles, Connector, Dialer};
+use transport::pki::CertificateFiles;
 
-use crate::client::{Ask, Client, ClientError};
-use crate::status::collect::storage_versions;
-use crate::status::{Facts, Phase, Server, Snapshot};
+use crate::client::{AdminClient, AdminRequest, ClientError};
+use crate::status::collect::fetch_storage_versions;
+use crate::status::{LabInfo, LabSnapshot, Phase, ServerSnapshot};
 
 /// Which leases are identities of API servers.
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
+const IDENTITY_LEASES_PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
                       ?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 
 /// What a gateway calls itself on `/debug/peers`.
-const GATEWAY: &str = "apiserver-gateway";
+const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 
 /// How a cluster is reached.
 #[derive(Debug)]
-pub struct Access {
-    client: Client,
+pub struct ClusterAccess {
+    client: AdminClient,
     address: String,
     /// What a kubeconfig holds itself, as files that no disk has.
-    _held: Vec<std::fs::File>,
+    _memfds: Vec<std::fs::File>,
 }
 
 /// Why a cluster cannot be looked at.
@@ -41,7 +41,7 @@ pub enum ClusterError {
     Missing(&'static str),
     /// Something in it is not for us.
     #[error("{0}")]
-    Unusable(String),
+    UnsupportedKubeconfig(String),
     /// No answer.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -57,9 +57,9 @@ pub enum ClusterError {
     },
 }
 
-impl Access {
+impl ClusterAccess {
     /// By the current context of a kubeconfig that lies in `folder`.
-    pub fn from_kubeconfig(config: &Value, folder: &Path) -> Result<Self, ClusterError> {
+    pub fn from_kubeconfig(config: &Value, base_dir: &Path) -> Result<Self, ClusterError> {
         let named = |list: &str, name: &Value, inner: &str| -> Value {
             let entries = config[list].as_array().into_iter().flatten();
             entries.filter(|entry| entry["name"] == *name).map(|entry| entry[inner].clone()).next().unwrap_or_default()
@@ -71,48 +71,52 @@ impl Access {
         let (host, port) = host_and_port(address)?;
         for plugin in ["exec", "auth-provider"] {
             if !user[plugin].is_null() {
-                return Err(ClusterError::Unusable(format!("its user needs {plugin}, which is not run here")));
+                return Err(ClusterError::UnsupportedKubeconfig(format!(
+                    "its user needs {plugin}, which is not run here"
+                )));
             }
         }
-        let mut held = Vec::new();
-        let mut file = |entry: &Value, name: &str| file(entry, name, folder, &mut held);
+        let mut memfds = Vec::new();
+        let mut file = |entry: &Value, name: &str| credential_file(entry, name, base_dir, &mut memfds);
         let authorities =
             file(&cluster, "certificate-authority")?.ok_or(ClusterError::Missing("certificate authority"))?;
         let own = match (file(&user, "client-certificate")?, file(&user, "client-key")?) {
-            (Some(certificate), Some(key)) => Some(Pair { certificate, key }),
+            (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
             _ => None,
         };
-        let tls = ClientFiles { authorities, own }.read().map_err(|error| ClusterError::Unusable(error.to_string()))?;
-        let connector = Arc::new(Connector::new(Watched::fixed(tls), Dialer::direct()));
+        let tls = ClientTlsFiles { ca_bundle: authorities, client_certificate: own }
+            .load()
+            .map_err(|error| ClusterError::UnsupportedKubeconfig(error.to_string()))?;
+        let connector = Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()));
         let token = user["token"].as_str().map(str::to_owned);
-        let client = Client::new(&connector, &host, port).with_token(token);
-        Ok(Self { client, address: address.to_owned(), _held: held })
+        let client = AdminClient::new(&connector, &host, port).with_token(token);
+        Ok(Self { client, address: address.to_owned(), _memfds: memfds })
     }
 }
 
 /// A file that a kubeconfig names, or one that holds what it holds itself.
-fn file(
+fn credential_file(
     entry: &Value,
     name: &str,
-    folder: &Path,
-    held: &mut Vec<std::fs::File>,
+    base_dir: &Path,
+    memfds: &mut Vec<std::fs::File>,
 ) -> Result<Option<PathBuf>, ClusterError> {
     use std::os::fd::AsRawFd as _;
-    let unusable = |error: &dyn std::fmt::Display| ClusterError::Unusable(format!("{name}: {error}"));
+    let unusable = |error: &dyn std::fmt::Display| ClusterError::UnsupportedKubeconfig(format!("{name}: {error}"));
     if let Some(data) = entry[format!("{name}-data")].as_str() {
         let bytes = STANDARD.decode(data).map_err(|error| unusable(&error))?;
         let memory = memfd_create("kubeconfig", MemfdFlags::CLOEXEC).map_err(|error| unusable(&error))?;
         let mut memory = std::fs::File::from(memory);
         memory.write_all(&bytes).map_err(|error| unusable(&error))?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
-        held.push(memory);
+        memfds.push(memory);
         return Ok(Some(path));
     }
-    Ok(entry[name].as_str().map(|path| folder.join(path)))
+    Ok(entry[name].as_str().map(|path| base_dir.join(path)))
 }
 
 fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
-    let unusable = || ClusterError::Unusable(format!("server {address}: https://host:port is expected"));
+    let unusable = || ClusterError::UnsupportedKubeconfig(format!("server {address}: https://host:port is expected"));
     let rest = address.strip_prefix("https://").ok_or_else(unusable)?.trim_end_matches('/');
     if rest.contains('/') {
         return Err(unusable());
@@ -124,31 +128,31 @@ fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
 }
 
 /// What can be learned of the cluster.
-pub async fn look(access: &Access) -> Result<Snapshot, ClusterError> {
+pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, ClusterError> {
     let client = &access.client;
-    let leases = client.ask(Ask::get(LEASES)).await?;
+    let leases = client.request(AdminRequest::get(IDENTITY_LEASES_PATH)).await?;
     if !leases.status.is_success() {
         let message = leases.json()["message"].as_str().unwrap_or_default().to_owned();
-        return Err(ClusterError::Refused { path: LEASES, code: leases.status.as_u16(), message });
+        return Err(ClusterError::Refused { path: IDENTITY_LEASES_PATH, code: leases.status.as_u16(), message });
     }
-    let version = client.ask(Ask::get("/version")).await?.json();
+    let version = client.request(AdminRequest::get("/version")).await?.json();
     // A stock server has no such page, and not everybody may read ours.
-    let peers = match client.ask(Ask::get("/debug/peers")).await {
+    let peers = match client.request(AdminRequest::get("/debug/peers")).await {
         Ok(answer) if answer.status.is_success() => answer.json(),
         Ok(_) | Err(_) => Value::Null,
     };
-    Ok(Snapshot {
-        lab: Facts { address: access.address.clone(), ..Facts::default() },
-        servers: servers(&leases.json(), &version, &peers, Timestamp::now()),
-        storage_versions: storage_versions(client).await.unwrap_or_default(),
-        ..Snapshot::default()
+    Ok(LabSnapshot {
+        lab: LabInfo { address: access.address.clone(), ..LabInfo::default() },
+        servers: servers_from_leases(&leases.json(), &version, &peers, Timestamp::now()),
+        storage_versions: fetch_storage_versions(client).await.unwrap_or_default(),
+        ..LabSnapshot::default()
     })
 }
 
 /// The members by their leases, and by what the server that was asked knows of the others; or the upstreams of a gateway.
-fn servers(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Vec<Server> {
+fn servers_from_leases(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Vec<ServerSnapshot> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let upstreams = upstreams(peers);
+    let upstreams = upstreams_of_gateway(peers);
     if !upstreams.is_empty() {
         return upstreams;
     }
@@ -157,41 +161,41 @@ fn servers(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Ve
         let identity = text(&lease["metadata"]["name"]);
         let mut members = peers["members"].as_array().into_iter().flatten();
         let member = members.find(|member| member["server"] == identity).unwrap_or(&Value::Null);
-        let is_asked = peers["server"] == identity;
-        let is_of_release = is_asked || is_alone && peers.is_null();
+        let is_queried_server = peers["server"] == identity;
+        let has_known_release = is_queried_server || is_alone && peers.is_null();
         let hostname = text(&lease["metadata"]["labels"]["kubernetes.io/hostname"]);
-        let age = age(lease, now);
+        let age = lease_age_seconds(lease, now);
         let is_valid = age.is_some_and(|age| age <= lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default());
-        let only = if is_asked { &peers["onlyHere"] } else { &member["onlyItServes"] };
-        Server {
+        let only = if is_queried_server { &peers["onlyHere"] } else { &member["onlyItServes"] };
+        ServerSnapshot {
             name: if hostname.is_empty() { identity.clone() } else { hostname },
-            release: if is_of_release { text(&version["gitVersion"]) } else { String::new() },
+            release: if has_known_release { text(&version["gitVersion"]) } else { String::new() },
             phase: if is_valid { Phase::Ready } else { Phase::Stopped },
             phase_seconds: age.and_then(|age| u64::try_from(age).ok()).unwrap_or_default(),
-            member_state: match (is_asked, &member["state"]) {
+            member_state: match (is_queried_server, &member["state"]) {
                 (true, _) => "live".to_owned(),
                 (false, Value::String(state)) => state.clone(),
                 (false, _) if is_valid => "lease valid".to_owned(),
                 (false, _) => "lease expired".to_owned(),
             },
             member_seconds: member["stateSeconds"].as_u64().unwrap_or_default(),
-            only: only["items"].as_array().into_iter().flatten().map(resource).collect(),
+            exclusive_resources: only["items"].as_array().into_iter().flatten().map(resource_path).collect(),
             identity,
-            ..Server::default()
+            ..ServerSnapshot::default()
         }
     };
     leases["items"].as_array().into_iter().flatten().map(server).collect()
 }
 
 /// What a gateway knows of the servers behind it; empty if no gateway was asked.
-fn upstreams(peers: &Value) -> Vec<Server> {
-    if peers["server"] != GATEWAY {
+fn upstreams_of_gateway(peers: &Value) -> Vec<ServerSnapshot> {
+    if peers["server"] != GATEWAY_IDENTITY {
         return Vec::new();
     }
     let server = |member: &Value| {
         let text = |name: &str| member[name].as_str().unwrap_or_default().to_owned();
         let seconds = member["stateSeconds"].as_u64().unwrap_or_default();
-        Server {
+        ServerSnapshot {
             name: text("address"),
             address: text("address"),
             phase: if member["state"] == "live" { Phase::Ready } else { Phase::Stopped },
@@ -199,20 +203,25 @@ fn upstreams(peers: &Value) -> Vec<Server> {
             identity: text("server"),
             member_state: text("state"),
             member_seconds: seconds,
-            only: member["onlyItServes"]["items"].as_array().into_iter().flatten().map(resource).collect(),
-            ..Server::default()
+            exclusive_resources: member["onlyItServes"]["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(resource_path)
+                .collect(),
+            ..ServerSnapshot::default()
         }
     };
     peers["members"].as_array().into_iter().flatten().map(server).collect()
 }
 
 /// Seconds since the lease was renewed.
-fn age(lease: &Value, now: Timestamp) -> Option<i64> {
+fn lease_age_seconds(lease: &Value, now: Timestamp) -> Option<i64> {
     let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
     Some(now.duration_since(renewed).as_secs())
 }
 
-fn resource(item: &Value) -> String {
+fn resource_path(item: &Value) -> String {
     let parts = ["group", "version", "resource", "subresource"].map(|part| item[part].as_str().unwrap_or_default());
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
@@ -233,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_hosts_and_ports() {
+    fn server_address_is_split_into_host_and_port() {
         check_address("https://10.0.0.1:6443", "10.0.0.1 6443");
         check_address("https://api.example/", "api.example 443");
         check_address("https://[fd00::1]:6443", "fd00::1 6443");
@@ -243,23 +252,23 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_that_holds_its_certificates_is_read() {
+    fn kubeconfig_with_inline_certificates_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = crate::keys::Keys::open(folder.path()).unwrap();
+        let keys = crate::pki::LabPki::open_or_create(folder.path()).unwrap();
         let file = folder.path().join("kubeconfig");
         keys.write_kubeconfig(&file, "https://127.0.0.1:1").unwrap();
         let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        Access::from_kubeconfig(&config, folder.path()).unwrap();
+        ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap();
         config["users"][0]["user"]["exec"] = json!({"command": "x"});
-        let refused = Access::from_kubeconfig(&config, folder.path()).unwrap_err();
+        let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
         assert_eq!(refused.to_string(), "its user needs exec, which is not run here");
         config["current-context"] = "other".into();
-        let refused = Access::from_kubeconfig(&config, folder.path()).unwrap_err();
+        let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
         assert_eq!(refused.to_string(), "it has no server in its current context");
     }
 
     #[test]
-    fn members_are_known_by_their_leases() {
+    fn servers_are_read_from_identity_leases() {
         let lease = |name: &str, renewed: &str| {
             json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": format!("host-{name}")}},
                    "spec": {"renewTime": renewed, "leaseDurationSeconds": 3600}})
@@ -272,9 +281,11 @@ mod tests {
         let peers = json!({"server": "a", "members": [{"server": "c", "state": "mute", "stateSeconds": 3, "onlyItServes":
             {"items": [{"group": "", "version": "v1", "resource": "pods", "subresource": "resize", "verbs": ["get"]}]}}]});
         let now = "2026-11-15T12:00:30Z".parse().unwrap();
-        let shown: Vec<String> = servers(&leases, &json!({"gitVersion": "v1.36.0"}), &peers, now)
+        let shown: Vec<String> = servers_from_leases(&leases, &json!({"gitVersion": "v1.36.0"}), &peers, now)
             .iter()
-            .map(|s| format!("{} {} {} {} {:?}", s.name, s.release, s.phase_seconds, s.member_state, s.only))
+            .map(|s| {
+                format!("{} {} {} {} {:?}", s.name, s.release, s.phase_seconds, s.member_state, s.exclusive_resources)
+            })
             .collect();
         assert_eq!(
             shown,
@@ -283,15 +294,15 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_behind_a_gateway_are_its_upstreams() {
+    fn servers_behind_a_gateway_are_its_upstreams() {
         let member = |address: &str, state: &str| {
             let name = format!("apiserver-{address}");
             json!({"server": name, "address": address, "state": state, "stateSeconds": 5, "onlyItServes": {"items": []}})
         };
         let members = [member("10.0.0.1:6443", "live"), member("10.0.0.2:6443", "suspect")];
-        let peers = json!({"server": GATEWAY, "members": members});
+        let peers = json!({"server": GATEWAY_IDENTITY, "members": members});
         let now = "2026-11-15T12:00:30Z".parse().unwrap();
-        let shown: Vec<String> = servers(&json!({"items": []}), &json!({}), &peers, now)
+        let shown: Vec<String> = servers_from_leases(&json!({"items": []}), &json!({}), &peers, now)
             .iter()
             .map(|server| format!("{} {:?} {}", server.name, server.phase, server.member_state))
             .collect();
@@ -299,10 +310,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stock_server_that_is_alone_is_of_the_release_that_answers() {
+    fn single_stock_server_has_the_release_of_its_version_page() {
         let leases = json!({"items": [{"metadata": {"name": "a"}, "spec": {}}]});
         let now = "2026-11-15T12:00:30Z".parse().unwrap();
         let version = json!({"gitVersion": "v1.36.4"});
-        assert_eq!(servers(&leases, &version, &Value::Null, now)[0].release, "v1.36.4");
+        assert_eq!(servers_from_leases(&leases, &version, &Value::Null, now)[0].release, "v1.36.4");
     }
 }

@@ -10,24 +10,24 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use transport::Watched;
+use transport::Reloading;
 use transport::peer::{Connector, Dialer};
 
-use crate::client::Client;
-use crate::etcd::{self, Etcd};
-use crate::folder::state::{self, State, Store, Wish, WishError};
-use crate::folder::{Folder, FolderError, Layout};
-use crate::keys::Keys;
+use crate::client::AdminClient;
+use crate::data_dir::state::{self, LabOptions, LabOptionsError, LabState, LabStorage};
+use crate::data_dir::{DataDir, DataDirError, LockedDataDir};
+use crate::etcd::{self, LabEtcd};
+use crate::pki::LabPki;
 use crate::ports::{self, FreePorts};
-use crate::status::collect::Collector;
-use crate::status::{Facts, Phase, Rollout, Snapshot};
-use crate::supervisor::{Handle, OrderError, Supervisor};
-use crate::{control, door};
+use crate::status::collect::StatusCollector;
+use crate::status::{LabInfo, LabSnapshot, Phase, RolloutStatus};
+use crate::supervisor::{ActionError, Supervisor, SupervisorHandle};
+use crate::{control, load_balancer};
 
 /// How long ports of a lab that was killed may take to be free: its servers end with it, but not in the same instant.
-const PORTS_PATIENCE: Duration = Duration::from_secs(3);
+const PORTS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long servers may take to be ready, on a machine that is busy with building.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long tasks may take to end; they only carry bytes.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -35,24 +35,24 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it lives.
-    pub layout: Layout,
+    pub data_dir: DataDir,
     /// What was asked for.
-    pub wish: Wish,
+    pub options: LabOptions,
     /// The etcd to run, if one shall be.
-    pub etcd: Option<PathBuf>,
+    pub etcd_binary: Option<PathBuf>,
     /// Where else the kubeconfig shall be written.
-    pub kubeconfig: Option<PathBuf>,
+    pub kubeconfig_copy: Option<PathBuf>,
     /// Whether the folder is deleted at the end.
-    pub keep: Keep,
+    pub retention: DataDirRetention,
 }
 
 /// What becomes of the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum DataDirRetention {
     /// It is kept for the next start.
-    Folder,
+    Keep,
     /// It is deleted.
-    Nothing,
+    Delete,
 }
 
 /// Why there is no lab.
@@ -60,10 +60,10 @@ pub enum Keep {
 pub enum LabError {
     /// Not in this folder.
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    DataDir(#[from] DataDirError),
     /// Not such a lab.
     #[error(transparent)]
-    Wish(#[from] WishError),
+    Options(#[from] LabOptionsError),
     /// Somebody else listens there.
     #[error("port {port} of {what} is taken by another program: {cure}")]
     PortTaken {
@@ -76,7 +76,7 @@ pub enum LabError {
     },
     /// Keys and certificates.
     #[error("keys and certificates of the lab: {0}")]
-    Keys(String),
+    Pki(String),
     /// etcd.
     #[error("etcd: {0}")]
     Etcd(String),
@@ -90,7 +90,7 @@ pub enum LabError {
     },
     /// A server did not start.
     #[error("{0}")]
-    Server(#[from] OrderError),
+    Action(#[from] ActionError),
     /// A server ended, or did not get ready.
     #[error("server {name} did not get ready: {reason}")]
     NotReady {
@@ -103,21 +103,21 @@ pub enum LabError {
 
 /// What those inside a lab share: the commands, the page, a rollout.
 #[derive(Clone, Debug)]
-pub struct Inside {
+pub struct LabHandle {
     /// What is where.
-    pub layout: Layout,
+    pub data_dir: DataDir,
     /// Orders to servers, and how they stand.
-    pub handle: Handle,
+    pub supervisor: SupervisorHandle,
     /// A client of each server, in order.
-    pub clients: Arc<[Client]>,
+    pub clients: Arc<[AdminClient]>,
     /// A client of the front door, with a new connection for every request.
-    pub door: Client,
+    pub load_balancer: AdminClient,
     /// What the lab looks like, live.
-    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    pub snapshots: watch::Receiver<Arc<LabSnapshot>>,
     /// The rollout, written by whoever holds `busy`.
-    pub(crate) rollout: Arc<watch::Sender<Option<Rollout>>>,
+    pub(crate) rollout_status: Arc<watch::Sender<Option<RolloutStatus>>>,
     /// Held while a rollout goes on.
-    pub(crate) busy: Arc<Mutex<()>>,
+    pub(crate) rollout_lock: Arc<Mutex<()>>,
     /// Background tasks of the lab.
     pub tasks: Tasks,
     /// Ends the lab.
@@ -127,67 +127,69 @@ pub struct Inside {
 /// A lab that is about to run.
 #[derive(Debug)]
 pub struct Lab {
-    folder: Arc<Folder>,
+    data_dir: Arc<LockedDataDir>,
     supervisor: Supervisor,
-    etcd: Option<Etcd>,
-    inside: Inside,
-    keep: Keep,
+    etcd: Option<LabEtcd>,
+    handle: LabHandle,
+    retention: DataDirRetention,
 }
 
 impl Lab {
     /// Takes the folder, binds the ports, and starts etcd if it shall. No server runs yet. Must be called on the main thread.
     pub async fn open(config: Config) -> Result<Self, LabError> {
-        let folder = Arc::new(Folder::take(config.layout.clone())?);
-        let layout = folder.layout().clone();
+        let folder = Arc::new(LockedDataDir::lock(config.data_dir.clone())?);
+        let layout = folder.data_dir().clone();
         let mut free = FreePorts::new();
-        let state = state::settle(layout.read_state()?, &config.wish, &mut || free.pick())?;
-        let (listener, page) = bind(&state).await?;
+        let state = state::apply_options(layout.read_state()?, &config.options, &mut || free.pick())?;
+        let (listener, page) = bind_listeners(&state).await?;
         folder.write_state(&state)?;
-        let keys = Keys::open(&layout.pki()).map_err(|error| LabError::Keys(error.to_string()))?;
-        keys.check().map_err(LabError::Keys)?;
-        let address = format!("https://127.0.0.1:{}", state.door_port);
-        write_kubeconfigs(&layout, &keys, &state, config.kubeconfig.as_deref())?;
+        let keys = LabPki::open_or_create(&layout.pki_dir()).map_err(|error| LabError::Pki(error.to_string()))?;
+        keys.check_admin_certificate().map_err(LabError::Pki)?;
+        let address = format!("https://127.0.0.1:{}", state.load_balancer_port);
+        write_kubeconfigs(&layout, &keys, &state, config.kubeconfig_copy.as_deref())?;
         let tasks = Tasks::new();
         let stop = CancellationToken::new();
         let etcd = match &state.store {
-            Store::OwnEtcd { client_port, peer_port } => {
-                let started = etcd::start(&layout, config.etcd.as_deref(), (*client_port, *peer_port), &stop, &tasks);
+            LabStorage::OwnEtcd { client_port, peer_port } => {
+                let started =
+                    etcd::start(&layout, config.etcd_binary.as_deref(), (*client_port, *peer_port), &stop, &tasks);
                 Some(started.await.map_err(LabError::Etcd)?)
             }
-            Store::Sqlite | Store::Etcd { .. } => None,
+            LabStorage::Sqlite | LabStorage::Etcd { .. } => None,
         };
-        let facts = facts(&layout, &state, &address);
-        let (supervisor, inside) = assemble(folder.clone(), state, keys, facts, (tasks, stop))?;
-        let Inside { handle, tasks, stop, .. } = &inside;
-        let carrying = door::run(listener, handle.board(), tasks.clone(), stop.clone());
+        let facts = lab_info(&layout, &state, &address);
+        let (supervisor, inside) = assemble_lab(folder.clone(), state, keys, facts, (tasks, stop))?;
+        let LabHandle { supervisor: handle, tasks, stop, .. } = &inside;
+        let carrying = load_balancer::run(listener, handle.process_table(), tasks.clone(), stop.clone());
         tasks.spawn_once("front door", carrying);
-        crate::page::start(page, &inside);
-        let socket = control::bind(&layout.socket());
-        let socket = socket.map_err(|source| LabError::Io { what: layout.socket().display().to_string(), source })?;
+        crate::page::spawn(page, &inside);
+        let socket = control::bind(&layout.control_socket());
+        let socket =
+            socket.map_err(|source| LabError::Io { what: layout.control_socket().display().to_string(), source })?;
         tasks.spawn_once("control socket", control::run(socket, inside.clone(), stop.clone()));
-        Ok(Self { folder, supervisor, etcd, inside, keep: config.keep })
+        Ok(Self { data_dir: folder, supervisor, etcd, handle: inside, retention: config.retention })
     }
 
     /// What those inside share.
-    pub fn inside(&self) -> Inside {
-        self.inside.clone()
+    pub fn handle(&self) -> LabHandle {
+        self.handle.clone()
     }
 
     /// Starts the servers, and runs until the lab is told to stop; then ends everything in order. Must be awaited on the main
     /// thread.
     pub async fn run(self) -> Result<(), LabError> {
-        let Self { folder, supervisor, etcd, inside, keep } = self;
+        let Self { data_dir: folder, supervisor, etcd, handle: inside, retention: keep } = self;
         let outcome = supervisor.run(inside.stop.clone()).await;
         inside.stop.cancel();
         if let Some(etcd) = etcd {
             etcd.stop().await;
         }
-        let _ = std::fs::remove_file(inside.layout.socket());
+        let _ = std::fs::remove_file(inside.data_dir.control_socket());
         if let Err(error) = inside.tasks.stop(STOP_GRACE).await {
             tracing::warn!(%error, "not everything ended in time");
         }
         drop(inside);
-        if keep == Keep::Nothing
+        if keep == DataDirRetention::Delete
             && let Some(folder) = Arc::into_inner(folder)
         {
             folder.purge()?;
@@ -196,12 +198,12 @@ impl Lab {
     }
 }
 
-impl Inside {
+impl LabHandle {
     /// Waits until every server is ready and known to the others, or one failed.
-    pub async fn ready(&self) -> Result<(), LabError> {
-        let mut board = self.handle.board();
-        let deadline = Instant::now() + READY_PATIENCE;
-        let settled = |board: &Arc<crate::supervisor::Board>| {
+    pub async fn wait_until_ready(&self) -> Result<(), LabError> {
+        let mut board = self.supervisor.process_table();
+        let deadline = Instant::now() + READY_TIMEOUT;
+        let settled = |board: &Arc<crate::supervisor::ProcessTable>| {
             board.is_ready() || board.servers.iter().any(|standing| standing.phase == Phase::Failed)
         };
         let waited = tokio::time::timeout_at(deadline, board.wait_for(settled)).await;
@@ -210,8 +212,8 @@ impl Inside {
         match board.servers.iter().find(|standing| standing.phase != Phase::Ready && standing.generation > 0) {
             None => Ok(()),
             Some(standing) => {
-                let reason = match &*standing.trouble {
-                    "" => format!("it is still {} after {} s", standing.phase.as_str(), READY_PATIENCE.as_secs()),
+                let reason = match &*standing.problem {
+                    "" => format!("it is still {} after {} s", standing.phase.as_str(), READY_TIMEOUT.as_secs()),
                     trouble => trouble.to_owned(),
                 };
                 Err(LabError::NotReady { name: standing.server.name.clone(), reason })
@@ -220,77 +222,95 @@ impl Inside {
     }
 }
 
-async fn bind(state: &State) -> Result<(TcpListener, TcpListener), LabError> {
-    let deadline = Instant::now() + PORTS_PATIENCE;
-    let taken = |what: String, port: u16, cure| LabError::PortTaken { port, what, cure };
+async fn bind_listeners(state: &LabState) -> Result<(TcpListener, TcpListener), LabError> {
+    let deadline = Instant::now() + PORTS_TIMEOUT;
+    let port_taken = |what: String, port: u16, cure| LabError::PortTaken { port, what, cure };
     for server in &state.servers {
         while !ports::is_free(server.port) {
             if Instant::now() > deadline {
                 let cure = "stop that one, or choose another folder with --data-dir";
-                return Err(taken(format!("server {}", server.name), server.port, cure));
+                return Err(port_taken(format!("server {}", server.name), server.port, cure));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     let mut listeners = Vec::new();
     for (what, port, cure) in [
-        ("the front door", state.door_port, "--port chooses another one"),
+        ("the front door", state.load_balancer_port, "--port chooses another one"),
         ("the page", state.page_port, "stop that one, or choose another folder with --data-dir"),
     ] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-        listeners.push(listener.map_err(|_| taken(what.to_owned(), port, cure))?);
+        listeners.push(listener.map_err(|_| port_taken(what.to_owned(), port, cure))?);
     }
     let page = listeners.pop().expect("two were bound");
     Ok((listeners.pop().expect("two were bound"), page))
 }
 
 /// One for the front door, in the folder and where else it was asked for, and one for each server.
-fn write_kubeconfigs(layout: &Layout, keys: &Keys, state: &State, copy: Option<&Path>) -> Result<(), LabError> {
-    let mut files = vec![(layout.kubeconfig(), state.door_port)];
-    files.extend(copy.map(|copy| (copy.to_owned(), state.door_port)));
-    files.extend(state.servers.iter().map(|server| (layout.server_kubeconfig(&server.name), server.port)));
+fn write_kubeconfigs(data_dir: &DataDir, pki: &LabPki, state: &LabState, copy: Option<&Path>) -> Result<(), LabError> {
+    let mut files = vec![(data_dir.kubeconfig(), state.load_balancer_port)];
+    files.extend(copy.map(|copy| (copy.to_owned(), state.load_balancer_port)));
+    files.extend(state.servers.iter().map(|server| (data_dir.server_kubeconfig(&server.name), server.port)));
     for (file, port) in files {
-        let written = keys.write_kubeconfig(&file, &format!("https://127.0.0.1:{port}"));
+        let written = pki.write_kubeconfig(&file, &format!("https://127.0.0.1:{port}"));
         written.map_err(|source| LabError::Io { what: format!("cannot write {}", file.display()), source })?;
     }
     Ok(())
 }
 
-fn facts(layout: &Layout, state: &State, address: &str) -> Facts {
-    Facts {
-        folder: layout.folder().display().to_string(),
+fn lab_info(data_dir: &DataDir, state: &LabState, address: &str) -> LabInfo {
+    LabInfo {
+        data_dir: data_dir.path().display().to_string(),
         address: address.to_owned(),
         page: format!("http://127.0.0.1:{}", state.page_port),
-        kubeconfig: layout.kubeconfig().display().to_string(),
+        kubeconfig: data_dir.kubeconfig().display().to_string(),
         store: match &state.store {
-            Store::Sqlite => "sqlite".to_owned(),
-            Store::Etcd { servers } => servers.join(","),
-            Store::OwnEtcd { client_port, .. } => crate::launch::own_etcd_url(*client_port),
+            LabStorage::Sqlite => "sqlite".to_owned(),
+            LabStorage::Etcd { servers } => servers.join(","),
+            LabStorage::OwnEtcd { client_port, .. } => crate::process_args::etcd_url(*client_port),
         },
         pid: std::process::id(),
     }
 }
 
 /// Puts the parts together that look at servers.
-fn assemble(
-    folder: Arc<Folder>,
-    state: State,
-    keys: Keys,
-    facts: Facts,
+fn assemble_lab(
+    data_dir: Arc<LockedDataDir>,
+    state: LabState,
+    pki: LabPki,
+    info: LabInfo,
     (tasks, stop): (Tasks, CancellationToken),
-) -> Result<(Supervisor, Inside), LabError> {
-    let tls = keys.client_files().read().map_err(|error| LabError::Keys(error.to_string()))?;
-    let connector = Arc::new(Connector::new(Watched::fixed(tls), Dialer::direct()));
-    let clients: Arc<[Client]> =
-        state.servers.iter().map(|server| Client::new(&connector, "127.0.0.1", server.port)).collect();
-    let door = Client::fresh(&connector, "127.0.0.1", state.door_port);
-    let layout = folder.layout().clone();
-    let (supervisor, handle) = Supervisor::new(folder, state, keys, clients.to_vec(), tasks.clone());
+) -> Result<(Supervisor, LabHandle), LabError> {
+    let tls = pki.client_files().load().map_err(|error| LabError::Pki(error.to_string()))?;
+    let connector = Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()));
+    let clients: Arc<[AdminClient]> =
+        state.servers.iter().map(|server| AdminClient::new(&connector, "127.0.0.1", server.port)).collect();
+    let load_balancer = AdminClient::without_keep_alive(&connector, "127.0.0.1", state.load_balancer_port);
+    let layout = data_dir.data_dir().clone();
+    let (supervisor, handle) = Supervisor::new(data_dir, state, pki, clients.to_vec(), tasks.clone());
     let (rollout, rollouts) = watch::channel(None);
-    let (sender, snapshots) = watch::channel(Arc::new(Snapshot { lab: facts.clone(), ..Snapshot::default() }));
-    let collector =
-        Collector { facts, board: handle.board(), clients: clients.to_vec(), rollout: rollouts, snapshots: sender };
+    let (sender, snapshots) = watch::channel(Arc::new(LabSnapshot { lab: info.clone(), ..LabSnapshot::default() }));
+    let collector = StatusCollector {
+        info,
+        process_table: handle.process_table(),
+        clients: clients.to_vec(),
+        rollout: rollouts,
+        snapshots: sender,
+    };
     tasks.spawn_once("status", collector.run(stop.clone()));
     let (rollout, busy) = (Arc::new(rollout), Arc::new(Mutex::new(())));
-    Ok((supervisor, Inside { layout, handle, clients, door, snapshots, rollout, busy, tasks, stop }))
+    Ok((
+        supervisor,
+        LabHandle {
+            data_dir: layout,
+            supervisor: handle,
+            clients,
+            load_balancer,
+            snapshots,
+            rollout_status: rollout,
+            rollout_lock: busy,
+            tasks,
+            stop,
+        },
+    ))
 }

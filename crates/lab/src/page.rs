@@ -3,8 +3,8 @@
 //! *Invariant:* it only shows. Whatever is no reading is refused, and so is a request under a name that is not this machine's, or
 //! a page of somebody else could read along by pointing its own name here. It needs nothing from anywhere else.
 
-mod answers;
 mod events;
+mod routes;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::lab::Inside;
-use crate::status::Snapshot;
-use answers::Found;
+use crate::lab::LabHandle;
+use crate::status::LabSnapshot;
+use routes::PageResponse;
 
 /// A browser opens six to one host; more than a few people looking at once have no business here.
 const CONNECTIONS_MAX: usize = 64;
@@ -34,18 +34,18 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Never sent with an error: what we show is made here.
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+type PageBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Shows a lab until it ends.
-pub(crate) fn start(listener: TcpListener, inside: &Inside) {
-    let Inside { snapshots, tasks, stop, .. } = inside;
+pub(crate) fn spawn(listener: TcpListener, lab: &LabHandle) {
+    let LabHandle { snapshots, tasks, stop, .. } = lab;
     tasks.spawn_once("page", run(listener, snapshots.clone(), tasks.clone(), stop.clone()));
 }
 
 /// Shows the snapshots to whoever connects, until `stop`.
 pub async fn run(
     listener: TcpListener,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    snapshots: watch::Receiver<Arc<LabSnapshot>>,
     tasks: Tasks,
     stop: CancellationToken,
 ) {
@@ -65,10 +65,10 @@ pub async fn run(
     }
 }
 
-async fn serve(stream: TcpStream, snapshots: &watch::Receiver<Arc<Snapshot>>, stop: &CancellationToken) {
+async fn serve(stream: TcpStream, snapshots: &watch::Receiver<Arc<LabSnapshot>>, stop: &CancellationToken) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request: Request<Incoming>| {
-        let response = respond(request.method(), request.uri().path(), request.headers(), snapshots, stop);
+        let response = build_response(request.method(), request.uri().path(), request.headers(), snapshots, stop);
         async { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
@@ -77,21 +77,21 @@ async fn serve(stream: TcpStream, snapshots: &watch::Receiver<Arc<Snapshot>>, st
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn respond(
+fn build_response(
     method: &Method,
     path: &str,
     headers: &HeaderMap,
-    snapshots: &watch::Receiver<Arc<Snapshot>>,
+    snapshots: &watch::Receiver<Arc<LabSnapshot>>,
     stop: &CancellationToken,
-) -> Response<Body> {
+) -> Response<PageBody> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let found = answers::find(method, path, host);
+    let found = routes::route(method, path, host);
     let mut response = Response::new(match found {
         _ if method == Method::HEAD => Empty::new().boxed_unsync(),
-        Found::File { text, .. } => Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync(),
-        Found::Snapshot => Full::new(Bytes::from(json(&snapshots.borrow().clone()))).boxed_unsync(),
-        Found::Events => events::body(snapshots.clone(), stop.clone()).boxed_unsync(),
-        Found::Refused { why, .. } => Full::new(Bytes::from_static(why.as_bytes())).boxed_unsync(),
+        PageResponse::File { text, .. } => Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync(),
+        PageResponse::Snapshot => Full::new(Bytes::from(to_json(&snapshots.borrow().clone()))).boxed_unsync(),
+        PageResponse::Events => events::event_stream_body(snapshots.clone(), stop.clone()).boxed_unsync(),
+        PageResponse::Rejected { message: why, .. } => Full::new(Bytes::from_static(why.as_bytes())).boxed_unsync(),
     });
     *response.status_mut() = found.status();
     *response.headers_mut() = found.headers();
@@ -99,7 +99,7 @@ fn respond(
 }
 
 /// The snapshot as programs read it, in one line.
-fn json(snapshot: &Snapshot) -> String {
+fn to_json(snapshot: &LabSnapshot) -> String {
     serde_json::to_string(snapshot).expect("it is made of strings and numbers")
 }
 

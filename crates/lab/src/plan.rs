@@ -7,7 +7,7 @@ pub const SERVERS_MAX: usize = 26;
 
 /// One server of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedServer {
     /// A letter, by the order on the command line.
     pub name: String,
     /// The Kubernetes release it is, such as `1.33`.
@@ -25,7 +25,7 @@ pub enum PlanError {
     TooMany(usize),
     /// A rollout names neither one release nor one for each server.
     #[error("{given} releases for {servers} servers: give one for all, or one for each")]
-    Uneven {
+    ReleaseCountMismatch {
         /// How many releases there are.
         given: usize,
         /// How many servers there are.
@@ -34,29 +34,29 @@ pub enum PlanError {
 }
 
 /// Servers of these releases, named in their order.
-pub fn servers(releases: &[String]) -> Result<Vec<Planned>, PlanError> {
+pub fn name_servers(releases: &[String]) -> Result<Vec<PlannedServer>, PlanError> {
     match releases.len() {
         0 => Err(PlanError::Empty),
         number if number > SERVERS_MAX => Err(PlanError::TooMany(number)),
         _ => Ok(('a'..='z')
             .zip(releases)
-            .map(|(name, release)| Planned { name: name.to_string(), release: release.clone() })
+            .map(|(name, release)| PlannedServer { name: name.to_string(), release: release.clone() })
             .collect()),
     }
 }
 
 /// The release that each of `servers` servers gets: one for all, or one for each.
-pub fn targets(releases: &[String], servers: usize) -> Result<Vec<String>, PlanError> {
+pub fn expand_releases(releases: &[String], servers: usize) -> Result<Vec<String>, PlanError> {
     match releases {
         [] => Err(PlanError::Empty),
         [one] => Ok(vec![one.clone(); servers]),
         each if each.len() == servers => Ok(each.to_vec()),
-        uneven => Err(PlanError::Uneven { given: uneven.len(), servers }),
+        uneven => Err(PlanError::ReleaseCountMismatch { given: uneven.len(), servers }),
     }
 }
 
 /// The number after the dot, for what differs between releases on the command line. Zero for what is none.
-pub fn minor(release: &str) -> u32 {
+pub fn minor_version(release: &str) -> u32 {
     release.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = match servers(&releases(text)) {
+        let shown = match name_servers(&releases(text)) {
             Ok(servers) => {
                 servers.iter().map(|server| format!("{}={}", server.name, server.release)).collect::<Vec<_>>().join(" ")
             }
@@ -80,22 +80,25 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_named_in_their_order() {
+    fn servers_are_named_by_letters_in_order() {
         check("1.33,1.36,1.36", "a=1.33 b=1.36 c=1.36");
         check("", "no server: give releases, such as 1.33,1.36,1.36");
         check(&["1.33"; 27].join(","), "27 servers: a lab has at most 26");
     }
 
     #[test]
-    fn a_rollout_goes_to_one_release_or_to_one_for_each() {
-        assert_eq!(targets(&releases("1.37"), 3).unwrap(), releases("1.37,1.37,1.37"));
-        assert_eq!(targets(&releases("1.33,1.34"), 2).unwrap(), releases("1.33,1.34"));
-        assert_eq!(targets(&releases("1.33,1.34"), 3), Err(PlanError::Uneven { given: 2, servers: 3 }));
-        assert_eq!(targets(&[], 3), Err(PlanError::Empty));
+    fn expand_releases_takes_one_release_or_one_per_server() {
+        assert_eq!(expand_releases(&releases("1.37"), 3).unwrap(), releases("1.37,1.37,1.37"));
+        assert_eq!(expand_releases(&releases("1.33,1.34"), 2).unwrap(), releases("1.33,1.34"));
+        assert_eq!(
+            expand_releases(&releases("1.33,1.34"), 3),
+            Err(PlanError::ReleaseCountMismatch { given: 2, servers: 3 })
+        );
+        assert_eq!(expand_releases(&[], 3), Err(PlanError::Empty));
     }
 
     #[test]
-    fn releases_have_a_minor_number() {
-        assert_eq!([minor("1.33"), minor("1"), minor("x.y")], [33, 0, 0]);
+    fn minor_version_is_the_number_after_the_dot() {
+        assert_eq!([minor_version("1.33"), minor_version("1"), minor_version("x.y")], [33, 0, 0]);
     }
 }

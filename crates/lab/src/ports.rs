@@ -4,10 +4,10 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
 /// Below those that Linux gives to outgoing connections, since a lab wants the same ones again after days.
-const FIRST: u16 = 20_000;
-const LAST: u16 = 32_000;
+const FIRST_PORT: u16 = 20_000;
+const LAST_PORT: u16 = 32_000;
 /// So many are tried before we give up.
-const TRIES_MAX: usize = 1000;
+const ATTEMPTS_MAX: usize = 1000;
 
 /// Gives one free port after another, each once.
 #[derive(Debug)]
@@ -18,19 +18,19 @@ pub struct FreePorts {
 impl FreePorts {
     /// Begins somewhere, so that two labs made at once do not look at the same ports.
     pub fn new() -> Self {
-        Self { next: fastrand::u16(FIRST..LAST) }
+        Self { next: fastrand::u16(FIRST_PORT..LAST_PORT) }
     }
 
     /// The next one.
     pub fn pick(&mut self) -> io::Result<u16> {
-        for _ in 0..TRIES_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let port = self.next;
-            self.next = if port >= LAST { FIRST } else { port + 1 };
+            self.next = if port >= LAST_PORT { FIRST_PORT } else { port + 1 };
             if is_free(port) {
                 return Ok(port);
             }
         }
-        Err(io::Error::other(format!("all of {TRIES_MAX} ports between {FIRST} and {LAST} are taken")))
+        Err(io::Error::other(format!("all of {ATTEMPTS_MAX} ports between {FIRST_PORT} and {LAST_PORT} are taken")))
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_given_once_and_only_if_it_is_free() {
+    fn free_ports_returns_each_free_port_once() {
         let mut ports = FreePorts::new();
         let first = ports.pick().unwrap();
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, first)).unwrap();

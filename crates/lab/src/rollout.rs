@@ -8,185 +8,198 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Ask, Client};
-use crate::lab::Inside;
+use crate::client::{AdminClient, AdminRequest};
+use crate::lab::LabHandle;
 use crate::plan::{self, PlanError};
 use crate::probe::Probe;
 use crate::status::compose::PeersPage;
-use crate::status::{Phase, Rollout};
-use crate::supervisor::{Act, Board};
+use crate::status::{Phase, RolloutStatus};
+use crate::supervisor::{ProcessTable, ServerAction};
 
 /// How long a server may take to be ready again, and the others to see it.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
-const SEEN_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the counts are told.
-const TELL_INTERVAL: Duration = Duration::from_millis(200);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(200);
 /// The probe looks at the cluster for so long before the first server stops and after the last is back.
-const CALM: Duration = Duration::from_millis(500);
+const PROBE_MARGIN: Duration = Duration::from_millis(500);
 
 /// What a rollout that came to its end is called.
-pub const DONE: &str = "done";
+pub const OUTCOME_DONE: &str = "done";
 
 /// Why a rollout does not begin.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloutError {
     /// Another one is under way.
     #[error("a rollout is under way: `unskew status` shows it")]
-    Busy,
+    InProgress,
     /// The releases do not fit the servers.
     #[error("--to: {0}")]
     Releases(#[from] PlanError),
     /// There was none before.
     #[error("--back: there was no rollout that could be undone; --to names releases")]
-    NoWayBack,
+    NothingToUndo,
 }
 
 /// One server that has to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RolloutStep {
     /// Its place on the board.
-    pub at: usize,
+    pub index: usize,
     /// Its name.
     pub name: String,
     /// What it becomes.
-    pub to: String,
+    pub release: String,
 }
 
 /// The servers that have to change, one after the other, in their order.
-pub fn steps(board: &Board, targets: &[String]) -> Vec<Step> {
+pub fn plan_steps(board: &ProcessTable, targets: &[String]) -> Vec<RolloutStep> {
     let servers = board.servers.iter().zip(targets).enumerate();
     let changes = servers.filter(|(_, (standing, to))| standing.server.release != **to);
-    changes.map(|(at, (standing, to))| Step { at, name: standing.server.name.clone(), to: to.clone() }).collect()
+    changes
+        .map(|(at, (standing, to))| RolloutStep { index: at, name: standing.server.name.clone(), release: to.clone() })
+        .collect()
 }
 
 /// Begins a rollout; what is returned tells of it until its outcome is there. It stops after the server that it is at once
 /// `listening` is cancelled.
-pub async fn start(
-    inside: &Inside,
+pub async fn start_rollout(
+    lab: &LabHandle,
     to: &[String],
-    listening: CancellationToken,
-) -> Result<watch::Receiver<Option<Rollout>>, RolloutError> {
-    let busy = inside.busy.clone().try_lock_owned().map_err(|_| RolloutError::Busy)?;
-    let board = inside.handle.board().borrow().clone();
+    cancel: CancellationToken,
+) -> Result<watch::Receiver<Option<RolloutStatus>>, RolloutError> {
+    let busy = lab.rollout_lock.clone().try_lock_owned().map_err(|_| RolloutError::InProgress)?;
+    let board = lab.supervisor.process_table().borrow().clone();
     let targets = match to {
-        [] => board.before.clone().ok_or(RolloutError::NoWayBack)?,
-        releases => plan::targets(releases, board.servers.len())?,
+        [] => board.previous_releases.clone().ok_or(RolloutError::NothingToUndo)?,
+        releases => plan::expand_releases(releases, board.servers.len())?,
     };
     let from: Vec<String> = board.servers.iter().map(|standing| standing.server.release.clone()).collect();
-    let steps = steps(&board, &targets);
-    let begun = Rollout { from: from.clone(), to: targets, steps: steps.len(), ..Rollout::default() };
-    let told = inside.rollout.subscribe();
-    inside.rollout.send_replace(Some(begun));
-    let _ = inside.handle.remember(from).await;
-    let conduct = conduct(inside.clone(), steps, listening, busy);
-    inside.tasks.spawn_once("rollout", conduct);
+    let steps = plan_steps(&board, &targets);
+    let begun = RolloutStatus { from: from.clone(), to: targets, steps: steps.len(), ..RolloutStatus::default() };
+    let told = lab.rollout_status.subscribe();
+    lab.rollout_status.send_replace(Some(begun));
+    let _ = lab.supervisor.set_previous_releases(from).await;
+    let conduct = run_rollout(lab.clone(), steps, cancel, busy);
+    lab.tasks.spawn_once("rollout", conduct);
     Ok(told)
 }
 
-async fn conduct(inside: Inside, steps: Vec<Step>, listening: CancellationToken, busy: OwnedMutexGuard<()>) {
-    let probe = Arc::new(Probe::start(&inside).await);
+async fn run_rollout(
+    lab: LabHandle,
+    steps: Vec<RolloutStep>,
+    cancel: CancellationToken,
+    rollout_lock: OwnedMutexGuard<()>,
+) {
+    let probe = Arc::new(Probe::start(&lab).await);
     let telling = CancellationToken::new();
-    let teller = tell(inside.rollout.clone(), probe.clone(), telling.clone());
-    inside.tasks.spawn_once("rollout counts", teller);
-    tokio::time::sleep(CALM).await;
-    let outcome = climb(&inside, &steps, &probe, &listening).await;
-    change(&inside, |rollout| rollout.doing = "waiting for the last events".to_owned());
-    tokio::time::sleep(CALM).await;
+    let teller = publish_counts_repeatedly(lab.rollout_status.clone(), probe.clone(), telling.clone());
+    lab.tasks.spawn_once("rollout counts", teller);
+    tokio::time::sleep(PROBE_MARGIN).await;
+    let outcome = run_steps(&lab, &steps, &probe, &cancel).await;
+    update_status(&lab, |rollout| rollout.current_action = "waiting for the last events".to_owned());
+    tokio::time::sleep(PROBE_MARGIN).await;
     telling.cancel();
-    let counts = match settle(probe).await {
+    let counts = match take_probe(probe).await {
         Some(probe) => Some(probe.finish().await),
         None => None,
     };
     // Free before the outcome is told: whoever hears it may begin the next.
-    drop(busy);
-    change(&inside, |rollout| {
-        rollout.doing.clear();
+    drop(rollout_lock);
+    update_status(&lab, |rollout| {
+        rollout.current_action.clear();
         rollout.probe = counts.unwrap_or_else(|| rollout.probe.clone());
         rollout.outcome = outcome;
     });
 }
 
 /// The probe, once the teller has let go of it.
-async fn settle(mut probe: Arc<Probe>) -> Option<Probe> {
+async fn take_probe(mut probe: Arc<Probe>) -> Option<Probe> {
     for _ in 0..100 {
         match Arc::try_unwrap(probe) {
             Ok(probe) => return Some(probe),
             Err(shared) => probe = shared,
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     None
 }
 
-async fn climb(inside: &Inside, steps: &[Step], probe: &Probe, listening: &CancellationToken) -> String {
+async fn run_steps(lab: &LabHandle, steps: &[RolloutStep], probe: &Probe, cancel: &CancellationToken) -> String {
     for (done, step) in steps.iter().enumerate() {
-        if listening.is_cancelled() || inside.stop.is_cancelled() {
+        if cancel.is_cancelled() || lab.stop.is_cancelled() {
             return format!("stopped after {done} of {} servers", steps.len());
         }
-        change(inside, |rollout| rollout.doing = format!("{} becomes {}", step.name, step.to));
-        if let Err(reason) = take(inside, step, probe).await {
+        update_status(lab, |rollout| rollout.current_action = format!("{} becomes {}", step.name, step.release));
+        if let Err(reason) = replace_server(lab, step, probe).await {
             return format!("failed at server {}: {reason}", step.name);
         }
-        change(inside, |rollout| rollout.done = done + 1);
+        update_status(lab, |rollout| rollout.steps_done = done + 1);
     }
-    DONE.to_owned()
+    OUTCOME_DONE.to_owned()
 }
 
 /// One server: stopped, started as the other release, ready, and known to the others.
-async fn take(inside: &Inside, step: &Step, probe: &Probe) -> Result<(), String> {
-    let Step { at, name, to } = step;
-    let text = |error: crate::supervisor::OrderError| error.to_string();
-    let is_running = inside.handle.board().borrow().servers[*at].phase.is_running();
+async fn replace_server(lab: &LabHandle, step: &RolloutStep, probe: &Probe) -> Result<(), String> {
+    let RolloutStep { index: at, name, release: to } = step;
+    let text = |error: crate::supervisor::ActionError| error.to_string();
+    let is_running = lab.supervisor.process_table().borrow().servers[*at].phase.is_running();
     if is_running {
-        probe.stopping(*at);
-        inside.handle.order(name, Act::Stop).await.map_err(text)?;
+        probe.server_stopping(*at);
+        lab.supervisor.run_action(name, ServerAction::Stop).await.map_err(text)?;
     }
-    probe.starting(*at);
-    inside.handle.order(name, Act::StartAs(to.clone())).await.map_err(text)?;
-    let mut board = inside.handle.board();
-    let over = |board: &Arc<Board>| matches!(board.servers[*at].phase, Phase::Ready | Phase::Failed | Phase::Stopped);
-    let waited = tokio::time::timeout(READY_PATIENCE, board.wait_for(over)).await;
+    probe.server_starting(*at);
+    lab.supervisor.run_action(name, ServerAction::StartAs(to.clone())).await.map_err(text)?;
+    let mut board = lab.supervisor.process_table();
+    let over =
+        |board: &Arc<ProcessTable>| matches!(board.servers[*at].phase, Phase::Ready | Phase::Failed | Phase::Stopped);
+    let waited = tokio::time::timeout(READY_TIMEOUT, board.wait_for(over)).await;
     drop(waited);
     let standing = board.borrow().servers[*at].clone();
     if standing.phase != Phase::Ready {
-        return Err(format!("it is {}. {}", standing.phase.as_str(), standing.trouble));
+        return Err(format!("it is {}. {}", standing.phase.as_str(), standing.problem));
     }
-    probe.ready(*at, &inside.clients[*at]).await;
-    seen_by_all(inside, *at).await
+    probe.server_ready(*at, &lab.clients[*at]).await;
+    wait_until_seen_by_all(lab, *at).await
 }
 
 /// Waits until every other server that is ready takes this one for live: only then may the next one go.
-async fn seen_by_all(inside: &Inside, at: usize) -> Result<(), String> {
-    let deadline = Instant::now() + SEEN_PATIENCE;
-    let Some(identity) = peers(&inside.clients[at]).await.map(|page| page.server) else { return Ok(()) };
-    let board = inside.handle.board().borrow().clone();
+async fn wait_until_seen_by_all(lab: &LabHandle, server: usize) -> Result<(), String> {
+    let deadline = Instant::now() + MEMBERSHIP_TIMEOUT;
+    let Some(identity) = fetch_peers_page(&lab.clients[server]).await.map(|page| page.server) else { return Ok(()) };
+    let board = lab.supervisor.process_table().borrow().clone();
     for (other, standing) in board.servers.iter().enumerate() {
-        if other == at || standing.phase != Phase::Ready {
+        if other == server || standing.phase != Phase::Ready {
             continue;
         }
-        while !peers(&inside.clients[other]).await.is_none_or(|page| takes_for_live(&page, &identity)) {
+        while !fetch_peers_page(&lab.clients[other]).await.is_none_or(|page| lists_as_live(&page, &identity)) {
             if Instant::now() > deadline {
                 return Err(format!("server {} does not see it", standing.server.name));
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())
 }
 
 /// Without peering there is nothing to see.
-fn takes_for_live(page: &PeersPage, identity: &str) -> bool {
+fn lists_as_live(page: &PeersPage, identity: &str) -> bool {
     page.peering == "disabled" || page.members.iter().any(|member| member.server == identity && member.state == "live")
 }
 
-async fn peers(client: &Client) -> Option<PeersPage> {
-    let answer = client.ask(Ask::get("/debug/peers")).await.ok().filter(|answer| answer.status.is_success())?;
+async fn fetch_peers_page(client: &AdminClient) -> Option<PeersPage> {
+    let answer =
+        client.request(AdminRequest::get("/debug/peers")).await.ok().filter(|answer| answer.status.is_success())?;
     serde_json::from_slice(&answer.body).ok()
 }
 
-async fn tell(rollout: Arc<watch::Sender<Option<Rollout>>>, probe: Arc<Probe>, stop: CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(TELL_INTERVAL)).await.is_some() {
+async fn publish_counts_repeatedly(
+    rollout: Arc<watch::Sender<Option<RolloutStatus>>>,
+    probe: Arc<Probe>,
+    stop: CancellationToken,
+) {
+    while stop.run_until_cancelled(tokio::time::sleep(PUBLISH_INTERVAL)).await.is_some() {
         rollout.send_modify(|rollout| {
             if let Some(rollout) = rollout {
                 rollout.probe = probe.counts();
@@ -195,8 +208,8 @@ async fn tell(rollout: Arc<watch::Sender<Option<Rollout>>>, probe: Arc<Probe>, s
     }
 }
 
-fn change(inside: &Inside, change: impl FnOnce(&mut Rollout)) {
-    inside.rollout.send_modify(|rollout| {
+fn update_status(lab: &LabHandle, change: impl FnOnce(&mut RolloutStatus)) {
+    lab.rollout_status.send_modify(|rollout| {
         if let Some(rollout) = rollout {
             change(rollout);
         }
@@ -204,9 +217,9 @@ fn change(inside: &Inside, change: impl FnOnce(&mut Rollout)) {
 }
 
 /// Whether it came to its end and clients noticed nothing that must not be. 503 may be, while nobody who can is there.
-pub fn is_clean(rollout: &Rollout) -> bool {
+pub fn is_clean(rollout: &RolloutStatus) -> bool {
     let probe = &rollout.probe;
-    rollout.outcome == DONE
+    rollout.outcome == OUTCOME_DONE
         && probe.requests > 0
         && probe.wrong_not_found == 0
         && probe.lost_events == 0
@@ -214,7 +227,7 @@ pub fn is_clean(rollout: &Rollout) -> bool {
 }
 
 /// The report at the end.
-pub fn report(rollout: &Rollout) -> String {
+pub fn report(rollout: &RolloutStatus) -> String {
     let probe = &rollout.probe;
     let mut text = format!("{} → {}: {}\n", rollout.from.join(","), rollout.to.join(","), rollout.outcome);
     for (what, figure) in [
@@ -237,49 +250,51 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::folder::state::tests::state;
-    use crate::status::Counts;
+    use crate::data_dir::state::tests::test_lab_state;
+    use crate::status::ProbeCounts;
 
     #[test]
-    fn only_servers_of_another_release_change() {
-        let board = Board::new(&state("a=1.33:1 b=1.37:2 c=1.36:3"), Instant::now());
-        let to = plan::targets(&["1.37".to_owned()], 3).unwrap();
-        let steps: Vec<_> =
-            steps(&board, &to).iter().map(|step| format!("{}@{}={}", step.name, step.at, step.to)).collect();
+    fn plan_steps_skips_servers_of_the_target_release() {
+        let board = ProcessTable::new(&test_lab_state("a=1.33:1 b=1.37:2 c=1.36:3"), Instant::now());
+        let to = plan::expand_releases(&["1.37".to_owned()], 3).unwrap();
+        let steps: Vec<_> = plan_steps(&board, &to)
+            .iter()
+            .map(|step| format!("{}@{}={}", step.name, step.index, step.release))
+            .collect();
         assert_eq!(steps, ["a@0=1.37", "c@2=1.37"]);
     }
 
-    fn rollout(probe: Counts) -> Rollout {
+    fn finished_rollout(probe: ProbeCounts) -> RolloutStatus {
         let releases = |text: &str| text.split(',').map(str::to_owned).collect();
-        Rollout {
+        RolloutStatus {
             from: releases("1.33,1.36"),
             to: releases("1.37,1.37"),
-            outcome: DONE.to_owned(),
+            outcome: OUTCOME_DONE.to_owned(),
             probe,
-            ..Rollout::default()
+            ..RolloutStatus::default()
         }
     }
 
     #[test]
-    fn a_rollout_is_clean_if_clients_noticed_nothing_that_must_not_be() {
-        let fine = Counts { requests: 9, unavailable: 3, ..Counts::default() };
-        assert!(is_clean(&rollout(fine.clone())));
-        assert!(!is_clean(&rollout(Counts::default())), "nobody looked");
-        assert!(!is_clean(&rollout(Counts { wrong_not_found: 1, ..fine })));
-        assert!(!is_clean(&rollout(Counts { lost_events: 1, ..fine })));
-        assert!(!is_clean(&rollout(Counts { shrunk_discovery: 1, ..fine })));
-        assert!(!is_clean(&Rollout { outcome: "stopped".to_owned(), ..rollout(fine) }));
+    fn rollout_is_clean_without_wrong_404s_lost_events_or_shrunk_discovery() {
+        let fine = ProbeCounts { requests: 9, unavailable: 3, ..ProbeCounts::default() };
+        assert!(is_clean(&finished_rollout(fine.clone())));
+        assert!(!is_clean(&finished_rollout(ProbeCounts::default())), "nobody looked");
+        assert!(!is_clean(&finished_rollout(ProbeCounts { wrong_not_found: 1, ..fine })));
+        assert!(!is_clean(&finished_rollout(ProbeCounts { lost_events: 1, ..fine })));
+        assert!(!is_clean(&finished_rollout(ProbeCounts { shrunk_discovery: 1, ..fine })));
+        assert!(!is_clean(&RolloutStatus { outcome: "stopped".to_owned(), ..finished_rollout(fine) }));
     }
 
     #[test]
-    fn the_report_has_all_figures() {
-        let probe = Counts {
+    fn rollout_report_lists_all_counts() {
+        let probe = ProbeCounts {
             requests: 812,
             unavailable: 3,
             writes: 120,
             documents: 40,
             longest_gap_millis: 61,
-            ..Counts::default()
+            ..ProbeCounts::default()
         };
         expect![[r#"
             1.33,1.36 → 1.37,1.37: done
@@ -292,17 +307,17 @@ mod tests {
               lost events       0 of 120, 0 watches began anew
               discovery shrunk  0 of 40 documents
         "#]]
-        .assert_eq(&report(&rollout(probe)));
+        .assert_eq(&report(&finished_rollout(probe)));
     }
 
     #[test]
-    fn a_server_is_seen_when_the_others_take_it_for_live() {
+    fn server_is_listed_as_live_by_peers_or_peering_is_disabled() {
         let page = |text: &str| serde_json::from_str::<PeersPage>(text).unwrap();
         let members =
             r#"{"server":"x","peering":"enabled","members":[{"server":"y","state":"STATE","stateSeconds":1}]}"#;
-        assert!(takes_for_live(&page(&members.replace("STATE", "live")), "y"));
-        assert!(!takes_for_live(&page(&members.replace("STATE", "left")), "y"));
-        assert!(!takes_for_live(&page(members), "z"));
-        assert!(takes_for_live(&page(r#"{"server":"x","peering":"disabled"}"#), "y"));
+        assert!(lists_as_live(&page(&members.replace("STATE", "live")), "y"));
+        assert!(!lists_as_live(&page(&members.replace("STATE", "left")), "y"));
+        assert!(!lists_as_live(&page(members), "z"));
+        assert!(lists_as_live(&page(r#"{"server":"x","peering":"disabled"}"#), "y"));
     }
 }

@@ -1,6 +1,6 @@
 //! What a lab looks like at one instant: for the table, for programs, for the page.
 //!
-//! A [`Snapshot`] is complete in itself and immutable; everything shown is derived from one.
+//! A [`LabSnapshot`] is complete in itself and immutable; everything shown is derived from one.
 
 pub mod collect;
 pub mod compose;
@@ -11,28 +11,29 @@ use serde::{Deserialize, Serialize};
 /// The whole lab.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Snapshot {
+pub struct LabSnapshot {
     /// Where it is and how it is reached.
-    pub lab: Facts,
+    pub lab: LabInfo,
     /// Its servers, in the order of their names.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerSnapshot>,
     /// Which group-version is served by whom, in the order of the names; the core group first.
-    pub groups: Vec<GroupVersion>,
+    pub groups: Vec<ServedGroupVersion>,
     /// Requests that one server forwarded to another since the first was started; only pairs that have any.
-    pub forwards: Vec<Forward>,
+    pub forwards: Vec<ForwardedRequests>,
     /// Agreement on encoding versions, in the order of the resources' names. Empty if no server could be asked.
-    pub storage_versions: Vec<StorageVersion>,
+    pub storage_versions: Vec<StorageVersionSummary>,
     /// The rolling upgrade that is under way, or the last one of this lab's process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rollout: Option<Rollout>,
+    pub rollout: Option<RolloutStatus>,
 }
 
 /// Where a lab is and how it is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
+pub struct LabInfo {
     /// The folder of its data. Empty for a cluster that is no lab.
-    pub folder: String,
+    #[serde(rename = "folder")]
+    pub data_dir: String,
     /// The one address in front of all servers, `https://…`.
     pub address: String,
     /// The page for browsers, `http://…`. Empty if there is none.
@@ -48,7 +49,7 @@ pub struct Facts {
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Server {
+pub struct ServerSnapshot {
     /// A letter.
     pub name: String,
     /// The Kubernetes release that it is.
@@ -71,9 +72,11 @@ pub struct Server {
     /// How many resources it serves itself; 0 as long as nobody knows.
     pub resources: usize,
     /// What no other running server serves, as `group/version/resource`, `version/resource` for core.
-    pub only: Vec<String>,
+    #[serde(rename = "only")]
+    pub exclusive_resources: Vec<String>,
     /// Why it is not well, in one line. Empty if it is.
-    pub trouble: String,
+    #[serde(rename = "trouble")]
+    pub problem: String,
 }
 
 /// What a server's process does.
@@ -120,20 +123,21 @@ impl Phase {
 /// One group-version, and who serves how much of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GroupVersion {
+pub struct ServedGroupVersion {
     /// Such as `storage.k8s.io/v1`, `v1` for core.
     pub name: String,
     /// All its resources that any server lists, in order.
     pub resources: Vec<String>,
     /// For each server of the snapshot, in the same order, those of `resources` that it serves, as positions. Of a server that
     /// does not run, what it served last.
-    pub served: Vec<Vec<usize>>,
+    #[serde(rename = "served")]
+    pub served_by_server: Vec<Vec<usize>>,
 }
 
 /// Requests that went from one server to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forward {
+pub struct ForwardedRequests {
     /// The name of the server that was asked.
     pub from: String,
     /// The name of the server that answered.
@@ -145,19 +149,21 @@ pub struct Forward {
 /// What the servers say of one resource's form in storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StorageVersion {
+pub struct StorageVersionSummary {
     /// `group.resource`, as the object is named.
     pub name: String,
     /// The version that all write; empty if they do not agree.
-    pub agreed: String,
+    #[serde(rename = "agreed")]
+    pub common_encoding_version: String,
     /// What each server writes, by the name of the server in the lab, or its identity if it is not of the lab.
-    pub writes: Vec<(String, String)>,
+    #[serde(rename = "writes")]
+    pub encoding_versions: Vec<(String, String)>,
 }
 
 /// A rolling upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rollout {
+pub struct RolloutStatus {
     /// The release of each server before, in their order.
     pub from: Vec<String>,
     /// The release of each server after, in their order.
@@ -165,19 +171,21 @@ pub struct Rollout {
     /// How many servers have to change.
     pub steps: usize,
     /// How many have.
-    pub done: usize,
+    #[serde(rename = "done")]
+    pub steps_done: usize,
     /// What is being done, in a few words. Empty when it is over.
-    pub doing: String,
+    #[serde(rename = "doing")]
+    pub current_action: String,
     /// How it ended; empty while it goes on.
     pub outcome: String,
     /// What clients noticed so far.
-    pub probe: Counts,
+    pub probe: ProbeCounts,
 }
 
 /// What a probe noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct ProbeCounts {
     /// Requests answered.
     pub requests: u64,
     /// 404 for what a server of the cluster serves.

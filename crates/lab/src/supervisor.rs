@@ -1,10 +1,10 @@
 //! Starts and ends the processes of a lab, and keeps the board of how they stand.
 //!
 //! One task owns every process; everybody else sends orders and reads the board. It must run on the main thread, because the
-//! processes end with the thread that started them ([`crate::leash`]).
+//! processes end with the thread that started them ([`crate::parent_death`]).
 
-pub mod board;
 pub(crate) mod process;
+pub mod process_table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,300 +15,333 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use board::{Act, Board, Health, OrderError, Standing};
 use process::Process;
+pub use process_table::{ActionError, ProcessTable, Readiness, ServerAction, ServerProcess};
 
-use crate::client::{Ask, Client};
-use crate::folder::Folder;
-use crate::folder::state::{Remembered, State};
-use crate::keys::Keys;
+use crate::client::{AdminClient, AdminRequest};
+use crate::data_dir::LockedDataDir;
+use crate::data_dir::state::{LabState, ServerSpec};
+use crate::pki::LabPki;
 use crate::status::Phase;
-use crate::{launch, leash};
+use crate::{parent_death, process_args};
 
 /// How long a server may take to end after it was told; it drains for 10 s at most.
 const STOP_GRACE: Duration = Duration::from_secs(15);
 /// How often a starting server is asked, and one that was ready.
-const STARTING_INTERVAL: Duration = Duration::from_millis(20);
-const STEADY_INTERVAL: Duration = Duration::from_millis(500);
+const STARTING_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// More orders than people and a rollout give at a time.
-const ORDERS_MAX: usize = 64;
+const COMMANDS_MAX: usize = 64;
 
 /// How orders reach the supervisor, and how the board is read. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct Handle {
-    orders: mpsc::Sender<Order>,
-    board: watch::Receiver<Arc<Board>>,
+pub struct SupervisorHandle {
+    commands: mpsc::Sender<SupervisorCommand>,
+    process_table: watch::Receiver<Arc<ProcessTable>>,
 }
 
-impl Handle {
+impl SupervisorHandle {
     /// Asks for something and waits until it is done; a start is done when the process runs.
-    pub async fn order(&self, server: &str, act: Act) -> Result<(), OrderError> {
-        let (reply, answer) = oneshot::channel();
-        let order = Order::Server { server: server.to_owned(), act, reply };
-        self.orders.send(order).await.map_err(|_| OrderError::Stopping)?;
-        answer.await.unwrap_or(Err(OrderError::Stopping))
+    pub async fn run_action(&self, server: &str, action: ServerAction) -> Result<(), ActionError> {
+        let (reply, outcome) = oneshot::channel();
+        let order = SupervisorCommand::RunAction { server: server.to_owned(), action, reply };
+        self.commands.send(order).await.map_err(|_| ActionError::Stopping)?;
+        outcome.await.unwrap_or(Err(ActionError::Stopping))
     }
 
     /// Remembers the releases of the servers, for the way back.
-    pub async fn remember(&self, releases: Vec<String>) -> Result<(), OrderError> {
-        self.orders.send(Order::Remember(releases)).await.map_err(|_| OrderError::Stopping)
+    pub async fn set_previous_releases(&self, releases: Vec<String>) -> Result<(), ActionError> {
+        self.commands.send(SupervisorCommand::SetPreviousReleases(releases)).await.map_err(|_| ActionError::Stopping)
     }
 
     /// The board, live.
-    pub fn board(&self) -> watch::Receiver<Arc<Board>> {
-        self.board.clone()
+    pub fn process_table(&self) -> watch::Receiver<Arc<ProcessTable>> {
+        self.process_table.clone()
     }
 }
 
 #[derive(Debug)]
-enum Order {
-    Server { server: String, act: Act, reply: oneshot::Sender<Result<(), OrderError>> },
-    Remember(Vec<String>),
+enum SupervisorCommand {
+    RunAction { server: String, action: ServerAction, reply: oneshot::Sender<Result<(), ActionError>> },
+    SetPreviousReleases(Vec<String>),
 }
 
 #[derive(Debug)]
-enum Event {
-    Ended { at: usize, generation: u64, how: String },
-    Health { at: usize, generation: u64, health: Health },
-    Overdue { at: usize, generation: u64 },
+enum ServerEvent {
+    Exited { server: usize, generation: u64, exit_status: String },
+    Readiness { server: usize, generation: u64, readiness: Readiness },
+    StopTimedOut { server: usize, generation: u64 },
 }
 
 /// Owns the processes of the servers.
 #[derive(Debug)]
 pub struct Supervisor {
-    folder: Arc<Folder>,
-    state: State,
-    keys: Keys,
-    clients: Vec<Client>,
+    data_dir: Arc<LockedDataDir>,
+    state: LabState,
+    pki: LabPki,
+    clients: Vec<AdminClient>,
     tasks: Tasks,
-    board: watch::Sender<Arc<Board>>,
-    processes: Vec<Option<Running>>,
-    orders: mpsc::Receiver<Order>,
-    events: mpsc::Receiver<Event>,
-    reports: mpsc::Sender<Event>,
+    process_table: watch::Sender<Arc<ProcessTable>>,
+    processes: Vec<Option<RunningProcess>>,
+    commands: mpsc::Receiver<SupervisorCommand>,
+    events: mpsc::Receiver<ServerEvent>,
+    event_sender: mpsc::Sender<ServerEvent>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     process: Process,
     /// Ends the looks at its health.
-    ended: CancellationToken,
+    stop_polling: CancellationToken,
     /// Who waits for its end.
-    waiting: Vec<oneshot::Sender<Result<(), OrderError>>>,
+    exit_waiters: Vec<oneshot::Sender<Result<(), ActionError>>>,
 }
 
 impl Supervisor {
     /// A supervisor that has started nothing yet. `clients` are of the servers, in their order.
-    pub fn new(folder: Arc<Folder>, state: State, keys: Keys, clients: Vec<Client>, tasks: Tasks) -> (Self, Handle) {
-        let (sender, orders) = mpsc::channel(ORDERS_MAX);
-        let (reports, events) = mpsc::channel(ORDERS_MAX);
-        let (board, reader) = watch::channel(Arc::new(Board::new(&state, Instant::now())));
+    pub fn new(
+        folder: Arc<LockedDataDir>,
+        state: LabState,
+        keys: LabPki,
+        clients: Vec<AdminClient>,
+        tasks: Tasks,
+    ) -> (Self, SupervisorHandle) {
+        let (sender, orders) = mpsc::channel(COMMANDS_MAX);
+        let (reports, events) = mpsc::channel(COMMANDS_MAX);
+        let (process_table, reader) = watch::channel(Arc::new(ProcessTable::new(&state, Instant::now())));
         let processes = state.servers.iter().map(|_| None).collect();
-        let supervisor = Self { folder, state, keys, clients, tasks, board, processes, orders, events, reports };
-        (supervisor, Handle { orders: sender, board: reader })
+        let supervisor = Self {
+            data_dir: folder,
+            state,
+            pki: keys,
+            clients,
+            tasks,
+            process_table,
+            processes,
+            commands: orders,
+            events,
+            event_sender: reports,
+        };
+        (supervisor, SupervisorHandle { commands: sender, process_table: reader })
     }
 
     /// Starts every server, serves orders until `stop`, and ends every server.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), OrderError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), ActionError> {
         for at in 0..self.state.servers.len() {
-            self.start(at)?;
+            self.start_server(at)?;
         }
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(order) = self.orders.recv() => match order {
-                    Order::Server { server, act, reply } => self.obey(&server, act, reply),
-                    Order::Remember(releases) => self.remember(releases),
+                Some(order) = self.commands.recv() => match order {
+                    SupervisorCommand::RunAction { server, action, reply } => self.handle_action(&server, action, reply),
+                    SupervisorCommand::SetPreviousReleases(releases) => self.set_previous_releases(releases),
                 },
-                Some(event) = self.events.recv() => self.notice(event),
+                Some(event) = self.events.recv() => self.handle_event(event),
             }
         }
-        self.end_all().await;
+        self.stop_all().await;
         Ok(())
     }
 
-    async fn end_all(&mut self) {
+    async fn stop_all(&mut self) {
         for at in 0..self.processes.len() {
-            if self.board.borrow().servers[at].phase != Phase::Stopping {
-                self.stop(at);
+            if self.process_table.borrow().servers[at].phase != Phase::Stopping {
+                self.stop_server(at);
             }
         }
         while self.processes.iter().any(Option::is_some) {
             let Some(event) = self.events.recv().await else { return };
-            self.notice(event);
+            self.handle_event(event);
         }
     }
 
-    fn remember(&mut self, releases: Vec<String>) {
-        self.state.before = Some(releases.clone());
+    fn set_previous_releases(&mut self, releases: Vec<String>) {
+        self.state.previous_releases = Some(releases.clone());
         self.write_state();
-        self.board.send_modify(|board| Arc::make_mut(board).before = Some(releases));
+        self.process_table.send_modify(|process_table| Arc::make_mut(process_table).previous_releases = Some(releases));
     }
 
     fn write_state(&self) {
-        if let Err(error) = self.folder.write_state(&self.state) {
+        if let Err(error) = self.data_dir.write_state(&self.state) {
             tracing::warn!(%error, "the lab will not remember this");
         }
     }
 
-    fn obey(&mut self, server: &str, act: Act, reply: oneshot::Sender<Result<(), OrderError>>) {
-        let board = self.board.borrow().clone();
-        let permitted = board.find(server).and_then(|at| board.servers[at].permits(&act).map(|()| at));
+    fn handle_action(&mut self, server: &str, action: ServerAction, reply: oneshot::Sender<Result<(), ActionError>>) {
+        let process_table = self.process_table.borrow().clone();
+        let permitted = process_table
+            .index_of(server)
+            .and_then(|at| process_table.servers[at].check_permitted(&action).map(|()| at));
         let at = match permitted {
             Ok(at) => at,
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let outcome = match act {
-            Act::Start => self.start(at),
-            Act::StartAs(release) => {
+        let outcome = match action {
+            ServerAction::Start => self.start_server(at),
+            ServerAction::StartAs(release) => {
                 self.state.servers[at].release = release;
-                self.start(at)
+                self.start_server(at)
             }
-            Act::Stop | Act::Kill => {
-                match act {
-                    Act::Kill => self.kill(at),
-                    Act::Start | Act::StartAs(_) | Act::Stop | Act::Pause | Act::Resume => self.stop(at),
+            ServerAction::Stop | ServerAction::Kill => {
+                match action {
+                    ServerAction::Kill => self.kill_server(at),
+                    ServerAction::Start
+                    | ServerAction::StartAs(_)
+                    | ServerAction::Stop
+                    | ServerAction::Pause
+                    | ServerAction::Resume => self.stop_server(at),
                 }
                 if let Some(running) = &mut self.processes[at] {
-                    running.waiting.push(reply);
+                    running.exit_waiters.push(reply);
                 }
                 return;
             }
-            Act::Pause => {
-                self.signal(at, Signal::STOP);
-                self.change(at, |standing, now| standing.enter(Phase::Paused, now));
+            ServerAction::Pause => {
+                self.signal_server(at, Signal::STOP);
+                self.update_process(at, |standing, now| standing.set_phase(Phase::Paused, now));
                 Ok(())
             }
-            Act::Resume => {
-                self.signal(at, Signal::CONT);
-                self.change(at, |standing, now| standing.enter(Phase::NotReady, now));
+            ServerAction::Resume => {
+                self.signal_server(at, Signal::CONT);
+                self.update_process(at, |standing, now| standing.set_phase(Phase::NotReady, now));
                 Ok(())
             }
         };
         let _ = reply.send(outcome);
     }
 
-    fn start(&mut self, at: usize) -> Result<(), OrderError> {
+    fn start_server(&mut self, at: usize) -> Result<(), ActionError> {
         let server = self.state.servers[at].clone();
-        let failed = |reason: String| OrderError::Failed { name: server.name.clone(), reason };
-        let (process, child) = self.spawn(&server).map_err(failed)?;
+        let failed = |reason: String| ActionError::Failed { name: server.name.clone(), reason };
+        let (process, child) = self.spawn_process(&server).map_err(failed)?;
         self.write_state();
-        let generation = self.board.borrow().servers[at].generation + 1;
+        let generation = self.process_table.borrow().servers[at].generation + 1;
         let pid = process.pid;
-        self.change(at, |standing, now| {
+        self.update_process(at, |standing, now| {
             standing.server = server.clone();
             standing.generation = generation;
             standing.pid = Some(pid);
-            standing.trouble.clear();
-            standing.enter(Phase::Starting, now);
+            standing.problem.clear();
+            standing.set_phase(Phase::Starting, now);
         });
         let ended = CancellationToken::new();
-        let pulse = pulse(self.clients[at].clone(), at, generation, self.reports.clone(), self.board.subscribe());
+        let pulse = poll_readiness(
+            self.clients[at].clone(),
+            at,
+            generation,
+            self.event_sender.clone(),
+            self.process_table.subscribe(),
+        );
         let until = ended.clone();
         self.tasks.spawn_once("pulse", async move {
             until.run_until_cancelled(pulse).await;
         });
-        let (reports, log) = (self.reports.clone(), self.folder.layout().log(&server.name));
+        let (reports, log) = (self.event_sender.clone(), self.data_dir.data_dir().log_file(&server.name));
         self.tasks.spawn_once("wait", async move {
-            let how = process::end_of(child).await;
-            let how = format!("{how}; the end of {}:\n{}", log.display(), process::tail(&log));
-            let _ = reports.send(Event::Ended { at, generation, how }).await;
+            let how = process::wait_for_exit(child).await;
+            let how = format!("{how}; the end of {}:\n{}", log.display(), process::log_tail(&log));
+            let _ = reports.send(ServerEvent::Exited { server: at, generation, exit_status: how }).await;
         });
-        self.processes[at] = Some(Running { process, ended, waiting: Vec::new() });
+        self.processes[at] = Some(RunningProcess { process, stop_polling: ended, exit_waiters: Vec::new() });
         Ok(())
     }
 
-    fn spawn(&self, server: &Remembered) -> Result<(Process, tokio::process::Child), String> {
-        let layout = self.folder.layout();
+    fn spawn_process(&self, server: &ServerSpec) -> Result<(Process, tokio::process::Child), String> {
+        let layout = self.data_dir.data_dir();
         if !crate::ports::is_free(server.port) {
             return Err(format!(
                 "its port {} is taken by another program: stop that one, or `unskew down --purge` and let the lab choose anew",
                 server.port
             ));
         }
-        let serving = self.keys.serving(&server.name).map_err(|error| error.to_string())?;
-        let args = launch::server(layout, &self.state, server, &self.keys, &serving);
-        let started = leash::command(args, &layout.log(&server.name)).and_then(Process::start);
+        let serving = self.pki.serving_certificate(&server.name).map_err(|error| error.to_string())?;
+        let args = process_args::server_args(layout, &self.state, server, &self.pki, &serving);
+        let started =
+            parent_death::command_tied_to_parent(args, &layout.log_file(&server.name)).and_then(Process::start);
         started.map_err(|error| format!("it cannot be started: {error}"))
     }
 
-    fn stop(&mut self, at: usize) {
+    fn stop_server(&mut self, at: usize) {
         if self.processes[at].is_none() {
             return;
         }
         // The board first: the door must not send anybody to a server that stops.
-        let is_paused = self.board.borrow().servers[at].phase == Phase::Paused;
-        self.change(at, |standing, now| standing.enter(Phase::Stopping, now));
-        self.signal(at, Signal::TERM);
+        let is_paused = self.process_table.borrow().servers[at].phase == Phase::Paused;
+        self.update_process(at, |standing, now| standing.set_phase(Phase::Stopping, now));
+        self.signal_server(at, Signal::TERM);
         if is_paused {
             // A paused process hears nothing else.
-            self.signal(at, Signal::CONT);
+            self.signal_server(at, Signal::CONT);
         }
-        let (reports, generation) = (self.reports.clone(), self.board.borrow().servers[at].generation);
-        let stopping = self.tasks.stopping();
+        let (reports, generation) = (self.event_sender.clone(), self.process_table.borrow().servers[at].generation);
+        let stopping = self.tasks.stop_token();
         self.tasks.spawn_once("overdue", async move {
             if stopping.run_until_cancelled(tokio::time::sleep(STOP_GRACE)).await.is_some() {
-                let _ = reports.send(Event::Overdue { at, generation }).await;
+                let _ = reports.send(ServerEvent::StopTimedOut { server: at, generation }).await;
             }
         });
     }
 
-    fn kill(&mut self, at: usize) {
-        self.change(at, |standing, now| {
-            standing.trouble = "killed".to_owned();
-            standing.enter(Phase::Stopping, now);
+    fn kill_server(&mut self, at: usize) {
+        self.update_process(at, |standing, now| {
+            standing.problem = "killed".to_owned();
+            standing.set_phase(Phase::Stopping, now);
         });
-        self.signal(at, Signal::KILL);
+        self.signal_server(at, Signal::KILL);
     }
 
-    fn notice(&mut self, event: Event) {
-        let (Event::Ended { at, generation, .. }
-        | Event::Health { at, generation, .. }
-        | Event::Overdue { at, generation }) = event;
-        if self.board.borrow().servers[at].generation != generation {
+    fn handle_event(&mut self, event: ServerEvent) {
+        let (ServerEvent::Exited { server: at, generation, .. }
+        | ServerEvent::Readiness { server: at, generation, .. }
+        | ServerEvent::StopTimedOut { server: at, generation }) = event;
+        if self.process_table.borrow().servers[at].generation != generation {
             return;
         }
         match event {
-            Event::Ended { how, .. } => {
-                self.change(at, |standing, now| standing.end(&how, now));
+            ServerEvent::Exited { exit_status: how, .. } => {
+                self.update_process(at, |standing, now| standing.apply_exit(&how, now));
                 let Some(running) = self.processes[at].take() else { return };
-                running.ended.cancel();
-                running.waiting.into_iter().for_each(|waiting| drop(waiting.send(Ok(()))));
+                running.stop_polling.cancel();
+                running.exit_waiters.into_iter().for_each(|waiting| drop(waiting.send(Ok(()))));
             }
-            Event::Health { health, .. } => self.change(at, |standing, now| standing.hear(health, now)),
-            Event::Overdue { .. } => self.signal(at, Signal::KILL),
+            ServerEvent::Readiness { readiness: health, .. } => {
+                self.update_process(at, |standing, now| standing.apply_readiness(health, now))
+            }
+            ServerEvent::StopTimedOut { .. } => self.signal_server(at, Signal::KILL),
         }
     }
 
-    fn signal(&self, at: usize, signal: Signal) {
+    fn signal_server(&self, at: usize, signal: Signal) {
         if let Some(running) = &self.processes[at] {
             running.process.signal(signal);
         }
     }
 
-    fn change(&self, at: usize, change: impl FnOnce(&mut Standing, Instant)) {
-        self.board.send_modify(|board| change(&mut Arc::make_mut(board).servers[at], Instant::now()));
+    fn update_process(&self, at: usize, change: impl FnOnce(&mut ServerProcess, Instant)) {
+        self.process_table
+            .send_modify(|process_table| change(&mut Arc::make_mut(process_table).servers[at], Instant::now()));
     }
 }
 
 /// Looks at a server's health until it is dropped: often while it starts, now and then afterwards.
-async fn pulse(
-    client: Client,
-    at: usize,
+async fn poll_readiness(
+    client: AdminClient,
+    server: usize,
     generation: u64,
-    reports: mpsc::Sender<Event>,
-    board: watch::Receiver<Arc<Board>>,
+    event_sender: mpsc::Sender<ServerEvent>,
+    process_table: watch::Receiver<Arc<ProcessTable>>,
 ) {
     loop {
-        let health = match client.ask(Ask::get("/readyz")).await {
-            Ok(answer) if answer.status.is_success() => Health::Ready,
-            Ok(answer) => Health::Not(format!("/readyz answers {}", answer.status.as_u16())),
-            Err(error) => Health::Not(error.to_string()),
+        let health = match client.request(AdminRequest::get("/readyz")).await {
+            Ok(answer) if answer.status.is_success() => Readiness::Ready,
+            Ok(answer) => Readiness::NotReady(format!("/readyz answers {}", answer.status.as_u16())),
+            Err(error) => Readiness::NotReady(error.to_string()),
         };
-        let is_steady = health == Health::Ready && board.borrow().servers[at].phase == Phase::Ready;
-        if reports.send(Event::Health { at, generation, health }).await.is_err() {
+        let is_steady = health == Readiness::Ready && process_table.borrow().servers[server].phase == Phase::Ready;
+        if event_sender.send(ServerEvent::Readiness { server, generation, readiness: health }).await.is_err() {
             return;
         }
-        tokio::time::sleep(if is_steady { STEADY_INTERVAL } else { STARTING_INTERVAL }).await;
+        tokio::time::sleep(if is_steady { READY_POLL_INTERVAL } else { STARTING_POLL_INTERVAL }).await;
     }
 }

@@ -10,11 +10,11 @@ use api::time::Time;
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
-use crate::access::{self, get, metadata_mut, metadata_text};
-use crate::refusal::{Refusal, Subject};
-use crate::rules::{Dependents, Grace, KindRules};
+use crate::rejection::{Rejection, RejectionSubject};
+use crate::rules::{GarbageCollectionPolicy, GracePeriodRule, KindRules};
+use crate::unstructured::{self, get, metadata_mut, metadata_string};
 
-pub use options::{DeleteOptions, Propagation};
+pub use options::{DeleteOptions, DeletionPropagation};
 
 /// The finalizer that keeps an object until its dependents no longer name it as owner.
 pub const FINALIZER_ORPHAN: &str = "orphan";
@@ -22,11 +22,11 @@ pub const FINALIZER_ORPHAN: &str = "orphan";
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 
 /// The grace period of a pod that does not say: the default of `spec.terminationGracePeriodSeconds`.
-const POD_GRACE_SECONDS: i64 = 30;
+const POD_GRACE_SECONDS_DEFAULT: i64 = 30;
 
 /// What a delete request does to an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deletion {
+pub enum DeleteOutcome {
     /// It goes now; this is its last state.
     Remove(Map<String, Value>),
     /// It stays as this for now. Equal to what is stored if it was marked before.
@@ -36,43 +36,43 @@ pub enum Deletion {
 }
 
 /// Decides what a delete request does to an object, which carries its resourceVersion.
-pub fn decide(
+pub fn decide_deletion(
     object: &Map<String, Value>,
     options: &DeleteOptions,
     rules: &KindRules,
     now: Time,
-) -> Result<Deletion, Refusal> {
-    match_preconditions(object, options)?;
+) -> Result<DeleteOutcome, Rejection> {
+    check_preconditions(object, options)?;
     let mut marked = object.clone();
-    let grace = match rules.grace {
-        Grace::None => Waiting::None,
-        Grace::Pod => mark_gracefully(&mut marked, options, now),
+    let grace = match rules.grace_period {
+        GracePeriodRule::None => GraceWait::None,
+        GracePeriodRule::Pod => mark_with_grace_period(&mut marked, options, now),
     };
-    if grace == Waiting::Pending {
-        return Ok(Deletion::Pending);
+    if grace == GraceWait::Pending {
+        return Ok(DeleteOutcome::Pending);
     }
-    set_dependents_finalizer(&mut marked, options, rules.dependents);
-    let has_finalizers = !access::list(&marked, &["metadata", "finalizers"]).is_empty();
+    set_propagation_finalizer(&mut marked, options, rules.garbage_collection);
+    let has_finalizers = !unstructured::list(&marked, &["metadata", "finalizers"]).is_empty();
     Ok(match grace {
-        Waiting::None if has_finalizers => {
-            mark_at_once(&mut marked, now);
-            Deletion::Mark(marked)
+        GraceWait::None if has_finalizers => {
+            mark_for_finalizers(&mut marked, now);
+            DeleteOutcome::Mark(marked)
         }
-        Waiting::Seconds(seconds) if has_finalizers || seconds > 0 => Deletion::Mark(marked),
-        Waiting::None | Waiting::Seconds(_) | Waiting::Pending => Deletion::Remove(marked),
+        GraceWait::Seconds(seconds) if has_finalizers || seconds > 0 => DeleteOutcome::Mark(marked),
+        GraceWait::None | GraceWait::Seconds(_) | GraceWait::Pending => DeleteOutcome::Remove(marked),
     })
 }
 
 /// Whether an update removes the object: it was marked, its grace is over, and the last finalizer has gone.
 pub fn is_removed_by_update(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
-    access::list(new, &["metadata", "finalizers"]).is_empty()
+    unstructured::list(new, &["metadata", "finalizers"]).is_empty()
         && get(old, &["metadata", "deletionTimestamp"]).is_some()
-        && access::integer(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
+        && unstructured::integer(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
 }
 
 /// How long a deletion waits for whoever runs the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waiting {
+enum GraceWait {
     /// Not at all, and it never did.
     None,
     /// From now on, so long.
@@ -81,9 +81,9 @@ enum Waiting {
     Pending,
 }
 
-fn match_preconditions(object: &Map<String, Value>, options: &DeleteOptions) -> Result<(), Refusal> {
-    let conflict = |reason: String| Err(Refusal::Conflict { subject: Subject::Kind, reason });
-    let (uid, version) = (metadata_text(object, "uid"), metadata_text(object, "resourceVersion"));
+fn check_preconditions(object: &Map<String, Value>, options: &DeleteOptions) -> Result<(), Rejection> {
+    let conflict = |reason: String| Err(Rejection::Conflict { subject: RejectionSubject::Kind, reason });
+    let (uid, version) = (metadata_string(object, "uid"), metadata_string(object, "resourceVersion"));
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return conflict(format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been \
@@ -100,57 +100,64 @@ fn match_preconditions(object: &Map<String, Value>, options: &DeleteOptions) -> 
 }
 
 /// Marks a pod with its grace period. A period once given can only be shortened.
-fn mark_gracefully(pod: &mut Map<String, Value>, options: &DeleteOptions, now: Time) -> Waiting {
+fn mark_with_grace_period(pod: &mut Map<String, Value>, options: &DeleteOptions, now: Time) -> GraceWait {
     let requested = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
-    if let Ok(deadline) = metadata_text(pod, "deletionTimestamp").parse::<Time>() {
-        let granted = access::integer(pod, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
+    if let Ok(deadline) = metadata_string(pod, "deletionTimestamp").parse::<Time>() {
+        let granted = unstructured::integer(pod, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
         let granted = if granted < 0 { 1 } else { granted };
         return match requested {
-            _ if granted == 0 => Waiting::None,
-            Some(seconds) if seconds < granted => shorten(pod, deadline, granted, seconds, now),
-            Some(_) | None => Waiting::Pending,
+            _ if granted == 0 => GraceWait::None,
+            Some(seconds) if seconds < granted => shorten_grace_period(pod, deadline, granted, seconds, now),
+            Some(_) | None => GraceWait::Pending,
         };
     }
-    let seconds = pod_grace(pod, requested);
+    let seconds = pod_grace_seconds(pod, requested);
     bump_generation(pod);
-    mark(pod, after(now, seconds), seconds);
-    Waiting::Seconds(seconds)
+    set_deletion_fields(pod, add_seconds(now, seconds), seconds);
+    GraceWait::Seconds(seconds)
 }
 
-fn pod_grace(pod: &Map<String, Value>, requested: Option<i64>) -> i64 {
-    let is_scheduled = !access::text(pod, &["spec", "nodeName"]).is_empty();
-    let is_over = matches!(access::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
+fn pod_grace_seconds(pod: &Map<String, Value>, requested: Option<i64>) -> i64 {
+    let is_scheduled = !unstructured::text(pod, &["spec", "nodeName"]).is_empty();
+    let is_over = matches!(unstructured::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
     if !is_scheduled || is_over {
         return 0;
     }
-    let own = || access::integer(pod, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(POD_GRACE_SECONDS);
+    let own =
+        || unstructured::integer(pod, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(POD_GRACE_SECONDS_DEFAULT);
     let seconds = requested.unwrap_or_else(own);
     if seconds < 0 { 1 } else { seconds }
 }
 
-fn shorten(pod: &mut Map<String, Value>, deadline: Time, granted: i64, seconds: i64, now: Time) -> Waiting {
-    let begun = after(deadline, granted.saturating_neg());
-    let earlier = after(begun, seconds);
+fn shorten_grace_period(
+    pod: &mut Map<String, Value>,
+    deadline: Time,
+    granted: i64,
+    seconds: i64,
+    now: Time,
+) -> GraceWait {
+    let begun = add_seconds(deadline, granted.saturating_neg());
+    let earlier = add_seconds(begun, seconds);
     if earlier >= now {
-        mark(pod, earlier, seconds);
-        return Waiting::Seconds(seconds);
+        set_deletion_fields(pod, earlier, seconds);
+        return GraceWait::Seconds(seconds);
     }
     // The new period is over already; one second tells whoever runs the pod that it is still theirs to finish.
     let seconds = seconds.min(1);
-    mark(pod, now, seconds);
-    Waiting::Seconds(seconds)
+    set_deletion_fields(pod, now, seconds);
+    GraceWait::Seconds(seconds)
 }
 
 /// Marks an object that only its finalizers keep.
-fn mark_at_once(object: &mut Map<String, Value>, now: Time) {
-    let deadline = metadata_text(object, "deletionTimestamp").parse::<Time>();
+fn mark_for_finalizers(object: &mut Map<String, Value>, now: Time) {
+    let deadline = metadata_string(object, "deletionTimestamp").parse::<Time>();
     if deadline.is_err() {
         bump_generation(object);
     }
-    mark(object, deadline.map_or(now, |deadline| deadline.min(now)), 0);
+    set_deletion_fields(object, deadline.map_or(now, |deadline| deadline.min(now)), 0);
 }
 
-fn mark(object: &mut Map<String, Value>, deadline: Time, seconds: i64) {
+fn set_deletion_fields(object: &mut Map<String, Value>, deadline: Time, seconds: i64) {
     let metadata = metadata_mut(object);
     metadata.insert("deletionTimestamp".to_owned(), deadline.to_string().into());
     metadata.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
@@ -158,21 +165,25 @@ fn mark(object: &mut Map<String, Value>, deadline: Time, seconds: i64) {
 
 /// That an object is being deleted is a change of the desired state, where those are counted.
 fn bump_generation(object: &mut Map<String, Value>) {
-    if let Some(generation @ 1..) = access::integer(object, &["metadata", "generation"]) {
+    if let Some(generation @ 1..) = unstructured::integer(object, &["metadata", "generation"]) {
         metadata_mut(object).insert("generation".to_owned(), generation.saturating_add(1).into());
     }
 }
 
 /// An instant some seconds later, or the last one there is.
-fn after(instant: Time, seconds: i64) -> Time {
+fn add_seconds(instant: Time, seconds: i64) -> Time {
     let moved = instant.timestamp().checked_add(SignedDuration::from_secs(seconds));
     Time::from(moved.unwrap_or(if seconds < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX }))
 }
 
 /// Puts the finalizer that the propagation policy asks for, and takes the other away.
-fn set_dependents_finalizer(object: &mut Map<String, Value>, options: &DeleteOptions, default: Dependents) {
-    let present: Vec<&str> = access::texts(object, &["metadata", "finalizers"]).collect();
-    let wanted = dependents_finalizer(&present, options, default);
+fn set_propagation_finalizer(
+    object: &mut Map<String, Value>,
+    options: &DeleteOptions,
+    default: GarbageCollectionPolicy,
+) {
+    let present: Vec<&str> = unstructured::texts(object, &["metadata", "finalizers"]).collect();
+    let wanted = propagation_finalizer(&present, options, default);
     let is_ours = |finalizer: &str| finalizer == FINALIZER_ORPHAN || finalizer == FINALIZER_FOREGROUND;
     let ours_now: Vec<&str> = present.iter().copied().filter(|finalizer| is_ours(finalizer)).collect();
     if ours_now == wanted.iter().copied().collect::<Vec<_>>() {
@@ -181,23 +192,27 @@ fn set_dependents_finalizer(object: &mut Map<String, Value>, options: &DeleteOpt
     let others = present.iter().copied().filter(|finalizer| !is_ours(finalizer));
     let finalizers: Vec<Value> = others.chain(wanted).map(Value::from).collect();
     let finalizers = (!finalizers.is_empty()).then_some(Value::Array(finalizers));
-    access::set(metadata_mut(object), "finalizers", finalizers);
+    unstructured::set_or_remove(metadata_mut(object), "finalizers", finalizers);
 }
 
 /// The request decides; if it does not, a finalizer that is there; if there is none, the kind.
-fn dependents_finalizer(present: &[&str], options: &DeleteOptions, default: Dependents) -> Option<&'static str> {
-    if default == Dependents::Ignore {
+fn propagation_finalizer(
+    present: &[&str],
+    options: &DeleteOptions,
+    default: GarbageCollectionPolicy,
+) -> Option<&'static str> {
+    if default == GarbageCollectionPolicy::Unsupported {
         return None;
     }
-    match options.propagation() {
-        Some(Propagation::Orphan) => return Some(FINALIZER_ORPHAN),
-        Some(Propagation::Foreground) => return Some(FINALIZER_FOREGROUND),
-        Some(Propagation::Background) => return None,
+    match options.effective_propagation() {
+        Some(DeletionPropagation::Orphan) => return Some(FINALIZER_ORPHAN),
+        Some(DeletionPropagation::Foreground) => return Some(FINALIZER_FOREGROUND),
+        Some(DeletionPropagation::Background) => return None,
         None => {}
     }
     let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
     let first = present.iter().find_map(|finalizer| known.into_iter().find(|known| known == finalizer));
-    first.or((default == Dependents::Orphan).then_some(FINALIZER_ORPHAN))
+    first.or((default == GarbageCollectionPolicy::OrphanDependents).then_some(FINALIZER_ORPHAN))
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! A `LabelSelector` in its one-line form, such as `a=b,c in (d,e),!f`.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use crate::access::{self, Object};
+use crate::unstructured;
 
 /// The one-line form, sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
-pub fn to_text(selector: &Map<String, Value>) -> Option<String> {
-    let labels = access::part(selector, &["matchLabels"]).into_iter().flatten();
+pub fn selector_to_string(selector: &Map<String, Value>) -> Option<String> {
+    let labels = unstructured::nested_object(selector, &["matchLabels"]).into_iter().flatten();
     let mut requirements: Vec<(&str, String)> =
         labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
-    for expression in access::objects(selector, &["matchExpressions"]) {
-        let key = access::text(expression, &["key"]);
-        let mut values: Vec<&str> = access::texts(expression, &["values"]).collect();
+    for expression in unstructured::objects(selector, &["matchExpressions"]) {
+        let key = unstructured::text(expression, &["key"]);
+        let mut values: Vec<&str> = unstructured::texts(expression, &["values"]).collect();
         values.sort_unstable();
         let values = values.join(",");
-        let requirement = match access::text(expression, &["operator"]) {
+        let requirement = match unstructured::text(expression, &["operator"]) {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
@@ -28,7 +29,7 @@ pub fn to_text(selector: &Map<String, Value>) -> Option<String> {
 }
 
 /// A map of labels as `a=b,c=d`.
-pub(crate) fn labels_to_text(labels: &Object) -> String {
+pub(crate) fn labels_to_string(labels: &JsonObject) -> String {
     let pairs = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     pairs.collect::<Vec<_>>().join(",")
 }

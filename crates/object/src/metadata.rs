@@ -9,13 +9,13 @@ use api::FieldError;
 use api::time::Time;
 use serde_json::{Map, Value};
 
-use crate::access::{self, get, metadata_mut, metadata_text};
-use crate::refusal::{Refusal, Subject};
-use crate::rules::{Generation, KindRules, StatusPart};
+use crate::rejection::{Rejection, RejectionSubject};
+use crate::rules::{GenerationRule, KindRules, StatusSubresource};
+use crate::unstructured::{self, get, metadata_mut, metadata_string};
 
 /// What a new object is given.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp<'a> {
+pub struct CreateContext<'a> {
     /// Now.
     pub now: Time,
     /// A fresh uid.
@@ -31,25 +31,29 @@ const GENERATED_SUFFIX_LENGTH: usize = 5;
 const GENERATED_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Makes an object new: name, uid, times and generation are the server's, the status is not the client's.
-pub fn prepare_create(object: &mut Map<String, Value>, rules: &KindRules, stamp: &Stamp<'_>) -> Result<(), Refusal> {
-    if metadata_text(object, "resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
-        return Err(Refusal::Unclassified("resourceVersion should not be set on objects to be created".to_owned()));
+pub fn prepare_create(
+    object: &mut Map<String, Value>,
+    rules: &KindRules,
+    context: &CreateContext<'_>,
+) -> Result<(), Rejection> {
+    if metadata_string(object, "resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
+        return Err(Rejection::Unclassified("resourceVersion should not be set on objects to be created".to_owned()));
     }
-    if rules.status != StatusPart::None {
+    if rules.status != StatusSubresource::None {
         object.remove("status");
     }
     let metadata = metadata_mut(object);
     for field in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(field);
     }
-    metadata.insert("creationTimestamp".to_owned(), stamp.now.to_string().into());
-    metadata.insert("uid".to_owned(), stamp.uid.into());
-    if rules.generation != Generation::Absent {
+    metadata.insert("creationTimestamp".to_owned(), context.now.to_string().into());
+    metadata.insert("uid".to_owned(), context.uid.into());
+    if rules.generation != GenerationRule::Absent {
         metadata.insert("generation".to_owned(), 1.into());
     }
-    let base = access::text(metadata, &["generateName"]);
-    if access::text(metadata, &["name"]).is_empty() && !base.is_empty() {
-        let name = generate_name(base, stamp.random);
+    let base = unstructured::text(metadata, &["generateName"]);
+    if unstructured::text(metadata, &["name"]).is_empty() && !base.is_empty() {
+        let name = generate_name(base, context.random);
         metadata.insert("name".to_owned(), name.into());
     }
     Ok(())
@@ -77,47 +81,47 @@ pub fn prepare_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
     rules: &KindRules,
-) -> Result<(), Refusal> {
-    match_current(old, new, rules)?;
-    if rules.status != StatusPart::None {
-        access::set(new, "status", old.get("status").cloned());
+) -> Result<(), Rejection> {
+    check_optimistic_lock(old, new, rules)?;
+    if rules.status != StatusSubresource::None {
+        unstructured::set_or_remove(new, "status", old.get("status").cloned());
     }
     keep_system_fields(old, new);
     let has_changed = match rules.generation {
-        Generation::Absent => false,
-        Generation::Counted => !has_same_desire(old, new, rules),
-        Generation::CountedWithAnnotations => {
+        GenerationRule::Absent => false,
+        GenerationRule::Counted => !has_same_desired_state(old, new, rules),
+        GenerationRule::CountedWithAnnotations => {
             let annotations = ["metadata", "annotations"];
-            !has_same_desire(old, new, rules) || get(old, &annotations) != get(new, &annotations)
+            !has_same_desired_state(old, new, rules) || get(old, &annotations) != get(new, &annotations)
         }
     };
     if has_changed {
-        let generation = access::integer(old, &["metadata", "generation"]).unwrap_or_default();
+        let generation = unstructured::integer(old, &["metadata", "generation"]).unwrap_or_default();
         metadata_mut(new).insert("generation".to_owned(), generation.saturating_add(1).into());
     }
     Ok(())
 }
 
 /// Makes the object of a write to `status` the next state of `old`: all but the status is taken from `old`, except what
-/// [`StatusPart`] lets through.
+/// [`StatusSubresource`] lets through.
 ///
 /// Managed fields stay as `new` has them: [`crate::managed_fields`] decides about them.
 pub fn prepare_status_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
     rules: &KindRules,
-) -> Result<(), Refusal> {
-    match_current(old, new, rules)?;
+) -> Result<(), Rejection> {
+    check_optimistic_lock(old, new, rules)?;
     let status = new.remove("status");
     let mut metadata = new.remove("metadata");
     *new = old.clone();
-    access::set(new, "status", status);
+    unstructured::set_or_remove(new, "status", status);
     match rules.status {
-        StatusPart::WithMetadata => access::set(new, "metadata", metadata),
-        StatusPart::None | StatusPart::Only => {
+        StatusSubresource::WithMetadata => unstructured::set_or_remove(new, "metadata", metadata),
+        StatusSubresource::None | StatusSubresource::StatusOnly => {
             let managed =
                 metadata.as_mut().and_then(Value::as_object_mut).and_then(|from| from.remove("managedFields"));
-            access::set(metadata_mut(new), "managedFields", managed);
+            unstructured::set_or_remove(metadata_mut(new), "managedFields", managed);
         }
     }
     keep_system_fields(old, new);
@@ -136,53 +140,57 @@ pub fn is_no_op(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
 pub fn dedup_owner_references(object: &mut Map<String, Value>) -> Option<String> {
     let references = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::new();
-    let mut doubles = Vec::new();
+    let mut duplicate_uids = Vec::new();
     references.retain(|reference| {
         let is_new = seen.insert(reference.to_string());
         if !is_new {
-            doubles.push(reference.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
+            duplicate_uids.push(reference.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
         }
         is_new
     });
-    (!doubles.is_empty()).then(|| {
+    (!duplicate_uids.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
              reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            doubles.join(", ")
+            duplicate_uids.join(", ")
         )
     })
 }
 
 /// Optimistic concurrency: the uid and the resourceVersion of `new`, where it names them, are those of `old`.
-fn match_current(old: &Map<String, Value>, new: &Map<String, Value>, rules: &KindRules) -> Result<(), Refusal> {
-    let (uid, wanted) = (metadata_text(old, "uid"), metadata_text(new, "uid"));
+fn check_optimistic_lock(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    rules: &KindRules,
+) -> Result<(), Rejection> {
+    let (uid, wanted) = (metadata_string(old, "uid"), metadata_string(new, "uid"));
     if !wanted.is_empty() && wanted != uid {
-        return Err(Refusal::conflict(format!(
+        return Err(Rejection::conflict(format!(
             "Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
         )));
     }
-    let (current, wanted) = (parse_version(old)?, parse_version(new)?);
-    if wanted == 0 && rules.unconditional_update {
+    let (current, wanted) = (parse_resource_version(old)?, parse_resource_version(new)?);
+    if wanted == 0 && rules.allows_unconditional_update {
         return Ok(());
     }
     if wanted == 0 {
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-        return Err(Refusal::Invalid { subject: Subject::Resource, errors: vec![error] });
+        return Err(Rejection::Invalid { subject: RejectionSubject::Resource, errors: vec![error] });
     }
     match wanted.cmp(&current) {
         Ordering::Equal => Ok(()),
-        Ordering::Less | Ordering::Greater => Err(Refusal::conflict(
+        Ordering::Less | Ordering::Greater => Err(Rejection::conflict(
             "the object has been modified; please apply your changes to the latest version and try again",
         )),
     }
 }
 
-fn parse_version(object: &Map<String, Value>) -> Result<u64, Refusal> {
-    match metadata_text(object, "resourceVersion") {
+fn parse_resource_version(object: &Map<String, Value>) -> Result<u64, Rejection> {
+    match metadata_string(object, "resourceVersion") {
         "" => Ok(0),
         text => text
             .parse()
-            .map_err(|_| Refusal::Unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
+            .map_err(|_| Rejection::Unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
     }
 }
 
@@ -191,8 +199,8 @@ fn keep_system_fields(old: &Map<String, Value>, new: &mut Map<String, Value>) {
     let field = |name: &str| get(old, &["metadata", name]).cloned();
     let metadata = metadata_mut(new);
     metadata.remove("selfLink");
-    access::set(metadata, "generation", field("generation"));
-    access::set(metadata, "resourceVersion", field("resourceVersion"));
+    unstructured::set_or_remove(metadata, "generation", field("generation"));
+    unstructured::set_or_remove(metadata, "resourceVersion", field("resourceVersion"));
     for name in ["uid", "creationTimestamp", "deletionTimestamp"] {
         if let Some(value) = field(name) {
             metadata.insert(name.to_owned(), value);
@@ -204,10 +212,10 @@ fn keep_system_fields(old: &Map<String, Value>, new: &mut Map<String, Value>) {
 }
 
 /// Whether two states ask for the same: equal outside of metadata and of a status that has its own subresource.
-fn has_same_desire(old: &Map<String, Value>, new: &Map<String, Value>, rules: &KindRules) -> bool {
+fn has_same_desired_state(old: &Map<String, Value>, new: &Map<String, Value>, rules: &KindRules) -> bool {
     let is_desire = |name: &str| match name {
         "apiVersion" | "kind" | "metadata" => false,
-        "status" => rules.status == StatusPart::None,
+        "status" => rules.status == StatusSubresource::None,
         _ => true,
     };
     old.keys().chain(new.keys()).filter(|name| is_desire(name)).all(|name| old.get(name) == new.get(name))
@@ -215,17 +223,17 @@ fn has_same_desire(old: &Map<String, Value>, new: &Map<String, Value>, rules: &K
 
 fn has_same_metadata(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let empty = Map::new();
-    let old = access::part(old, &["metadata"]).unwrap_or(&empty);
-    let new = access::part(new, &["metadata"]).unwrap_or(&empty);
+    let old = unstructured::nested_object(old, &["metadata"]).unwrap_or(&empty);
+    let new = unstructured::nested_object(new, &["metadata"]).unwrap_or(&empty);
     let is_equal = |name: &str| match name {
         "resourceVersion" => true,
-        "managedFields" => has_same_managers(access::list(old, &[name]), access::list(new, &[name])),
+        "managedFields" => has_same_managed_fields(unstructured::list(old, &[name]), unstructured::list(new, &[name])),
         _ => old.get(name) == new.get(name),
     };
     old.keys().chain(new.keys()).all(|name| is_equal(name))
 }
 
-fn has_same_managers(old: &[Value], new: &[Value]) -> bool {
+fn has_same_managed_fields(old: &[Value], new: &[Value]) -> bool {
     let timeless = |entry: &Value| {
         let mut entry = entry.clone();
         if let Some(fields) = entry.as_object_mut() {

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-pub use api::Scope;
+pub use api::KindScope;
 
 /// What holds for all objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindRules {
     /// Whether objects live in a namespace.
-    pub scope: Scope,
+    pub scope: KindScope,
     /// What a name may look like.
-    pub names: NameRule,
+    pub name_rule: NameRule,
     /// How `status` is written.
-    pub status: StatusPart,
+    pub status: StatusSubresource,
     /// Whether `metadata.generation` counts changes of the desired state.
-    pub generation: Generation,
+    pub generation: GenerationRule,
     /// Whether a PUT creates an object that does not exist.
-    pub create_on_update: bool,
+    pub allows_create_on_update: bool,
     /// Whether a PUT may leave out the resourceVersion.
-    pub unconditional_update: bool,
+    pub allows_unconditional_update: bool,
     /// How long deletion waits.
-    pub grace: Grace,
+    pub grace_period: GracePeriodRule,
     /// What deletion does with dependents when the request does not say.
-    pub dependents: Dependents,
+    pub garbage_collection: GarbageCollectionPolicy,
     /// After how long an object vanishes by itself.
     pub ttl: Option<Duration>,
 }
@@ -42,18 +42,18 @@ pub enum NameRule {
 
 /// How `status` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatusPart {
+pub enum StatusSubresource {
     /// There is no status subresource; a field of that name is an ordinary one.
     None,
     /// The subresource takes `status` and nothing else: custom resources.
-    Only,
+    StatusOnly,
     /// The subresource takes labels, annotations and finalizers too: most built-in kinds.
     WithMetadata,
 }
 
 /// Whether `metadata.generation` counts changes of the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
+pub enum GenerationRule {
     /// It starts at 1 and grows with every change outside of metadata and status.
     Counted,
     /// The same, and it grows when an annotation changes: deployments.
@@ -64,7 +64,7 @@ pub enum Generation {
 
 /// How long deletion waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grace {
+pub enum GracePeriodRule {
     /// Not at all.
     None,
     /// As long as a pod says, unless no node runs it.
@@ -73,26 +73,26 @@ pub enum Grace {
 
 /// What deletion does with dependents when the request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependents {
+pub enum GarbageCollectionPolicy {
     /// They go afterwards.
-    Delete,
+    DeleteDependents,
     /// They stay: replication controllers, jobs and cron jobs.
-    Orphan,
+    OrphanDependents,
     /// The garbage collector never looks at them: events.
-    Ignore,
+    Unsupported,
 }
 
 impl KindRules {
     /// A namespaced kind with a status subresource, like most.
     pub const NAMESPACED: Self = Self {
-        scope: Scope::Namespaced,
-        names: NameRule::Subdomain,
-        status: StatusPart::WithMetadata,
-        generation: Generation::Counted,
-        create_on_update: false,
-        unconditional_update: true,
-        grace: Grace::None,
-        dependents: Dependents::Delete,
+        scope: KindScope::Namespaced,
+        name_rule: NameRule::Subdomain,
+        status: StatusSubresource::WithMetadata,
+        generation: GenerationRule::Counted,
+        allows_create_on_update: false,
+        allows_unconditional_update: true,
+        grace_period: GracePeriodRule::None,
+        garbage_collection: GarbageCollectionPolicy::DeleteDependents,
         ttl: None,
     };
 }
@@ -101,12 +101,13 @@ impl KindRules {
 #[cfg(test)]
 impl KindRules {
     /// [`KindRules::NAMESPACED`] without a namespace.
-    pub(crate) const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
+    pub(crate) const CLUSTER: Self = Self { scope: KindScope::Cluster, ..Self::NAMESPACED };
 
     /// A kind that is nothing but its fields, such as a ConfigMap: no status, no generation.
-    pub(crate) const PLAIN: Self =
-        Self { status: StatusPart::None, generation: Generation::Absent, ..Self::NAMESPACED };
+    pub(crate) const NO_STATUS: Self =
+        Self { status: StatusSubresource::None, generation: GenerationRule::Absent, ..Self::NAMESPACED };
 
     /// A namespaced custom resource with a status subresource.
-    pub(crate) const CUSTOM: Self = Self { status: StatusPart::Only, unconditional_update: false, ..Self::NAMESPACED };
+    pub(crate) const CUSTOM: Self =
+        Self { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..Self::NAMESPACED };
 }

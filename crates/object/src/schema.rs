@@ -7,7 +7,7 @@ pub trait FieldSchema {
     /// What is known of a field of a type; `None` for a field that the type does not have.
     ///
     /// A map, such as labels, is a type that has every field.
-    fn field(&self, of: TypeRef, name: &str) -> Option<Field<'_>>;
+    fn field(&self, type_ref: TypeRef, name: &str) -> Option<FieldInfo<'_>>;
 }
 
 /// A type in the schema's own numbering.
@@ -16,13 +16,13 @@ pub struct TypeRef(pub u32);
 
 /// What is known of a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Field<'s> {
+pub struct FieldInfo<'s> {
     /// How a strategic merge patch treats it.
     pub strategy: PatchStrategy,
     /// The field by which items of a list of objects are told apart.
     pub merge_key: Option<&'s str>,
     /// The type of the object, or of the items of the list; `None` for scalars and for objects without a schema.
-    pub of: Option<TypeRef>,
+    pub type_ref: Option<TypeRef>,
 }
 
 /// How a strategic merge patch treats a field. `retainKeys` needs no mention: the patch itself says so where it applies.
@@ -39,37 +39,37 @@ pub enum PatchStrategy {
 
 /// A schema and a type in it, or nothing known from here on.
 #[derive(Clone, Copy)]
-pub struct Known<'s> {
+pub struct SchemaCursor<'s> {
     schema: &'s dyn FieldSchema,
-    of: Option<TypeRef>,
+    type_ref: Option<TypeRef>,
 }
 
-impl<'s> Known<'s> {
+impl<'s> SchemaCursor<'s> {
     /// A type of a schema.
-    pub fn new(schema: &'s dyn FieldSchema, of: TypeRef) -> Self {
-        Self { schema, of: Some(of) }
+    pub fn new(schema: &'s dyn FieldSchema, type_ref: TypeRef) -> Self {
+        Self { schema, type_ref: Some(type_ref) }
     }
 
     /// What is known of a field, and what is known inside of it.
-    pub(crate) fn field(self, name: &str) -> Option<(Field<'s>, Self)> {
-        let field = self.schema.field(self.of?, name)?;
-        Some((field, Self { of: field.of, ..self }))
+    pub(crate) fn field(self, name: &str) -> Option<(FieldInfo<'s>, Self)> {
+        let field = self.schema.field(self.type_ref?, name)?;
+        Some((field, Self { type_ref: field.type_ref, ..self }))
     }
 
     /// The same, with the least that is true of a field nobody knows.
-    pub(crate) fn field_or_default(self, name: &str) -> (Field<'s>, Self) {
-        self.field(name).unwrap_or((Field::default(), Self { of: None, ..self }))
+    pub(crate) fn field_or_default(self, name: &str) -> (FieldInfo<'s>, Self) {
+        self.field(name).unwrap_or((FieldInfo::default(), Self { type_ref: None, ..self }))
     }
 
     /// Whether anything is known here.
     pub(crate) fn is_typed(self) -> bool {
-        self.of.is_some()
+        self.type_ref.is_some()
     }
 }
 
-impl std::fmt::Debug for Known<'_> {
+impl std::fmt::Debug for SchemaCursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").field("of", &self.of).finish_non_exhaustive()
+        f.debug_struct("SchemaCursor").field("of", &self.type_ref).finish_non_exhaustive()
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// The part of a pod that patches are tested with.
-    pub(crate) struct TinySchema;
+    pub(crate) struct TestSchema;
 
     pub(crate) const POD: TypeRef = TypeRef(0);
     const META: TypeRef = TypeRef(1);
@@ -93,21 +93,22 @@ pub(crate) mod tests {
     const EMPTY_DIR: TypeRef = TypeRef(10);
     const STRATEGY: TypeRef = TypeRef(11);
 
-    impl FieldSchema for TinySchema {
-        fn field(&self, of: TypeRef, name: &str) -> Option<Field<'_>> {
-            let merged = |of, key| Field { strategy: PatchStrategy::Merge, merge_key: Some(key), of: Some(of) };
-            let object = |of| Field { of: Some(of), ..Field::default() };
-            Some(match (of, name) {
+    impl FieldSchema for TestSchema {
+        fn field(&self, type_ref: TypeRef, name: &str) -> Option<FieldInfo<'_>> {
+            let merged =
+                |of, key| FieldInfo { strategy: PatchStrategy::Merge, merge_key: Some(key), type_ref: Some(of) };
+            let object = |of| FieldInfo { type_ref: Some(of), ..FieldInfo::default() };
+            Some(match (type_ref, name) {
                 (POD, "metadata") => object(META),
                 (POD, "spec") => object(SPEC),
                 (META, "labels" | "annotations") => object(LABELS),
-                (META, "finalizers") => Field { strategy: PatchStrategy::Merge, ..Field::default() },
+                (META, "finalizers") => FieldInfo { strategy: PatchStrategy::Merge, ..FieldInfo::default() },
                 (META, "ownerReferences") => merged(OWNER, "uid"),
                 (SPEC, "containers") => merged(CONTAINER, "name"),
                 (SPEC, "volumes") => merged(VOLUME, "name"),
                 (SPEC, "tolerations") => object(TOLERATION),
                 (SPEC, "strategy") => object(STRATEGY),
-                (SPEC, "selector") => Field { strategy: PatchStrategy::Replace, ..object(LABELS) },
+                (SPEC, "selector") => FieldInfo { strategy: PatchStrategy::Replace, ..object(LABELS) },
                 (CONTAINER, "ports") => merged(PORT, "containerPort"),
                 (CONTAINER, "env") => merged(ENV, "name"),
                 (VOLUME, "emptyDir") => object(EMPTY_DIR),
@@ -122,7 +123,7 @@ pub(crate) mod tests {
                 | (TOLERATION, "key")
                 | (OWNER, "uid" | "name")
                 | (EMPTY_DIR, "medium")
-                | (STRATEGY, "type" | "rollingUpdate") => Field::default(),
+                | (STRATEGY, "type" | "rollingUpdate") => FieldInfo::default(),
                 _ => return None,
             })
         }

@@ -10,7 +10,7 @@ mod cells;
 mod cluster;
 mod core;
 mod events;
-mod human;
+mod human_duration;
 mod network;
 mod pods;
 mod storage;
@@ -21,12 +21,12 @@ use api::time::Time;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::partial;
-use crate::refusal::Refusal;
+use crate::partial_object_metadata;
+use crate::rejection::Rejection;
 
 use cells::NAME;
 
-pub use human::human_duration;
+pub use human_duration::human_duration;
 
 /// A column: what it is called, and how a cell is made from an object at an instant.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct Column {
     /// The heading; kubectl prints it in capitals.
     pub name: &'static str,
     /// The OpenAPI type of the cells.
-    pub kind: &'static str,
+    pub cell_type: &'static str,
     /// `name` for the column that identifies the object; else empty.
     pub format: &'static str,
     /// What it means.
@@ -48,7 +48,7 @@ impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut column = serializer.serialize_struct("TableColumnDefinition", 5)?;
         column.serialize_field("name", self.name)?;
-        column.serialize_field("type", self.kind)?;
+        column.serialize_field("type", self.cell_type)?;
         column.serialize_field("format", self.format)?;
         column.serialize_field("description", self.description)?;
         column.serialize_field("priority", &self.priority)?;
@@ -70,12 +70,12 @@ pub enum IncludeObject {
 
 impl IncludeObject {
     /// Reads the `includeObject` parameter; empty means absent.
-    pub fn parse(value: &str) -> Result<Self, Refusal> {
+    pub fn parse(value: &str) -> Result<Self, Rejection> {
         match value {
             "None" => Ok(Self::None),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Refusal::BadRequest(format!(
+            other => Err(Rejection::BadRequest(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
                  'Object', 'None', or empty"
             ))),
@@ -85,9 +85,9 @@ impl IncludeObject {
 
 /// Whether a table says what its columns are; the events of a watch do so once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Headings {
+pub enum ColumnDefinitions {
     /// It does.
-    Shown,
+    Included,
     /// An earlier one did.
     Omitted,
 }
@@ -100,24 +100,24 @@ pub struct TableOptions<'a> {
     /// `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
     pub api_version: &'a str,
     /// What the rows carry.
-    pub include: IncludeObject,
+    pub include_object: IncludeObject,
     /// Whether the columns are named.
-    pub headings: Headings,
+    pub column_definitions: ColumnDefinitions,
     /// Now; ages count from here.
     pub now: Time,
 }
 
 /// Makes the table of some objects. `metadata` is that of the list, or the resourceVersion of the one object.
-pub fn table<'o>(
+pub fn build_table<'o>(
     objects: impl IntoIterator<Item = &'o Map<String, Value>>,
     metadata: &ListMeta,
     options: &TableOptions<'_>,
 ) -> Value {
-    let columns = columns(options.kind);
-    let rows: Vec<Value> = objects.into_iter().map(|object| row(object, columns, options)).collect();
-    let definitions = match options.headings {
-        Headings::Shown => Some(columns),
-        Headings::Omitted => None,
+    let columns = columns_of(options.kind);
+    let rows: Vec<Value> = objects.into_iter().map(|object| build_row(object, columns, options)).collect();
+    let definitions = match options.column_definitions {
+        ColumnDefinitions::Included => Some(columns),
+        ColumnDefinitions::Omitted => None,
     };
     json!({
         "kind": "Table",
@@ -128,24 +128,24 @@ pub fn table<'o>(
     })
 }
 
-fn row(object: &Map<String, Value>, columns: &[Column], options: &TableOptions<'_>) -> Value {
+fn build_row(object: &Map<String, Value>, columns: &[Column], options: &TableOptions<'_>) -> Value {
     let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(object, options.now)).collect();
     let mut row = json!({ "cells": cells });
     if (options.kind.group, options.kind.kind) == ("", "Pod")
-        && let Some(condition) = pods::completed(object)
+        && let Some(condition) = pods::completed_condition(object)
     {
         row["conditions"] = json!([condition]);
     }
-    match options.include {
+    match options.include_object {
         IncludeObject::None => {}
-        IncludeObject::Metadata => row["object"] = partial::object(object, options.api_version),
+        IncludeObject::Metadata => row["object"] = partial_object_metadata::object(object, options.api_version),
         IncludeObject::Object => row["object"] = Value::Object(object.clone()),
     }
     row
 }
 
 /// The columns of a kind.
-pub fn columns(kind: GroupKind<&str>) -> &'static [Column] {
+pub fn columns_of(kind: GroupKind<&str>) -> &'static [Column] {
     let of_kind = match kind.group {
         "" => core::columns(kind.kind),
         "apps" | "autoscaling" | "policy" => apps::columns(kind.kind),
@@ -156,12 +156,14 @@ pub fn columns(kind: GroupKind<&str>) -> &'static [Column] {
         "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" => admission::columns(kind.kind),
         _ => cluster::columns(kind),
     };
-    of_kind.unwrap_or(OTHERS)
+    of_kind.unwrap_or(DEFAULT_COLUMNS)
 }
 
 /// The columns of kinds that have none of their own.
-const OTHERS: &[Column] =
-    &[NAME, Column { kind: "date", ..cells::text("Created At", "When it was created.", cells::created_at) }];
+const DEFAULT_COLUMNS: &[Column] = &[
+    NAME,
+    Column { cell_type: "date", ..cells::string_column("Created At", "When it was created.", cells::created_at_cell) },
+];
 
 #[cfg(test)]
 mod tests;

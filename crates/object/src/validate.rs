@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use api::validation::{self as rule, Faults};
+use api::validation::{self as rule, ValidationErrors};
 use api::{FieldError, GroupVersion};
 use serde_json::{Map, Value};
 
-use crate::access::{self, get, metadata_text};
 use crate::delete::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use crate::rules::{KindRules, NameRule, Scope};
+use crate::rules::{KindRules, KindScope, NameRule};
+use crate::unstructured::{self, get, metadata_string};
 
 /// How many bytes the keys and values of all annotations may have together.
 pub const ANNOTATIONS_LENGTH_MAX: usize = 256 * 1024;
@@ -21,37 +21,46 @@ pub const MANAGER_LENGTH_MAX: usize = 128;
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
 /// How many breaches are reported; a body can hold half a million of them.
-const ERRORS_MAX: usize = 100;
+const REPORTED_ERRORS_MAX: usize = 100;
 
-/// The breaches in the metadata of an object, name included. For creates, and as a part of [`metadata_update`].
-pub fn metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    let generate_name = metadata_text(object, "generateName");
+/// The breaches in the metadata of an object, name included. For creates, and as a part of [`validate_metadata_update`].
+pub fn validate_metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
+    let mut errors = LimitedErrors::default();
+    let generate_name = metadata_string(object, "generateName");
     if !generate_name.is_empty() {
-        push_invalid(&mut errors, "metadata.generateName", generate_name, name_prefix(generate_name, rules.names));
+        push_invalid(
+            &mut errors,
+            "metadata.generateName",
+            generate_name,
+            validate_name_prefix(generate_name, rules.name_rule),
+        );
     }
-    match metadata_text(object, "name") {
+    match metadata_string(object, "name") {
         "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
-        given => push_invalid(&mut errors, "metadata.name", given, name(given, rules.names)),
+        given => push_invalid(&mut errors, "metadata.name", given, validate_name(given, rules.name_rule)),
     }
-    push_namespace(&mut errors, metadata_text(object, "namespace"), rules.scope);
-    if let Some(generation @ ..0) = access::integer(object, &["metadata", "generation"]) {
+    check_namespace(&mut errors, metadata_string(object, "namespace"), rules.scope);
+    if let Some(generation @ ..0) = unstructured::integer(object, &["metadata", "generation"]) {
         errors.push(FieldError::invalid("metadata.generation", generation, "must be greater than or equal to 0"));
     }
-    push_labels(&mut errors, object);
-    push_annotations(&mut errors, object);
-    push_owner_references(&mut errors, object);
-    push_finalizers(&mut errors, object);
-    push_managed_fields(&mut errors, object);
+    check_labels(&mut errors, object);
+    check_annotations(&mut errors, object);
+    check_owner_references(&mut errors, object);
+    check_finalizers(&mut errors, object);
+    check_managed_fields(&mut errors, object);
     errors.0
 }
 
-/// The breaches of an update: those of [`metadata`], and changes of what cannot change.
-pub fn metadata_update(old: &Map<String, Value>, new: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
-    let mut errors = Errors(metadata(new, rules));
+/// The breaches of an update: those of [`validate_metadata`], and changes of what cannot change.
+pub fn validate_metadata_update(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    rules: &KindRules,
+) -> Vec<FieldError> {
+    let mut errors = LimitedErrors(validate_metadata(new, rules));
     if get(old, &["metadata", "deletionTimestamp"]).is_some() {
-        let kept: BTreeSet<&str> = access::texts(old, &["metadata", "finalizers"]).collect();
-        let now: BTreeSet<&str> = access::texts(new, &["metadata", "finalizers"]).collect();
+        let kept: BTreeSet<&str> = unstructured::texts(old, &["metadata", "finalizers"]).collect();
+        let now: BTreeSet<&str> = unstructured::texts(new, &["metadata", "finalizers"]).collect();
         let added: Vec<String> = now.difference(&kept).map(|finalizer| format!("{finalizer:?}")).collect();
         if !added.is_empty() {
             let detail = format!(
@@ -72,18 +81,18 @@ pub fn metadata_update(old: &Map<String, Value>, new: &Map<String, Value>, rules
 }
 
 /// What is wrong with the name of an object.
-pub fn name(name: &str, rule: NameRule) -> Faults {
+pub fn validate_name(name: &str, rule: NameRule) -> ValidationErrors {
     match rule {
-        NameRule::Subdomain => rule::dns1123_subdomain(name),
-        NameRule::Label => rule::dns1123_label(name),
-        NameRule::Label1035 => rule::dns1035_label(name),
-        NameRule::PathSegment => rule::path_segment_name(name),
+        NameRule::Subdomain => rule::validate_dns1123_subdomain(name),
+        NameRule::Label => rule::validate_dns1123_label(name),
+        NameRule::Label1035 => rule::validate_dns1035_label(name),
+        NameRule::PathSegment => rule::validate_path_segment_name(name),
     }
 }
 
 /// What is wrong with the name of a field manager; the faults of `fieldManager` in options are these.
-pub fn manager(manager: &str, field: &str) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+pub fn validate_manager_name(manager: &str, field: &str) -> Vec<FieldError> {
+    let mut errors = LimitedErrors::default();
     if manager.len() > MANAGER_LENGTH_MAX {
         errors.push(FieldError::too_long(field, MANAGER_LENGTH_MAX));
     }
@@ -96,60 +105,60 @@ pub fn manager(manager: &str, field: &str) -> Vec<FieldError> {
 
 /// Breaches up to a limit; those beyond it are dropped.
 #[derive(Default)]
-struct Errors(Vec<FieldError>);
+struct LimitedErrors(Vec<FieldError>);
 
-impl Errors {
+impl LimitedErrors {
     fn push(&mut self, error: FieldError) {
-        if self.0.len() < ERRORS_MAX {
+        if self.0.len() < REPORTED_ERRORS_MAX {
             self.0.push(error);
         }
     }
 }
 
 /// A base may end with a dash, since characters follow.
-fn name_prefix(base: &str, rule: NameRule) -> Faults {
+fn validate_name_prefix(base: &str, rule: NameRule) -> ValidationErrors {
     if rule == NameRule::PathSegment {
-        return rule::path_segment_prefix(base);
+        return rule::validate_path_segment_prefix(base);
     }
     let masked = match base.strip_suffix('-').map(|rest| rest.char_indices().next_back()) {
         Some(Some((last, _))) => format!("{}a", &base[..last]),
         Some(None) | None => base.to_owned(),
     };
-    name(&masked, rule)
+    validate_name(&masked, rule)
 }
 
-fn push_invalid(errors: &mut Errors, field: &str, value: &str, faults: Faults) {
-    for fault in faults {
-        errors.push(FieldError::invalid(field, value, fault));
+fn push_invalid(errors: &mut LimitedErrors, field: &str, value: &str, faults: ValidationErrors) {
+    for error in faults {
+        errors.push(FieldError::invalid(field, value, error));
     }
 }
 
-fn push_namespace(errors: &mut Errors, namespace: &str, scope: Scope) {
+fn check_namespace(errors: &mut LimitedErrors, namespace: &str, scope: KindScope) {
     let field = "metadata.namespace";
     match (scope, namespace) {
-        (Scope::Namespaced, "") => errors.push(FieldError::required(field, "")),
-        (Scope::Namespaced, _) => push_invalid(errors, field, namespace, rule::dns1123_label(namespace)),
-        (Scope::Cluster, "") => {}
-        (Scope::Cluster, _) => errors.push(FieldError::forbidden(field, "not allowed on this type")),
+        (KindScope::Namespaced, "") => errors.push(FieldError::required(field, "")),
+        (KindScope::Namespaced, _) => push_invalid(errors, field, namespace, rule::validate_dns1123_label(namespace)),
+        (KindScope::Cluster, "") => {}
+        (KindScope::Cluster, _) => errors.push(FieldError::forbidden(field, "not allowed on this type")),
     }
 }
 
-fn texts_of<'a>(object: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let map = access::part(object, &["metadata", field]);
+fn metadata_entries<'a>(object: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let map = unstructured::nested_object(object, &["metadata", field]);
     map.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-fn push_labels(errors: &mut Errors, object: &Map<String, Value>) {
-    for (key, value) in texts_of(object, "labels") {
-        push_invalid(errors, "metadata.labels", key, rule::label_key(key));
-        push_invalid(errors, "metadata.labels", value, rule::label_value(value));
+fn check_labels(errors: &mut LimitedErrors, object: &Map<String, Value>) {
+    for (key, value) in metadata_entries(object, "labels") {
+        push_invalid(errors, "metadata.labels", key, rule::validate_label_key(key));
+        push_invalid(errors, "metadata.labels", value, rule::validate_label_value(value));
     }
 }
 
-fn push_annotations(errors: &mut Errors, object: &Map<String, Value>) {
+fn check_annotations(errors: &mut LimitedErrors, object: &Map<String, Value>) {
     let mut length = 0;
-    for (key, value) in texts_of(object, "annotations") {
-        push_invalid(errors, "metadata.annotations", key, rule::label_key(&key.to_lowercase()));
+    for (key, value) in metadata_entries(object, "annotations") {
+        push_invalid(errors, "metadata.annotations", key, rule::validate_label_key(&key.to_lowercase()));
         length += key.len() + value.len();
     }
     if length > ANNOTATIONS_LENGTH_MAX {
@@ -157,10 +166,10 @@ fn push_annotations(errors: &mut Errors, object: &Map<String, Value>) {
     }
 }
 
-fn push_owner_references(errors: &mut Errors, object: &Map<String, Value>) {
+fn check_owner_references(errors: &mut LimitedErrors, object: &Map<String, Value>) {
     let field = "metadata.ownerReferences";
-    for owner in access::objects(object, &["metadata", "ownerReferences"]) {
-        let text = |name: &str| access::text(owner, &[name]);
+    for owner in unstructured::objects(object, &["metadata", "ownerReferences"]) {
+        let text = |name: &str| unstructured::text(owner, &[name]);
         let version = GroupVersion::parse(text("apiVersion")).map_or("", |parsed| parsed.version);
         if version.is_empty() {
             let detail = "version must not be empty";
@@ -174,35 +183,35 @@ fn push_owner_references(errors: &mut Errors, object: &Map<String, Value>) {
             errors.push(FieldError::invalid(field, owner.clone(), detail));
         }
     }
-    let is_controller = |owner: &&Map<String, Value>| access::flag(owner, &["controller"]);
-    let mut controllers = access::objects(object, &["metadata", "ownerReferences"]).filter(is_controller);
+    let is_controller = |owner: &&Map<String, Value>| unstructured::flag(owner, &["controller"]);
+    let mut controllers = unstructured::objects(object, &["metadata", "ownerReferences"]).filter(is_controller);
     if let (Some(first), Some(second)) = (controllers.next(), controllers.next()) {
         let [first, second] = [first, second]
-            .map(|owner| format!("{}/{}", access::text(owner, &["kind"]), access::text(owner, &["name"])));
+            .map(|owner| format!("{}/{}", unstructured::text(owner, &["kind"]), unstructured::text(owner, &["name"])));
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
         );
-        errors.push(FieldError::invalid(field, access::list(object, &["metadata", "ownerReferences"]), detail));
+        errors.push(FieldError::invalid(field, unstructured::list(object, &["metadata", "ownerReferences"]), detail));
     }
 }
 
-fn push_finalizers(errors: &mut Errors, object: &Map<String, Value>) {
-    let finalizers = access::texts(object, &["metadata", "finalizers"]);
+fn check_finalizers(errors: &mut LimitedErrors, object: &Map<String, Value>) {
+    let finalizers = unstructured::texts(object, &["metadata", "finalizers"]);
     for finalizer in finalizers.clone() {
-        push_invalid(errors, "metadata.finalizers", finalizer, rule::label_key(finalizer));
+        push_invalid(errors, "metadata.finalizers", finalizer, rule::validate_label_key(finalizer));
     }
     let has = |wanted: &str| finalizers.clone().any(|finalizer| finalizer == wanted);
     if has(FINALIZER_ORPHAN) && has(FINALIZER_FOREGROUND) {
         let detail = format!("finalizer {FINALIZER_ORPHAN} and {FINALIZER_FOREGROUND} cannot be both set");
-        let all = access::list(object, &["metadata", "finalizers"]);
+        let all = unstructured::list(object, &["metadata", "finalizers"]);
         errors.push(FieldError::invalid("metadata.finalizers", all, detail));
     }
 }
 
-fn push_managed_fields(errors: &mut Errors, object: &Map<String, Value>) {
-    for (at, entry) in access::objects(object, &["metadata", "managedFields"]).enumerate() {
+fn check_managed_fields(errors: &mut LimitedErrors, object: &Map<String, Value>) {
+    for (at, entry) in unstructured::objects(object, &["metadata", "managedFields"]).enumerate() {
         let field = |name: &str| format!("metadata.managedFields[{at}].{name}");
-        let text = |name: &str| access::text(entry, &[name]);
+        let text = |name: &str| unstructured::text(entry, &[name]);
         if !matches!(text("operation"), "Apply" | "Update") {
             let detail = "must be `Apply` or `Update`";
             errors.push(FieldError::invalid(field("operation"), text("operation"), detail));
@@ -210,7 +219,7 @@ fn push_managed_fields(errors: &mut Errors, object: &Map<String, Value>) {
         if !matches!(text("fieldsType"), "" | "FieldsV1") {
             errors.push(FieldError::invalid(field("fieldsType"), text("fieldsType"), "must be `FieldsV1`"));
         }
-        manager(text("manager"), &field("manager")).into_iter().for_each(|error| errors.push(error));
+        validate_manager_name(text("manager"), &field("manager")).into_iter().for_each(|error| errors.push(error));
         if text("subresource").len() > SUBRESOURCE_LENGTH_MAX {
             errors.push(FieldError::too_long(field("subresource"), SUBRESOURCE_LENGTH_MAX));
         }

@@ -6,10 +6,10 @@ use api::Verb;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::documents::Source;
+use crate::documents::DocumentSource;
 use crate::identity::ServerId;
-use crate::members::{Member, State};
-use crate::table::{Here, Listed, MemberIndex, Verbs};
+use crate::members::{Member, MemberState};
+use crate::routing_table::{LocalSupport, MemberIndex, RequestVerbs, ResourceServers};
 use crate::view::{FirstSync, Peering, View};
 
 /// The most names that are listed for one server; the rest is counted.
@@ -18,7 +18,7 @@ const LISTED_MAX: usize = 1000;
 /// What this server knows of the cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report<'a> {
+pub struct PeersReport<'a> {
     /// This server.
     pub server: &'a str,
     /// Whether it takes part: `enabled` or `disabled`.
@@ -26,7 +26,7 @@ pub struct Report<'a> {
     /// Whether its first sync is over.
     pub synced: bool,
     /// What only it serves.
-    pub only_here: Listing,
+    pub only_here: ResourceListing,
     /// The other members, in the order of their names.
     pub members: Vec<MemberReport<'a>>,
 }
@@ -54,7 +54,7 @@ pub struct MemberReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_vouched: Option<String>,
     /// What only it serves.
-    pub only_it_serves: Listing,
+    pub only_it_serves: ResourceListing,
 }
 
 /// What is known of a member's document.
@@ -72,9 +72,9 @@ pub struct DocumentReport {
 /// Names, and how many more there are.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listing {
+pub struct ResourceListing {
     /// In order.
-    pub items: Vec<Item>,
+    pub items: Vec<ReportedResource>,
     /// How many are not listed.
     pub more: usize,
 }
@@ -82,7 +82,7 @@ pub struct Listing {
 /// One resource or subresource, and some of its verbs.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item {
+pub struct ReportedResource {
     /// The group; empty for core.
     pub group: String,
     /// The version.
@@ -97,66 +97,72 @@ pub struct Item {
 }
 
 /// What this server knows, at this instant.
-pub fn report(view: &View, now: Instant) -> Report<'_> {
-    let mut only = owned_alone(view, |listed, verb| owners(listed, verb, Reach::Everybody));
+pub fn report(view: &View, now: Instant) -> PeersReport<'_> {
+    let mut by_owner = uniquely_owned(view, |listed, verb| owners(listed, verb, OwnerFilter::All));
     let members = (0..).map(MemberIndex).zip(view.members());
-    Report {
-        server: view.me().as_str(),
+    PeersReport {
+        server: view.this_server().as_str(),
         peering: match view.peering() {
             Peering::Enabled => "enabled",
             Peering::Disabled => "disabled",
         },
         synced: view.first_sync() == FirstSync::Over,
-        only_here: listing(only.remove(&Owner::Here)),
+        only_here: truncate_listing(by_owner.remove(&ResourceOwner::ThisServer)),
         members: members
-            .map(|(index, member)| member_report(member, listing(only.remove(&Owner::Member(index))), now))
+            .map(|(index, member)| {
+                member_report(member, truncate_listing(by_owner.remove(&ResourceOwner::Member(index))), now)
+            })
             .collect(),
     }
 }
 
 /// What would be answered with 503 if this server were stopped: what no other live server serves. `None` if there is no such
 /// server. It is empty for one that is not live, since stopping it changes nothing.
-pub fn if_stopped(view: &View, server: &ServerId) -> Option<Vec<Item>> {
-    let owner = if server == view.me() {
-        Owner::Here
+pub fn resources_lost_if_stopped(view: &View, server: &ServerId) -> Option<Vec<ReportedResource>> {
+    let owner = if server == view.this_server() {
+        ResourceOwner::ThisServer
     } else {
         let position = view.members().iter().position(|member| member.server == *server)?;
-        Owner::Member(MemberIndex(u32::try_from(position).ok()?))
+        ResourceOwner::Member(MemberIndex(u32::try_from(position).ok()?))
     };
-    let mut only = owned_alone(view, |listed, verb| owners(listed, verb, Reach::LiveOnly));
-    let mut items = only.remove(&owner).unwrap_or_default();
+    let mut by_owner = uniquely_owned(view, |listed, verb| owners(listed, verb, OwnerFilter::LiveOnly));
+    let mut items = by_owner.remove(&owner).unwrap_or_default();
     items.sort();
     Some(items)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    Here,
+enum ResourceOwner {
+    ThisServer,
     Member(MemberIndex),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum OwnerFilter {
     LiveOnly,
-    Everybody,
+    All,
 }
 
 /// Who has a verb of an entry.
-fn owners(listed: Listed<'_>, verb: Verb, reach: Reach) -> Vec<Owner> {
-    let here = match listed.here {
-        Here::Serves(verbs) if verbs.contains(verb) => Some(Owner::Here),
-        Here::Nothing | Here::Unbuilt | Here::Serves(_) => None,
+fn owners(resource_servers: ResourceServers<'_>, verb: Verb, filter: OwnerFilter) -> Vec<ResourceOwner> {
+    let here = match resource_servers.local {
+        LocalSupport::Serves(verbs) if verbs.contains(verb) => Some(ResourceOwner::ThisServer),
+        LocalSupport::NotListed | LocalSupport::NotImplemented | LocalSupport::Serves(_) => None,
     };
-    let away = if reach == Reach::Everybody { listed.away.of_verb(verb) } else { None };
-    let members = [listed.live.of_verb(verb), away].into_iter().flatten().flat_map(|members| members.iter());
-    here.into_iter().chain(members.map(|member| Owner::Member(*member))).collect()
+    let away = if filter == OwnerFilter::All { resource_servers.unreachable.with_verb(verb) } else { None };
+    let members =
+        [resource_servers.live.with_verb(verb), away].into_iter().flatten().flat_map(|members| members.iter());
+    here.into_iter().chain(members.map(|member| ResourceOwner::Member(*member))).collect()
 }
 
 /// What has only one owner, by owner.
-fn owned_alone(view: &View, owners: impl Fn(Listed<'_>, Verb) -> Vec<Owner>) -> BTreeMap<Owner, Vec<Item>> {
-    let mut by_owner: BTreeMap<Owner, Vec<Item>> = BTreeMap::new();
-    for (names, listed) in view.table().all() {
-        let mut verbs: BTreeMap<Owner, Verbs> = BTreeMap::new();
+fn uniquely_owned(
+    view: &View,
+    owners: impl Fn(ResourceServers<'_>, Verb) -> Vec<ResourceOwner>,
+) -> BTreeMap<ResourceOwner, Vec<ReportedResource>> {
+    let mut by_owner: BTreeMap<ResourceOwner, Vec<ReportedResource>> = BTreeMap::new();
+    for (names, listed) in view.routing_table().iter() {
+        let mut verbs: BTreeMap<ResourceOwner, RequestVerbs> = BTreeMap::new();
         for verb in Verb::NAMED {
             if let [owner] = owners(listed, verb)[..] {
                 let known = verbs.entry(owner).or_default();
@@ -164,14 +170,14 @@ fn owned_alone(view: &View, owners: impl Fn(Listed<'_>, Verb) -> Vec<Owner>) -> 
             }
         }
         for (owner, verbs) in verbs {
-            by_owner.entry(owner).or_default().push(item(names, verbs));
+            by_owner.entry(owner).or_default().push(reported_resource(names, verbs));
         }
     }
     by_owner
 }
 
-fn item([group, version, resource, subresource]: [&str; 4], verbs: Verbs) -> Item {
-    Item {
+fn reported_resource([group, version, resource, subresource]: [&str; 4], verbs: RequestVerbs) -> ReportedResource {
+    ReportedResource {
         group: group.to_owned(),
         version: version.to_owned(),
         resource: resource.to_owned(),
@@ -180,28 +186,28 @@ fn item([group, version, resource, subresource]: [&str; 4], verbs: Verbs) -> Ite
     }
 }
 
-fn listing(items: Option<Vec<Item>>) -> Listing {
+fn truncate_listing(items: Option<Vec<ReportedResource>>) -> ResourceListing {
     let mut items = items.unwrap_or_default();
     items.sort();
     let more = items.len().saturating_sub(LISTED_MAX);
     items.truncate(LISTED_MAX);
-    Listing { items, more }
+    ResourceListing { items, more }
 }
 
-fn member_report(member: &Member, only_it_serves: Listing, now: Instant) -> MemberReport<'_> {
+fn member_report(member: &Member, only_it_serves: ResourceListing, now: Instant) -> MemberReport<'_> {
     let seconds = |since: Instant| now.saturating_duration_since(since).as_secs();
     MemberReport {
         server: member.server.as_str(),
         state: member.state.as_str(),
-        state_seconds: seconds(member.since),
+        state_seconds: seconds(member.state_since),
         holder: member.holder.as_ref().map(|holder| holder.as_str()),
         address: member.address.as_ref().map(ToString::to_string),
         document: member.document.as_ref().map(|document| DocumentReport {
             source: match document.stored.source {
-                Source::Published => "published",
-                Source::Asked { .. } => "asked",
+                DocumentSource::Published => "published",
+                DocumentSource::Fetched { .. } => "asked",
             },
-            is_former: member.state != State::Left && member.is_unheard(),
+            is_former: member.state != MemberState::Left && member.may_serve_more(),
             seconds: seconds(document.since),
         }),
         not_vouched: None,
@@ -216,15 +222,15 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::testing::{server, view};
+    use crate::testing::{server_id, view_from_notation};
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "most of it is the expected document")]
-    fn a_report_names_members_and_what_only_they_serve() {
-        let view = view(
+    fn report_lists_members_and_their_exclusive_resources() {
+        let view = view_from_notation(
             "here: v1 pods:get,list; b live: v1 pods:get,patch | batch/v1 jobs:get; c suspect former: batch/v1 jobs:list; d mute",
         );
-        let report = report(&view, view.members()[0].since + Duration::from_secs(7));
+        let report = report(&view, view.members()[0].state_since + Duration::from_secs(7));
         expect![[r#"
             {
               "server": "apiserver-me",
@@ -317,17 +323,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_cut_and_counted() {
+    fn report_truncates_long_listings_and_counts_the_rest() {
         let resources: Vec<_> = (0..LISTED_MAX + 5).map(|number| format!("r{number:05}:get")).collect();
-        let view = view(&format!("here: a/v1 {}", resources.join(" ")));
+        let view = view_from_notation(&format!("here: a/v1 {}", resources.join(" ")));
         let report = report(&view, Instant::now());
         assert_eq!((report.only_here.items.len(), report.only_here.more), (LISTED_MAX, 5));
     }
 
     #[track_caller]
     fn check(cluster: &str, stopped: &str, expected: Option<&str>) {
-        let view = view(cluster);
-        let items = if_stopped(&view, &server(stopped));
+        let view = view_from_notation(cluster);
+        let items = resources_lost_if_stopped(&view, &server_id(stopped));
         let shown = items.map(|items| {
             let items = items.iter().map(|item| {
                 format!(
@@ -345,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn stopping_a_server_costs_what_no_other_live_one_serves() {
+    fn resources_lost_if_stopped_are_those_without_other_live_server() {
         let cluster = "here: v1 pods:get; b live: v1 pods:get,list | a/v1 xs:get ys:get; \
                        c live: a/v1 xs:get; d suspect: a/v1 ys:get; e left: a/v1 zs:get";
         check(cluster, "b", Some("/v1/pods:list a/v1/ys:get"));

@@ -1,91 +1,93 @@
 //! What one server serves, as its own discovery documents say, and how that is kept in storage.
 
-mod former;
-mod stored;
+mod previous_document;
+mod stored_document;
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use discovery::{Groups, Name};
+use discovery::{GroupDiscoveryList, SharedStr};
 use serde::{Deserialize, Serialize};
 
-use crate::table::VersionListing;
+use crate::routing_table::VersionListing;
 
-pub use former::leave_behind;
-pub use stored::{Etags, Source, StoredDocument, StoredError, Tenure};
+pub use previous_document::keep_previous_as_lingering;
+pub use stored_document::{DocumentSource, Etags, Retention, StoredDocument, StoredDocumentError};
 
 /// What one server serves: its `/api` and its `/apis`, never one without the other. Immutable.
 #[derive(Debug)]
 pub struct ServerDocument {
-    core: Arc<Groups>,
-    apis: Arc<Groups>,
-    unbuilt: Arc<[Unbuilt]>,
+    core: Arc<GroupDiscoveryList>,
+    apis: Arc<GroupDiscoveryList>,
+    unimplemented: Arc<[UnimplementedResource]>,
     /// What follows from the others for tables, made when first needed.
     listings: OnceLock<Vec<VersionListing>>,
 }
 
 /// A resource or subresource that a server lists, because its release has it, and cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Unbuilt {
+pub struct UnimplementedResource {
     /// The group; empty for core.
-    pub group: Name,
+    pub group: SharedStr,
     /// The resource.
-    pub resource: Name,
+    pub resource: SharedStr,
     /// The subresource; empty if the resource itself is meant, and then its subresources are not.
-    pub subresource: Name,
+    pub subresource: SharedStr,
 }
 
 impl ServerDocument {
     /// What a server serves whose `/api` and `/apis` hold these.
-    pub fn new(core: Arc<Groups>, apis: Arc<Groups>) -> Self {
-        Self { core, apis, unbuilt: Arc::default(), listings: OnceLock::new() }
+    pub fn new(core: Arc<GroupDiscoveryList>, apis: Arc<GroupDiscoveryList>) -> Self {
+        Self { core, apis, unimplemented: Arc::default(), listings: OnceLock::new() }
     }
 
     /// What a server serves that lists all its groups in one document, the core group among them.
-    pub fn from_whole(whole: &Arc<Groups>) -> Self {
+    pub fn from_all_groups(all_groups: &Arc<GroupDiscoveryList>) -> Self {
         let part = |is_core: bool| {
-            let part = whole.map(|group| (group.name.is_empty() == is_core).then(|| group.clone()));
+            let part = all_groups.filter_map_groups(|group| (group.name.is_empty() == is_core).then(|| group.clone()));
             // The same document keeps its memory, and with it its ETag.
-            if part.items().len() == whole.items().len() { whole.clone() } else { Arc::new(part) }
+            if part.items().len() == all_groups.items().len() { all_groups.clone() } else { Arc::new(part) }
         };
         Self::new(part(true), part(false))
     }
 
     /// The same, except for what is listed only.
-    pub fn with_unbuilt(self, mut unbuilt: Vec<Unbuilt>) -> Self {
-        unbuilt.sort();
-        unbuilt.dedup();
-        Self { unbuilt: unbuilt.into(), listings: OnceLock::new(), ..self }
+    pub fn with_unimplemented(self, mut unimplemented: Vec<UnimplementedResource>) -> Self {
+        unimplemented.sort();
+        unimplemented.dedup();
+        Self { unimplemented: unimplemented.into(), listings: OnceLock::new(), ..self }
     }
 
     /// What `/api` lists.
-    pub fn core(&self) -> &Arc<Groups> {
+    pub fn core(&self) -> &Arc<GroupDiscoveryList> {
         &self.core
     }
 
     /// What `/apis` lists.
-    pub fn apis(&self) -> &Arc<Groups> {
+    pub fn apis(&self) -> &Arc<GroupDiscoveryList> {
         &self.apis
     }
 
     /// What is listed and not served, in order.
-    pub fn unbuilt(&self) -> &[Unbuilt] {
-        &self.unbuilt
+    pub fn unimplemented(&self) -> &[UnimplementedResource] {
+        &self.unimplemented
     }
 
     /// What each version lists, as tables need it.
     pub(crate) fn listings(&self) -> &[VersionListing] {
-        self.listings.get_or_init(|| VersionListing::all_of(self))
+        self.listings.get_or_init(|| VersionListing::from_document(self))
     }
 
     /// What is listed and not served, for lookups by group, resource and subresource.
-    pub(crate) fn unbuilt_names(&self) -> HashSet<(&str, &str, &str)> {
-        let names = self.unbuilt.iter();
-        names.map(|Unbuilt { group, resource, subresource }| (&**group, &**resource, &**subresource)).collect()
+    pub(crate) fn unimplemented_names(&self) -> HashSet<(&str, &str, &str)> {
+        let names = self.unimplemented.iter();
+        names
+            .map(|UnimplementedResource { group, resource, subresource }| (&**group, &**resource, &**subresource))
+            .collect()
     }
 
     /// This document in the memory of an equal one already known, so that equal documents are one value.
-    pub fn sharing_with<'a>(self, known: impl IntoIterator<Item = &'a Arc<Self>>) -> Arc<Self> {
+    pub fn intern_among<'a>(self, known: impl IntoIterator<Item = &'a Arc<Self>>) -> Arc<Self> {
         let equal = known.into_iter().find(|known| ***known == self);
         equal.map_or_else(|| Arc::new(self), Arc::clone)
     }
@@ -94,7 +96,7 @@ impl ServerDocument {
 /// By what the server says.
 impl PartialEq for ServerDocument {
     fn eq(&self, other: &Self) -> bool {
-        let said = |document: &Self| (document.core.clone(), document.apis.clone(), document.unbuilt.clone());
+        let said = |document: &Self| (document.core.clone(), document.apis.clone(), document.unimplemented.clone());
         said(self) == said(other)
     }
 }
@@ -104,31 +106,31 @@ impl Eq for ServerDocument {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::document;
+    use crate::testing::groups_from_notation;
 
     #[test]
-    fn a_whole_document_is_split_into_core_and_the_rest() {
-        let whole = document("v1 pods:get | apps/v1 deployments:get");
-        let split = ServerDocument::from_whole(&whole);
-        assert_eq!(**split.core(), *document("v1 pods:get"));
-        assert_eq!(**split.apis(), *document("apps/v1 deployments:get"));
+    fn from_all_groups_splits_core_from_other_groups() {
+        let whole = groups_from_notation("v1 pods:get | apps/v1 deployments:get");
+        let split = ServerDocument::from_all_groups(&whole);
+        assert_eq!(**split.core(), *groups_from_notation("v1 pods:get"));
+        assert_eq!(**split.apis(), *groups_from_notation("apps/v1 deployments:get"));
     }
 
     #[test]
-    fn a_document_without_core_is_taken_as_it_is() {
-        let whole = document("apps/v1 deployments:get");
-        let split = ServerDocument::from_whole(&whole);
+    fn from_all_groups_without_core_reuses_the_list() {
+        let whole = groups_from_notation("apps/v1 deployments:get");
+        let split = ServerDocument::from_all_groups(&whole);
         assert!(Arc::ptr_eq(split.apis(), &whole));
         assert!(split.core().items().is_empty());
     }
 
     #[test]
-    fn equal_documents_share_memory_and_others_do_not() {
-        let make = |notation: &str| ServerDocument::from_whole(&document(notation));
+    fn intern_among_reuses_only_equal_documents() {
+        let make = |notation: &str| ServerDocument::from_all_groups(&groups_from_notation(notation));
         let known = [Arc::new(make("v1 pods:get")), Arc::new(make("v1 pods:get,list"))];
-        assert!(Arc::ptr_eq(&make("v1 pods:get,list").sharing_with(&known), &known[1]));
-        assert!(!known.contains(&make("v1 pods:list").sharing_with(&known)));
-        let exec = Unbuilt { group: "".into(), resource: "pods".into(), subresource: "exec".into() };
-        assert!(!known.contains(&make("v1 pods:get").with_unbuilt(vec![exec]).sharing_with(&known)));
+        assert!(Arc::ptr_eq(&make("v1 pods:get,list").intern_among(&known), &known[1]));
+        assert!(!known.contains(&make("v1 pods:list").intern_among(&known)));
+        let exec = UnimplementedResource { group: "".into(), resource: "pods".into(), subresource: "exec".into() };
+        assert!(!known.contains(&make("v1 pods:get").with_unimplemented(vec![exec]).intern_among(&known)));
     }
 }

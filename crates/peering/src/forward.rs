@@ -6,21 +6,21 @@
 //!
 //! In the order of a request: [`identity`] and `head` make what is sent, `choose` orders the candidates, `seats` gives it a place
 //! at one of them, for which it may have to wait in a `queue`, `attempt` tries that one, `judge` decides whether its answer is
-//! one, [`answer`] carries it back. [`peers`] remembers how each peer fared.
+//! one, [`forwarded_response`] carries it back. [`peer_set`] remembers how each peer fared.
 
-pub mod answer;
 mod attempt;
 mod bandwidth;
-mod choose;
+mod classify;
 mod error;
 mod fetch;
-mod head;
+mod forwarded_head;
+pub mod forwarded_response;
 pub mod identity;
-mod judge;
-pub mod peers;
+mod peer_order;
+pub mod peer_set;
 mod queue;
 mod replay;
-mod round;
+mod retry_loop;
 mod seats;
 mod upgrade;
 
@@ -35,7 +35,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use api::Verb;
-use api::target::Resource;
+use api::target::ResourceTarget;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
@@ -47,26 +47,26 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
-pub use answer::{AnswerBody, AnsweredBy, Retried};
-pub use error::{Failure, Fault, ForwardError};
-pub use identity::{Identity, IdentityHeaders, UnsendableUser};
-pub use queue::{QueueLimits, Refusal};
+pub use error::{ForwardError, PeerError, PeerFailure};
+pub use forwarded_response::{FailedAttempts, ForwardedBody, RespondingPeer};
+pub use identity::{ForwardedUser, IdentityHeaders, UnsendableUser};
+pub use queue::{QueueLimits, QueueRejection};
 
-use crate::endpoints::Address;
+use crate::endpoint_record::Address;
 use crate::identity::ServerId;
 use crate::metrics::Metrics;
-use crate::table::MemberIndex;
+use crate::routing_table::MemberIndex;
 use crate::view::View;
-use choose::choose;
-use head::Head;
-use peers::{Peer, Peers};
-use queue::Flows;
-use replay::Replay;
-use round::Round;
-use upgrade::ClientEnd;
+use forwarded_head::ForwardedHead;
+use peer_order::order_peers;
+use peer_set::{Peer, PeerSet};
+use queue::FlowHasher;
+use replay::ReplayableBody;
+use retry_loop::RetryLoop;
+use upgrade::ClientUpgrade;
 
 /// How often idle connections are looked at.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long and how much.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub struct ForwardLimits {
     /// For TCP and TLS together, to the last candidate; to others no longer than `ping_timeout`.
     pub connect_timeout: Duration,
     /// For how long a peer may be silent before it is pinged.
-    pub patience: Duration,
+    pub silence_timeout: Duration,
     /// For how long it may take to answer that.
     pub ping_timeout: Duration,
     /// How often a peer is pinged while a watch or the like is open and silent: only its end tells a client to go elsewhere.
@@ -96,7 +96,7 @@ impl ForwardLimits {
     /// Two lost packets; beyond that the peer is as good as away.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
     /// Longer than almost all requests take, and short enough for somebody who waits.
-    pub const PATIENCE: Duration = Duration::from_secs(2);
+    pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
     /// A peer that lets even a ping wait so long is passed over.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(2);
     /// Kubernetes' settings for HTTP/2, where a ping is part of the protocol.
@@ -108,8 +108,8 @@ impl ForwardLimits {
 impl ForwardLimits {
     /// For how long a request may wait for something before it is looked at again: for a connection, or a silent peer. `None`
     /// if it may have to wait in a queue, and nobody knows.
-    fn unseen_max(&self) -> Option<Duration> {
-        (self.queue.length_max == 0).then_some(self.patience.max(self.connect_timeout))
+    fn repoll_interval_max(&self) -> Option<Duration> {
+        (self.queue.length_max == 0).then_some(self.silence_timeout.max(self.connect_timeout))
     }
 }
 
@@ -117,7 +117,7 @@ impl Default for ForwardLimits {
     fn default() -> Self {
         Self {
             connect_timeout: Self::CONNECT_TIMEOUT,
-            patience: Self::PATIENCE,
+            silence_timeout: Self::SILENCE_TIMEOUT,
             ping_timeout: Self::PING_TIMEOUT,
             stream_ping_interval: Self::STREAM_PING_INTERVAL,
             stream_ping_timeout: Self::STREAM_PING_TIMEOUT,
@@ -140,7 +140,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Those of [`crate::Route::Peers`] that have an address, which all live ones have.
-    pub fn of(view: &View, members: &[MemberIndex]) -> Vec<Self> {
+    pub fn from_members(view: &View, members: &[MemberIndex]) -> Vec<Self> {
         let candidates = members.iter().filter_map(|&index| {
             let address = view.address(index)?.clone();
             Some(Self { server: view.member(index).server.clone(), address })
@@ -150,29 +150,29 @@ impl Candidate {
 }
 
 /// What is to be forwarded, apart from the request itself.
-pub struct Call<'a> {
+pub struct ForwardRequest<'a> {
     /// Whoever can serve it.
     pub candidates: &'a [Candidate],
     /// Who asks, after impersonation.
-    pub user: &'a Identity,
+    pub user: &'a ForwardedUser,
     /// Where the client connects from.
-    pub client: IpAddr,
+    pub client_ip: IpAddr,
     /// What audit calls the request here; a peer's audit calls it the same.
     pub audit_id: Option<&'a HeaderValue>,
     /// Whether it may be sent twice.
     pub effect: Effect,
     /// For how long it may take.
-    pub span: Span,
+    pub lifetime: Lifetime,
     /// Whether the answer will be short, as that of one object is.
-    pub is_brief: bool,
+    pub has_short_response: bool,
     /// Who answers, if it is well: because it answered before, or is the nearest.
-    pub prefers: Option<&'a ServerId>,
+    pub preferred_peer: Option<&'a ServerId>,
     /// The process that writes the response: decides what the response says about the peer.
     pub origin: ResponseOrigin,
     /// Whether the request carries the hop mark, so that the peer serves it itself or refuses it.
-    pub marks_hop: bool,
+    pub add_hop_mark: bool,
     /// Called for a peer whose response shows that it does not serve what it lists, or does not trust us.
-    pub doubt: &'a (dyn Fn(&ServerId) + Send + Sync),
+    pub mark_stale: &'a (dyn Fn(&ServerId) + Send + Sync),
 }
 
 /// The process that writes the response to a forwarded request.
@@ -189,18 +189,20 @@ pub enum ResponseOrigin {
 
 impl ResponseOrigin {
     /// The origin of the response to a request for a resource that the peer lists.
-    pub fn of(resource: &Resource<'_>) -> Self {
+    pub fn for_resource(resource: &ResourceTarget<'_>) -> Self {
         if resource.reaches_backend() { Self::ProxiedBackend } else { Self::ServingPeer }
     }
 }
 
-impl Call<'_> {
+impl ForwardRequest<'_> {
     /// The same call for a request that asks for an upgrade. Such a request is never resent once it was sent: the connection may
     /// have been handed over. A process behind the server answers it, except for a watch over WebSocket, which is the one upgrade
     /// that a server serves itself.
     fn for_upgrade(self) -> Self {
-        let is_watch =
-            matches!((self.span, self.effect, self.origin), (Span::Open, Effect::Reads, ResponseOrigin::ServingPeer));
+        let is_watch = matches!(
+            (self.lifetime, self.effect, self.origin),
+            (Lifetime::LongRunning, Effect::Reads, ResponseOrigin::ServingPeer)
+        );
         let origin = if is_watch { self.origin } else { ResponseOrigin::ProxiedBackend };
         Self { effect: Effect::Writes, origin, ..self }
     }
@@ -217,7 +219,7 @@ pub enum Effect {
 
 impl Effect {
     /// What a request for a resource does. A get that runs a command in a container is no reading.
-    pub fn of(resource: &Resource<'_>) -> Self {
+    pub fn for_resource(resource: &ResourceTarget<'_>) -> Self {
         match resource.verb {
             Verb::Get | Verb::List | Verb::Watch if !resource.is_connect() => Self::Reads,
             Verb::Get
@@ -236,24 +238,24 @@ impl Effect {
 
 /// For how long a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
+pub enum Lifetime {
     /// Its answer has come to its end by then.
     Until(Instant),
     /// As long as both sides like: a watch, a log, a shell.
-    Open,
+    LongRunning,
 }
 
 /// How peers are reached, and who we are to them.
 #[derive(Clone, Debug)]
-pub struct Ways {
+pub struct ForwarderConfig {
     /// Connections that show our certificate: for users that we vouch for.
-    pub vouching: Arc<Connector>,
+    pub front_proxy_connector: Arc<Connector>,
     /// Connections that show none: for users with credentials of their own. `None`: nobody is sent on with these.
-    pub bare: Option<Arc<Connector>>,
+    pub passthrough_connector: Option<Arc<Connector>>,
     /// Whom we name when we ask for ourselves.
-    pub ourselves: Identity,
+    pub own_user: ForwardedUser,
     /// Who says which pages may read answers.
-    pub cross_origin: CrossOrigin,
+    pub cors_headers: CorsHeaders,
     /// To which peers requests may go in a user's name.
     pub vouching_policy: VouchingPolicy,
 }
@@ -269,40 +271,46 @@ pub enum VouchingPolicy {
 
 /// Who says, to browsers, which pages may read an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrossOrigin {
+pub enum CorsHeaders {
     /// We do, because browsers talk to us: what a peer says of it is removed.
-    Ours,
+    Strip,
     /// The peer that answers, and we pass it on.
-    Theirs,
+    PassThrough,
 }
 
-impl Ways {
+impl ForwarderConfig {
     /// The user that servers are to each other.
-    const APISERVER: &str = "system:apiserver";
+    const APISERVER_USER: &str = "system:apiserver";
 
     /// From one server to another.
-    pub fn of_server(vouching: Arc<Connector>) -> Self {
-        let ourselves = Identity::new(Self::APISERVER, Self::APISERVER, ["system:authenticated"], []);
+    pub fn for_server(front_proxy_connector: Arc<Connector>) -> Self {
+        let ourselves = ForwardedUser::new(Self::APISERVER_USER, Self::APISERVER_USER, ["system:authenticated"], []);
         let ourselves = ourselves.expect("the name has no odd characters");
         let vouching_policy = VouchingPolicy::AllPeers;
-        Self { vouching, bare: None, ourselves, cross_origin: CrossOrigin::Ours, vouching_policy }
+        Self {
+            front_proxy_connector,
+            passthrough_connector: None,
+            own_user: ourselves,
+            cors_headers: CorsHeaders::Strip,
+            vouching_policy,
+        }
     }
 }
 
 /// Forwards requests to peers. Clones share connections and what was observed.
 #[derive(Clone)]
-pub struct Forwarder(Arc<Shared>);
+pub struct Forwarder(Arc<ForwarderInner>);
 
-pub(crate) struct Shared {
-    peers: Peers,
+pub(crate) struct ForwarderInner {
+    peer_set: PeerSet,
     limits: ForwardLimits,
     metrics: Metrics,
     tasks: Tasks,
     /// Ends what is open.
-    ending: CancellationToken,
-    turn: AtomicUsize,
-    flows: Flows,
-    cross_origin: CrossOrigin,
+    stream_stop: CancellationToken,
+    round_robin: AtomicUsize,
+    flow_hasher: FlowHasher,
+    cors_headers: CorsHeaders,
     /// Headers, beside `X-Remote-*`, that some peer reads as identity; `None` if there are none.
     peer_identity_headers: RwLock<Option<Arc<IdentityHeaders>>>,
 }
@@ -315,39 +323,39 @@ impl fmt::Debug for Forwarder {
 
 impl Forwarder {
     /// Forwards over connections of these kinds.
-    pub fn new(ways: Ways, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
-        let cross_origin = ways.cross_origin;
-        let peers = Peers::new(ways, limits, metrics.clone());
-        let ending = tasks.stopping().child_token();
-        let (turn, flows) = (AtomicUsize::new(0), Flows::default());
-        let tasks_of_all = tasks.clone();
-        let shared = Arc::new(Shared {
-            peers,
+    pub fn new(config: ForwarderConfig, limits: ForwardLimits, metrics: Metrics, tasks: &Tasks) -> Self {
+        let cross_origin = config.cors_headers;
+        let peers = PeerSet::new(config, limits, metrics.clone());
+        let ending = tasks.stop_token().child_token();
+        let (turn, flows) = (AtomicUsize::new(0), FlowHasher::default());
+        let shared_tasks = tasks.clone();
+        let shared = Arc::new(ForwarderInner {
+            peer_set: peers,
             limits,
             metrics,
-            tasks: tasks_of_all,
-            ending,
-            turn,
-            flows,
-            cross_origin,
+            tasks: shared_tasks,
+            stream_stop: ending,
+            round_robin: turn,
+            flow_hasher: flows,
+            cors_headers: cross_origin,
             peer_identity_headers: RwLock::default(),
         });
-        let swept = shared.clone();
+        let swept_inner = shared.clone();
         tasks.spawn("peer-connection-sweeper", |stop| async move {
-            while stop.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
-                swept.peers.sweep();
+            while stop.run_until_cancelled(tokio::time::sleep(IDLE_SWEEP_INTERVAL)).await.is_some() {
+                swept_inner.peer_set.close_expired_connections();
             }
         });
         Self(shared)
     }
 
     /// Forgets peers, and closes idle connections to them, as soon as they are no members any more.
-    pub fn follow(&self, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
+    pub fn start_forgetting_departed(&self, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
         let shared = self.0.clone();
         tasks.spawn("peer-forgetter", |stop| async move {
             while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
                 let view = views.borrow_and_update().clone();
-                shared.peers.retain(|server| view.members().iter().any(|member| member.server == *server));
+                shared.peer_set.retain(|server| view.members().iter().any(|member| member.server == *server));
             }
             // Without a view there is nothing to follow, and nothing to forget before the end.
             stop.cancelled().await;
@@ -357,7 +365,7 @@ impl Forwarder {
     /// Allows or forbids requests to a peer in a user's name: over connections that show our certificate. Health and
     /// discovery requests of our own are not affected. A peer that listens elsewhere than it did must be allowed again.
     pub fn set_vouching(&self, candidate: &Candidate, is_allowed: bool) {
-        self.0.peers.get(candidate).may_vouch.store(is_allowed, Ordering::Relaxed);
+        self.0.peer_set.get(candidate).may_vouch.store(is_allowed, Ordering::Relaxed);
     }
 
     /// Replaces the set of headers that are removed from requests in a user's name, beside `X-Remote-*`.
@@ -369,53 +377,59 @@ impl Forwarder {
     /// Ends watches and the like, and connections that were handed over, as if the peers had: their clients come back, to
     /// another server if this one stops.
     pub fn end_streams(&self) {
-        self.0.ending.cancel();
+        self.0.stream_stop.cancel();
     }
 
     /// How the peers have fared, for `/debug/peers` and tests.
-    pub fn peers(&self) -> &Peers {
-        &self.0.peers
+    pub fn peers(&self) -> &PeerSet {
+        &self.0.peer_set
     }
 
     /// Sends a request to one of the candidates and returns its answer, of which the head has arrived.
     ///
     /// Dropped, or with its answer dropped, it takes the request back, which tells the peer to stop. A request with a
     /// [`Commitment`] in its extensions commits when it is first sent.
-    pub async fn forward<B>(&self, call: Call<'_>, request: Request<B>) -> Result<Response<AnswerBody>, ForwardError>
+    pub async fn forward<B>(
+        &self,
+        forward_request: ForwardRequest<'_>,
+        request: Request<B>,
+    ) -> Result<Response<ForwardedBody>, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        if call.candidates.is_empty() {
+        if forward_request.candidates.is_empty() {
             return Err(ForwardError::NoEndpoint);
         }
-        let peers = self.0.ordered(&call);
+        let peers = self.0.order_candidates(&forward_request);
         if peers.is_empty() {
             return Err(ForwardError::NotVouched);
         }
         let (mut parts, body) = request.into_parts();
-        if call.user.is_vouched_for() {
-            self.0.remove_peer_identity(&mut parts.headers);
+        if forward_request.user.is_vouched_for() {
+            self.0.remove_peer_identity_headers(&mut parts.headers);
         }
-        let upgrade = ClientEnd::of(&mut parts);
-        let call = if upgrade.is_some() { call.for_upgrade() } else { call };
+        let upgrade = ClientUpgrade::from_request(&mut parts);
+        let call = if upgrade.is_some() { forward_request.for_upgrade() } else { forward_request };
         let commitment = parts.extensions.remove::<Arc<Commitment>>();
-        let head = Head::new(parts, &call, upgrade.is_some());
-        let round = Round {
-            shared: &self.0,
-            call: &call,
+        let head = ForwardedHead::new(parts, &call, upgrade.is_some());
+        let retry_loop = RetryLoop {
+            forwarder: &self.0,
+            forward_request: &call,
             peers,
-            trying: AtomicUsize::new(0),
+            current_peer: AtomicUsize::new(0),
             head,
-            body: Replay::new(body),
-            upgrade: parking_lot::Mutex::new(upgrade),
+            body: ReplayableBody::new(body),
+            client_upgrade: parking_lot::Mutex::new(upgrade),
             is_sent: AtomicBool::new(false),
             commitment,
         };
-        match call.span {
-            Span::Open => round.run().await,
-            Span::Until(deadline) => {
-                by(deadline, self.0.limits.unseen_max(), round.run()).await.unwrap_or_else(|| Err(round.timed_out()))
+        match call.lifetime {
+            Lifetime::LongRunning => retry_loop.run().await,
+            Lifetime::Until(deadline) => {
+                run_until_deadline(deadline, self.0.limits.repoll_interval_max(), retry_loop.run())
+                    .await
+                    .unwrap_or_else(|| Err(retry_loop.timeout_error()))
             }
         }
     }
@@ -423,40 +437,45 @@ impl Forwarder {
 
 /// Waits for some work until its deadline. Almost every request is answered when it is looked at for the second time, so that
 /// only then an alarm is set, if the work is certainly looked at again long before.
-async fn by<T>(deadline: Instant, unseen_max: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut alarm) = (pin!(work), pin!(tokio::time::sleep_until(deadline)));
+async fn run_until_deadline<T>(
+    deadline: Instant,
+    repoll_interval_max: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut work, mut timer) = (pin!(work), pin!(tokio::time::sleep_until(deadline)));
     let left = deadline.saturating_duration_since(Instant::now());
-    let mut may_miss = unseen_max.is_some_and(|unseen| left > 2 * unseen);
+    let mut can_skip_timer = repoll_interval_max.is_some_and(|unseen| left > 2 * unseen);
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending if std::mem::take(&mut may_miss) => Poll::Pending,
-        Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
+        Poll::Pending if std::mem::take(&mut can_skip_timer) => Poll::Pending,
+        Poll::Pending => timer.as_mut().poll(context).map(|()| None),
     })
     .await
 }
 
-impl Shared {
+impl ForwarderInner {
     /// Removes what a peer would read as a user's name or group: it would believe it, because it believes our certificate.
-    fn remove_peer_identity(&self, headers: &mut HeaderMap) {
-        let known = self.peer_identity_headers.read().clone();
-        if let Some(known) = known {
-            known.remove_from(headers);
+    fn remove_peer_identity_headers(&self, headers: &mut HeaderMap) {
+        let identity_headers = self.peer_identity_headers.read().clone();
+        if let Some(identity_headers) = identity_headers {
+            identity_headers.remove_from(headers);
         }
     }
 
     /// The candidates of a call that may be asked for its user, the best one first.
-    fn ordered(&self, call: &Call<'_>) -> SmallVec<[Arc<Peer>; 4]> {
+    fn order_candidates(&self, forward_request: &ForwardRequest<'_>) -> SmallVec<[Arc<Peer>; 4]> {
         let mut peers: SmallVec<[Arc<Peer>; 4]> =
-            call.candidates.iter().map(|candidate| self.peers.get(candidate)).collect();
-        peers.retain(|peer| peer.may_be_asked_for(call.user));
+            forward_request.candidates.iter().map(|candidate| self.peer_set.get(candidate)).collect();
+        peers.retain(|peer| peer.accepts_user(forward_request.user));
         let [_, _, ..] = peers[..] else { return peers };
         let now = Instant::now();
-        let observed: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.observed(now)).collect();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let preferred = call.prefers.and_then(|server| peers.iter().position(|peer| peer.server() == server));
-        let order = choose(&observed, call.effect, preferred, turn);
+        let statuses: SmallVec<[_; 4]> = peers.iter().map(|peer| peer.status(now)).collect();
+        let round_robin = self.round_robin.fetch_add(1, Ordering::Relaxed);
+        let preferred =
+            forward_request.preferred_peer.and_then(|server| peers.iter().position(|peer| peer.server() == server));
+        let order = order_peers(&statuses, forward_request.effect, preferred, round_robin);
         if let Some(&first) = order.first() {
-            peers[first].is_chosen(now);
+            peers[first].delay_next_retry(now);
         }
         order.into_iter().map(|index| peers[index].clone()).collect()
     }

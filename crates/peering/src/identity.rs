@@ -1,19 +1,19 @@
 //! Who a server is: the identity made from its hostname, and the holder identity of one process of it.
 
-mod lease;
+mod identity_lease;
 
 use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
 
-pub use lease::{
-    ADDRESS_ANNOTATION, HOSTNAME_LABEL, IDENTITY_LABEL, IDENTITY_LABEL_VALUE, IdentityLease, LeaseForm, NAMESPACE,
-    NotAMember,
+pub use identity_lease::{
+    ADDRESS_ANNOTATION, HOSTNAME_LABEL, IDENTITY_LABEL, IDENTITY_LABEL_VALUE, IDENTITY_LEASE_NAMESPACE, IdentityLease,
+    IdentityLeaseTemplate, NotAnIdentityLease,
 };
 
 /// What every identity begins with.
-const PREFIX: &str = "apiserver-";
+const SERVER_ID_PREFIX: &str = "apiserver-";
 /// The component name that goes into the hash, so that other servers of one host have other identities.
 const COMPONENT: &str = "kube-apiserver";
 /// How much of the digest is used.
@@ -33,7 +33,7 @@ impl ServerId {
             context.update(part.as_bytes());
         }
         let digest = context.finish();
-        Self(format!("{PREFIX}{}", base32(&digest.as_ref()[..DIGEST_BYTES])).into())
+        Self(format!("{SERVER_ID_PREFIX}{}", base32(&digest.as_ref()[..DIGEST_BYTES])).into())
     }
 
     /// The identity of one of several servers on this host: the port tells them apart.
@@ -43,7 +43,7 @@ impl ServerId {
 
     /// The identity of this name; `None` if it cannot be one.
     pub fn from_name(name: &str) -> Option<Self> {
-        let rest = name.strip_prefix(PREFIX)?;
+        let rest = name.strip_prefix(SERVER_ID_PREFIX)?;
         (!rest.is_empty()).then(|| Self(name.into()))
     }
 
@@ -92,7 +92,7 @@ impl HolderIdentity {
     }
 
     /// Whether it names a process of this server.
-    pub fn is_of(&self, server: &ServerId) -> bool {
+    pub fn belongs_to(&self, server: &ServerId) -> bool {
         let random = self.0.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('_'));
         random.is_some_and(|random| !random.is_empty())
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_those_of_kube_apiserver() {
+    fn server_id_matches_kube_apiserver_formula() {
         for (hostname, identity) in [
             ("test-server-a", "apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe"),
             ("test-server-b", "apiserver-scg43bmblmfhqplxpiyqlziyzi"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_tells_servers_of_one_host_apart() {
+    fn server_id_with_port_is_unique_per_port() {
         let [a, b] = [6443, 6444].map(|port| ServerId::from_hostname_and_port("localhost", port));
         assert_ne!(a, b);
         assert_ne!(a, ServerId::from_hostname("localhost"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_the_form_are_identities() {
+    fn from_name_rejects_names_without_prefix() {
         assert!(ServerId::from_name("apiserver-x").is_some());
         for name in ["", "apiserver-", "apiserver", "kube-apiserver-x", "APISERVER-x"] {
             assert_eq!(ServerId::from_name(name), None, "{name}");
@@ -161,19 +161,19 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_the_identity_and_a_random_uuid() {
+    fn holder_identity_is_server_id_and_uuid() {
         let server = ServerId::from_name("apiserver-x").unwrap();
         let holder = HolderIdentity::new(&server, u128::MAX);
         assert_eq!(holder.as_str(), "apiserver-x_ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(HolderIdentity::new(&server, 0).as_str(), "apiserver-x_00000000-0000-4000-8000-000000000000");
-        assert!(holder.is_of(&server));
+        assert!(holder.belongs_to(&server));
         for other in ["apiserver-x", "apiserver-x_", "apiserver-xy_1", "_1", ""] {
-            assert!(!HolderIdentity::from_text(other).is_of(&server), "{other}");
+            assert!(!HolderIdentity::from_text(other).belongs_to(&server), "{other}");
         }
     }
 
     #[test]
-    fn base32_is_that_of_the_rfc() {
+    fn base32_matches_rfc_4648() {
         for (bytes, text) in [("", ""), ("f", "my"), ("fo", "mzxq"), ("foo", "mzxw6"), ("foobar", "mzxw6ytboi")] {
             assert_eq!(base32(bytes.as_bytes()), text);
         }

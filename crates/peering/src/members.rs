@@ -3,7 +3,7 @@
 //! Lease, endpoint record and stored document decide; what this server observes on connections never does. So all servers that
 //! see the same storage draw the same conclusion. Time is our own monotonic time since we saw something change.
 
-mod book;
+mod tracker;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use book::{Book, Chore, Content, FoundDocument};
+pub use tracker::{CleanupAction, DocumentContent, MemberTracker, ObservedDocument};
 
-use crate::documents::{ServerDocument, Source, StoredDocument};
-use crate::endpoints::Address;
+use crate::documents::{DocumentSource, ServerDocument, StoredDocument};
+use crate::endpoint_record::Address;
 use crate::identity::{HolderIdentity, ServerId};
-use crate::ports::Version;
+use crate::ports::EntryVersion;
 
 /// Whether a member can be asked to serve something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum MemberState {
     /// Lease, record and document are there: requests go to it.
     Live,
     /// The lease is valid and the record ran out: it may have crashed, and it may come back.
@@ -35,7 +35,7 @@ pub enum State {
     Gone,
 }
 
-impl State {
+impl MemberState {
     /// Every state, as listed by metrics.
     pub const ALL: [Self; 6] = [Self::Live, Self::Suspect, Self::Left, Self::Unknown, Self::Mute, Self::Gone];
 
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for MemberState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -60,18 +60,18 @@ impl fmt::Display for State {
 
 /// What storage says of one server, with our own time since it last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evidence {
+pub struct MemberObservation {
     /// Its identity lease.
-    pub lease: LeaseSight,
+    pub lease: LeaseObservation,
     /// Its endpoint record.
-    pub record: RecordSight,
+    pub record: RecordObservation,
     /// Its stored document.
-    pub document: DocumentSight,
+    pub document: DocumentObservation,
 }
 
 /// What is seen of an identity lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseSight {
+pub enum LeaseObservation {
     /// There is one, and its renewals come in time.
     Valid,
     /// There is one that was not renewed for its duration, or never says so.
@@ -82,7 +82,7 @@ pub enum LeaseSight {
 
 /// What is seen of an endpoint record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordSight {
+pub enum RecordObservation {
     /// There is one that holds an address.
     Present,
     /// There is none, for so long.
@@ -91,51 +91,53 @@ pub enum RecordSight {
 
 /// What is seen of a stored document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentSight {
+pub enum DocumentObservation {
     /// There is none that we can read.
-    Unknown,
+    Missing,
     /// There is one.
-    Known,
+    Present,
     /// There is one with the linger as its time to live.
-    Leaving,
+    Lingering,
 }
 
 /// How long is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct MemberTimeouts {
     /// `--peer-linger`: how long a server that left is answered for with 503.
     pub linger: Duration,
     /// How long a server may have no record before it is taken for one that never will.
     pub mute_after: Duration,
 }
 
-impl Patience {
+impl MemberTimeouts {
     /// A clean restart takes seconds; a minute is enough for slow ones.
     pub const LINGER: Duration = Duration::from_secs(60);
     /// Real servers write their record at the latest when they are ready, which takes less than this.
     pub const MUTE_AFTER: Duration = Duration::from_secs(60);
 }
 
-impl Default for Patience {
+impl Default for MemberTimeouts {
     fn default() -> Self {
         Self { linger: Self::LINGER, mute_after: Self::MUTE_AFTER }
     }
 }
 
 /// The state that follows.
-pub fn state_of(evidence: Evidence, patience: Patience) -> State {
-    use {DocumentSight as Document, LeaseSight as Lease, RecordSight as Record};
-    match (evidence.lease, evidence.record, evidence.document) {
-        (Lease::Expired, _, _) => State::Gone,
-        (Lease::Valid, Record::Present, Document::Known | Document::Leaving) => State::Live,
-        (Lease::Valid, Record::Absent(_), Document::Known | Document::Leaving) => State::Suspect,
-        (Lease::Valid, Record::Absent(since), Document::Unknown) if since >= patience.mute_after => State::Mute,
-        (Lease::Valid, Record::Absent(_) | Record::Present, Document::Unknown) => State::Unknown,
+pub fn derive_state(observation: MemberObservation, timeouts: MemberTimeouts) -> MemberState {
+    use {DocumentObservation as Document, LeaseObservation as Lease, RecordObservation as Record};
+    match (observation.lease, observation.record, observation.document) {
+        (Lease::Expired, _, _) => MemberState::Gone,
+        (Lease::Valid, Record::Present, Document::Present | Document::Lingering) => MemberState::Live,
+        (Lease::Valid, Record::Absent(_), Document::Present | Document::Lingering) => MemberState::Suspect,
+        (Lease::Valid, Record::Absent(since), Document::Missing) if since >= timeouts.mute_after => MemberState::Mute,
+        (Lease::Valid, Record::Absent(_) | Record::Present, Document::Missing) => MemberState::Unknown,
         // Storage itself forgets the document in time, so every server forgets it at the same moment.
-        (Lease::Absent(_), _, Document::Leaving) | (Lease::Absent(_), Record::Present, Document::Known) => State::Left,
-        (Lease::Absent(since), Record::Absent(_), Document::Known) if since < patience.linger => State::Left,
-        (Lease::Absent(_), Record::Absent(_), Document::Known) | (Lease::Absent(_), _, Document::Unknown) => {
-            State::Gone
+        (Lease::Absent(_), _, Document::Lingering) | (Lease::Absent(_), Record::Present, Document::Present) => {
+            MemberState::Left
+        }
+        (Lease::Absent(since), Record::Absent(_), Document::Present) if since < timeouts.linger => MemberState::Left,
+        (Lease::Absent(_), Record::Absent(_), Document::Present) | (Lease::Absent(_), _, Document::Missing) => {
+            MemberState::Gone
         }
     }
 }
@@ -146,47 +148,48 @@ pub struct Member {
     /// Its name.
     pub server: ServerId,
     /// What follows from storage.
-    pub state: State,
+    pub state: MemberState,
     /// Since when it is in this state.
-    pub since: Instant,
+    pub state_since: Instant,
     /// Its process, as the lease names it; `None` once the lease is gone.
     pub holder: Option<HolderIdentity>,
     /// Where it listens, as its record says.
     pub address: Option<Address>,
     /// What it serves, as far as known.
-    pub document: Option<KnownDocument>,
+    pub document: Option<TrackedDocument>,
 }
 
 /// A document in storage, and since when we know it.
 #[derive(Clone, Debug)]
-pub struct KnownDocument {
+pub struct TrackedDocument {
     /// The document, its holder and where it came from.
     pub stored: StoredDocument,
     /// What of storage to compare with when it is replaced.
-    pub version: Version,
+    pub version: EntryVersion,
     /// When we first saw this content.
     pub since: Instant,
 }
 
 impl Member {
     /// What it serves, as far as known.
-    pub fn served(&self) -> Option<&Arc<ServerDocument>> {
+    pub fn server_document(&self) -> Option<&Arc<ServerDocument>> {
         self.document.as_ref().map(|document| &document.stored.document)
     }
 
     /// Whether it may serve more than we know: its document is not known, or is that of a former process.
-    pub fn is_unheard(&self) -> bool {
+    pub fn may_serve_more(&self) -> bool {
         match self.state {
-            State::Unknown | State::Mute => true,
-            State::Live | State::Suspect => !self.has_current_document(),
-            State::Left | State::Gone => false,
+            MemberState::Unknown | MemberState::Mute => true,
+            MemberState::Live | MemberState::Suspect => !self.has_current_document(),
+            MemberState::Left | MemberState::Gone => false,
         }
     }
 
     /// Whether it is to be asked over HTTP what it serves: it has a valid lease and does not publish by itself.
-    pub fn is_to_be_asked(&self) -> bool {
-        let publishes = self.document.as_ref().is_some_and(|document| document.stored.source == Source::Published);
-        self.holder.is_some() && self.state != State::Gone && !(publishes && self.has_current_document())
+    pub fn needs_discovery_fetch(&self) -> bool {
+        let publishes =
+            self.document.as_ref().is_some_and(|document| document.stored.source == DocumentSource::Published);
+        self.holder.is_some() && self.state != MemberState::Gone && !(publishes && self.has_current_document())
     }
 
     fn has_current_document(&self) -> bool {
@@ -217,55 +220,81 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[track_caller]
-    fn check(lease: LeaseSight, record: RecordSight, document: DocumentSight, expected: State) {
-        assert_eq!(state_of(Evidence { lease, record, document }, Patience::default()), expected);
+    fn check(lease: LeaseObservation, record: RecordObservation, document: DocumentObservation, expected: MemberState) {
+        assert_eq!(derive_state(MemberObservation { lease, record, document }, MemberTimeouts::default()), expected);
     }
 
     #[test]
-    fn live_has_lease_record_and_document() {
-        for document in [DocumentSight::Known, DocumentSight::Leaving] {
-            check(LeaseSight::Valid, RecordSight::Present, document, State::Live);
+    fn member_with_lease_record_and_document_is_live() {
+        for document in [DocumentObservation::Present, DocumentObservation::Lingering] {
+            check(LeaseObservation::Valid, RecordObservation::Present, document, MemberState::Live);
         }
     }
 
     #[test]
-    fn suspect_lacks_the_record_alone() {
+    fn member_without_record_is_suspect() {
         for absent in [Duration::ZERO, LONG] {
-            for document in [DocumentSight::Known, DocumentSight::Leaving] {
-                check(LeaseSight::Valid, RecordSight::Absent(absent), document, State::Suspect);
+            for document in [DocumentObservation::Present, DocumentObservation::Lingering] {
+                check(LeaseObservation::Valid, RecordObservation::Absent(absent), document, MemberState::Suspect);
             }
         }
     }
 
     #[test]
-    fn left_lacks_the_lease_and_still_has_a_document() {
-        let absent = LeaseSight::Absent;
-        check(absent(SHORT), RecordSight::Absent(LONG), DocumentSight::Known, State::Left);
-        check(absent(LONG), RecordSight::Present, DocumentSight::Known, State::Left);
-        check(absent(LONG), RecordSight::Absent(LONG), DocumentSight::Leaving, State::Left);
-        check(absent(LONG), RecordSight::Present, DocumentSight::Leaving, State::Left);
+    fn member_with_document_but_no_lease_has_left() {
+        let absent = LeaseObservation::Absent;
+        check(absent(SHORT), RecordObservation::Absent(LONG), DocumentObservation::Present, MemberState::Left);
+        check(absent(LONG), RecordObservation::Present, DocumentObservation::Present, MemberState::Left);
+        check(absent(LONG), RecordObservation::Absent(LONG), DocumentObservation::Lingering, MemberState::Left);
+        check(absent(LONG), RecordObservation::Present, DocumentObservation::Lingering, MemberState::Left);
     }
 
     #[test]
-    fn unknown_has_a_lease_and_no_document_yet() {
-        check(LeaseSight::Valid, RecordSight::Present, DocumentSight::Unknown, State::Unknown);
-        check(LeaseSight::Valid, RecordSight::Absent(SHORT), DocumentSight::Unknown, State::Unknown);
+    fn member_without_document_is_unknown() {
+        check(LeaseObservation::Valid, RecordObservation::Present, DocumentObservation::Missing, MemberState::Unknown);
+        check(
+            LeaseObservation::Valid,
+            RecordObservation::Absent(SHORT),
+            DocumentObservation::Missing,
+            MemberState::Unknown,
+        );
     }
 
     #[test]
-    fn mute_has_a_lease_and_nothing_else_for_long() {
-        check(LeaseSight::Valid, RecordSight::Absent(LONG), DocumentSight::Unknown, State::Mute);
+    fn member_with_only_a_lease_becomes_mute() {
+        check(
+            LeaseObservation::Valid,
+            RecordObservation::Absent(LONG),
+            DocumentObservation::Missing,
+            MemberState::Mute,
+        );
     }
 
     #[test]
-    fn gone_is_expired_or_absent_for_long_or_never_known() {
-        for record in [RecordSight::Present, RecordSight::Absent(SHORT)] {
-            for document in [DocumentSight::Unknown, DocumentSight::Known, DocumentSight::Leaving] {
-                check(LeaseSight::Expired, record, document, State::Gone);
+    fn member_with_expired_or_long_absent_lease_is_gone() {
+        for record in [RecordObservation::Present, RecordObservation::Absent(SHORT)] {
+            for document in [DocumentObservation::Missing, DocumentObservation::Present, DocumentObservation::Lingering]
+            {
+                check(LeaseObservation::Expired, record, document, MemberState::Gone);
             }
         }
-        check(LeaseSight::Absent(LONG), RecordSight::Absent(SHORT), DocumentSight::Known, State::Gone);
-        check(LeaseSight::Absent(SHORT), RecordSight::Absent(SHORT), DocumentSight::Unknown, State::Gone);
-        check(LeaseSight::Absent(SHORT), RecordSight::Present, DocumentSight::Unknown, State::Gone);
+        check(
+            LeaseObservation::Absent(LONG),
+            RecordObservation::Absent(SHORT),
+            DocumentObservation::Present,
+            MemberState::Gone,
+        );
+        check(
+            LeaseObservation::Absent(SHORT),
+            RecordObservation::Absent(SHORT),
+            DocumentObservation::Missing,
+            MemberState::Gone,
+        );
+        check(
+            LeaseObservation::Absent(SHORT),
+            RecordObservation::Present,
+            DocumentObservation::Missing,
+            MemberState::Gone,
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The one writer of the [`View`]: follows storage and what we serve ourselves, judges, and publishes.
 
-mod sync;
+mod first_sync;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,27 @@ use std::time::Duration;
 
 use api::objects::{Endpoints, Lease};
 use bytes::Bytes;
-use discovery::Groups;
+use discovery::GroupDiscoveryList;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::documents::{ServerDocument, StoredDocument, Unbuilt};
-use crate::exclusion::{Definitions, GRACE, SharedNames};
+use crate::documents::{ServerDocument, StoredDocument, UnimplementedResource};
+use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResources, ExclusionManager};
 use crate::identity::ServerId;
-use crate::members::{Book, Chore, Content, FoundDocument, KnownDocument, Member, Patience};
+use crate::members::{
+    CleanupAction, DocumentContent, Member, MemberTimeouts, MemberTracker, ObservedDocument, TrackedDocument,
+};
 use crate::metrics::{Metrics, SyncError};
-use crate::ports::{Feed, Taken, Version};
+use crate::ports::{EntryVersion, Feed, FeedUpdate};
 use crate::readiness::Milestones;
-use crate::view::{FirstSync, Inputs, MayBeBuiltIn, Peering, View};
-use crate::wait::{changed, until};
+use crate::view::{FirstSync, MayBeBuiltIn, Peering, View, ViewInputs};
+use crate::wait::{sleep_until_if_some, wait_for_change};
 
-use self::sync::FirstSyncWatch;
+use self::first_sync::FirstSyncTracker;
 
 /// How many questions whether the view is up to date, and reports of askers, may wait; more are turned away.
-pub(crate) const WAITING_MAX: usize = 1024;
+pub(crate) const CATCH_UP_QUEUE_MAX: usize = 1024;
 
 /// What the membership task is told.
 #[derive(Clone, Debug)]
@@ -36,9 +38,9 @@ pub struct MembershipConfig {
     /// Whether it can talk to peers at all.
     pub peering: Peering,
     /// What of our own document is listed only.
-    pub unbuilt: Vec<Unbuilt>,
+    pub unimplemented: Vec<UnimplementedResource>,
     /// How long is long.
-    pub patience: Patience,
+    pub timeouts: MemberTimeouts,
     /// The longest that the first sync waits for peers.
     pub first_sync_timeout: Duration,
     /// What may be built in.
@@ -58,76 +60,78 @@ pub enum OwnDocument {
     /// Nothing.
     Absent,
     /// This.
-    Known(KnownDocument),
+    Known(TrackedDocument),
 }
 
 /// What the membership task reads.
-pub(crate) struct Sources {
+pub(crate) struct MembershipSources {
     pub(crate) leases: Box<dyn Feed<Arc<Lease>>>,
     /// How often they could not be listed or followed.
     pub(crate) lease_failures: watch::Receiver<u64>,
     pub(crate) records: Box<dyn Feed<Arc<Endpoints>>>,
-    pub(crate) documents: Box<dyn Feed<(Version, Bytes)>>,
+    pub(crate) documents: Box<dyn Feed<(EntryVersion, Bytes)>>,
     /// What we serve ourselves.
-    pub(crate) local: watch::Receiver<Arc<Groups>>,
+    pub(crate) local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
     /// What of the definitions in storage we can serve ourselves.
-    pub(crate) shared: watch::Receiver<Arc<SharedNames>>,
+    pub(crate) defined: watch::Receiver<Arc<DefinedResources>>,
     /// Servers that were asked, with whatever result.
-    pub(crate) tried: mpsc::Receiver<ServerId>,
+    pub(crate) attempted: mpsc::Receiver<ServerId>,
     /// Those who want to know when all that is in the feeds now is in the view.
-    pub(crate) waiting: mpsc::Receiver<oneshot::Sender<()>>,
+    pub(crate) catch_up_requests: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
 /// What it publishes.
-pub(crate) struct Outputs {
+pub(crate) struct MembershipOutputs {
     pub(crate) view: watch::Sender<Arc<View>>,
     pub(crate) own_document: watch::Sender<OwnDocument>,
-    pub(crate) chores: watch::Sender<Arc<[Chore]>>,
+    pub(crate) cleanup_actions: watch::Sender<Arc<[CleanupAction]>>,
 }
 
 /// The task.
-pub(crate) struct Membership {
+pub(crate) struct MembershipTask {
     config: MembershipConfig,
-    sources: Sources,
-    outputs: Outputs,
+    sources: MembershipSources,
+    outputs: MembershipOutputs,
     milestones: Milestones,
     metrics: Metrics,
-    book: Book,
-    definitions: Definitions,
-    local: Arc<ServerDocument>,
-    first_sync: FirstSyncWatch,
+    tracker: MemberTracker,
+    exclusion_manager: ExclusionManager,
+    local_document: Arc<ServerDocument>,
+    first_sync: FirstSyncTracker,
     /// How many failures to list leases were counted.
     lease_failures: u64,
 }
 
-impl Membership {
+impl MembershipTask {
     pub(crate) fn new(
         config: MembershipConfig,
-        sources: Sources,
-        outputs: Outputs,
+        sources: MembershipSources,
+        outputs: MembershipOutputs,
         milestones: Milestones,
         metrics: Metrics,
     ) -> Self {
-        let local = outputs.view.borrow().local().clone();
+        let local = outputs.view.borrow().local_document().clone();
         Self {
-            book: Book::new(config.patience),
-            definitions: Definitions::new(GRACE),
-            first_sync: FirstSyncWatch::new(config.first_sync_timeout),
+            tracker: MemberTracker::new(config.timeouts),
+            exclusion_manager: ExclusionManager::new(DELETED_GRACE_PERIOD),
+            first_sync: FirstSyncTracker::new(config.first_sync_timeout),
             lease_failures: 0,
             config,
             sources,
             outputs,
             milestones,
             metrics,
-            local,
+            local_document: local,
         }
     }
 
     /// The view before anything was heard: this server alone, and a first sync that is not over.
-    pub(crate) fn first_view(config: &MembershipConfig, local: &Arc<Groups>) -> View {
-        let inputs = Inputs {
-            me: config.server.clone(),
-            local: Arc::new(ServerDocument::from_whole(local).with_unbuilt(config.unbuilt.clone())),
+    pub(crate) fn initial_view(config: &MembershipConfig, local: &Arc<GroupDiscoveryList>) -> View {
+        let inputs = ViewInputs {
+            this_server: config.server.clone(),
+            local_document: Arc::new(
+                ServerDocument::from_all_groups(local).with_unimplemented(config.unimplemented.clone()),
+            ),
             members: Arc::default(),
             exclusion: Arc::default(),
             first_sync: FirstSync::Pending,
@@ -138,98 +142,107 @@ impl Membership {
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        self.milestones.local_document.reach();
+        self.milestones.local_document.mark_reached();
         let mut wake = None;
         loop {
-            let Sources { leases, lease_failures, records, documents, local, shared, tried, waiting } =
-                &mut self.sources;
-            let mut questions = Vec::new();
+            let MembershipSources {
+                leases,
+                lease_failures,
+                records,
+                documents,
+                local_groups: local,
+                defined: shared,
+                attempted: tried,
+                catch_up_requests: waiting,
+            } = &mut self.sources;
+            let mut catch_up_waiters = Vec::new();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = leases.ready() => {}
-                () = changed(lease_failures) => {}
+                () = wait_for_change(lease_failures) => {}
                 () = records.ready() => {}
                 () = documents.ready() => {}
-                () = changed(local) => {}
-                () = changed(shared) => {}
-                Some(server) = tried.recv() => self.first_sync.tried(server),
-                Some(question) = waiting.recv() => questions.push(question),
-                () = until(wake) => {}
+                () = wait_for_change(local) => {}
+                () = wait_for_change(shared) => {}
+                Some(server) = tried.recv() => self.first_sync.record_attempt(server),
+                Some(waiter) = waiting.recv() => catch_up_waiters.push(waiter),
+                () = sleep_until_if_some(wake) => {}
             }
             // Questions before feeds: what was in storage when a question came is taken below.
-            while let Ok(question) = self.sources.waiting.try_recv() {
-                questions.push(question);
+            while let Ok(waiter) = self.sources.catch_up_requests.try_recv() {
+                catch_up_waiters.push(waiter);
             }
-            wake = self.advance(Instant::now());
-            for question in questions {
+            wake = self.update(Instant::now());
+            for waiter in catch_up_waiters {
                 // Whoever asked may have given up.
-                let _ = question.send(());
+                let _ = waiter.send(());
             }
         }
     }
 
     /// Takes in all there is, publishes what follows, and says when to look again even if nothing happens.
-    fn advance(&mut self, now: Instant) -> Option<Instant> {
-        self.take_in(now);
-        let members = self.book.members(&self.config.server, now);
+    fn update(&mut self, now: Instant) -> Option<Instant> {
+        self.drain_sources(now);
+        let members = self.tracker.members(&self.config.server, now);
         let first_sync = match self.config.peering {
-            Peering::Enabled => self.first_sync.judge(&members, now),
+            Peering::Enabled => self.first_sync.update(&members, now),
             // Nobody is asked, so there is nothing to wait for but the lists.
-            Peering::Disabled => self.first_sync.judge(&[], now),
+            Peering::Disabled => self.first_sync.update(&[], now),
         };
-        let shared = self.sources.shared.borrow_and_update().clone();
-        let exclusion = self.definitions.see(&shared, now);
-        self.publish(Inputs {
-            me: self.config.server.clone(),
-            local: self.local.clone(),
+        let defined = self.sources.defined.borrow_and_update().clone();
+        let exclusion = self.exclusion_manager.observe(&defined, now);
+        self.publish_view(ViewInputs {
+            this_server: self.config.server.clone(),
+            local_document: self.local_document.clone(),
             members: members.into(),
             exclusion,
             first_sync,
             peering: self.config.peering,
             may_be_built_in: self.config.may_be_built_in,
         });
-        self.publish_duties(now);
+        self.publish_own_document_and_cleanup(now);
         let instants =
-            [self.book.next_change(now), self.definitions.next_change(), self.first_sync.deadline(first_sync)];
+            [self.tracker.next_change(now), self.exclusion_manager.next_change(), self.first_sync.deadline(first_sync)];
         instants.into_iter().flatten().min()
     }
 
-    fn take_in(&mut self, now: Instant) {
+    fn drain_sources(&mut self, now: Instant) {
         let sources = &mut self.sources;
-        while let Ok(server) = sources.tried.try_recv() {
-            self.first_sync.tried(server);
+        while let Ok(server) = sources.attempted.try_recv() {
+            self.first_sync.record_attempt(server);
         }
         let failures = *sources.lease_failures.borrow_and_update();
         (self.lease_failures..failures).for_each(|_| self.metrics.count_sync_error(SyncError::LeaseList));
         self.lease_failures = failures;
-        let leases = sources.leases.take();
-        self.first_sync.leases_listed |= matches!(leases, Taken::All(_));
-        self.book.see_leases(leases, now);
-        let records = sources.records.take();
-        self.first_sync.records_listed |= matches!(records, Taken::All(_));
-        self.book.see_records(records, now);
-        let documents = decode(sources.documents.take());
-        self.first_sync.documents_listed |= matches!(documents, Taken::All(_));
-        self.book.see_documents(documents, now);
-        if sources.local.has_changed().unwrap_or(false) {
-            let whole = sources.local.borrow_and_update().clone();
-            let local = ServerDocument::from_whole(&whole).with_unbuilt(self.config.unbuilt.clone());
-            self.local = local.sharing_with([&self.local]);
+        let leases = sources.leases.take_update();
+        self.first_sync.leases_listed |= matches!(leases, FeedUpdate::All(_));
+        self.tracker.observe_leases(leases, now);
+        let records = sources.records.take_update();
+        self.first_sync.records_listed |= matches!(records, FeedUpdate::All(_));
+        self.tracker.observe_records(records, now);
+        let documents = decode_documents(sources.documents.take_update());
+        self.first_sync.documents_listed |= matches!(documents, FeedUpdate::All(_));
+        self.tracker.observe_documents(documents, now);
+        if sources.local_groups.has_changed().unwrap_or(false) {
+            let all_groups = sources.local_groups.borrow_and_update().clone();
+            let local =
+                ServerDocument::from_all_groups(&all_groups).with_unimplemented(self.config.unimplemented.clone());
+            self.local_document = local.intern_among([&self.local_document]);
         }
     }
 
     /// Publishes a new view if anything that anybody reads has changed.
-    fn publish(&self, inputs: Inputs) {
+    fn publish_view(&self, inputs: ViewInputs) {
         let last = self.outputs.view.borrow().clone();
         if last.is_made_from(&inputs) {
             return;
         }
         let view = View::new(inputs, Some(&last));
-        log_changes(last.members(), view.members());
-        if !Arc::ptr_eq(view.merged(), last.merged()) {
+        log_state_changes(last.members(), view.members());
+        if !Arc::ptr_eq(view.merged_documents(), last.merged_documents()) {
             self.metrics.merged_misses.inc();
-            if view.merged().conflicts() != last.merged().conflicts() {
-                for conflict in view.merged().conflicts() {
+            if view.merged_documents().conflicts() != last.merged_documents().conflicts() {
+                for conflict in view.merged_documents().conflicts() {
                     tracing::warn!(%conflict, "servers describe a resource differently");
                 }
             }
@@ -237,70 +250,70 @@ impl Membership {
         let is_synced = view.first_sync() == FirstSync::Over;
         self.outputs.view.send_replace(Arc::new(view));
         if is_synced {
-            self.milestones.first_sync.reach();
+            self.milestones.first_sync.mark_reached();
         }
     }
 
     /// Tells the publisher what storage holds of ours, and the sweeper what is to be done about others.
-    fn publish_duties(&self, now: Instant) {
-        if !self.first_sync.is_listed() {
+    fn publish_own_document_and_cleanup(&self, now: Instant) {
+        if !self.first_sync.all_listed() {
             return;
         }
-        let known = self.book.document(&self.config.server).cloned();
-        let version = |own: &OwnDocument| match own {
+        let known = self.tracker.document(&self.config.server).cloned();
+        let version = |own_document: &OwnDocument| match own_document {
             OwnDocument::NotListed => None,
             OwnDocument::Absent => Some(None),
             OwnDocument::Known(known) => Some(Some(known.version)),
         };
-        let own = known.map_or(OwnDocument::Absent, OwnDocument::Known);
+        let own_document = known.map_or(OwnDocument::Absent, OwnDocument::Known);
         self.outputs.own_document.send_if_modified(|last| {
-            let is_new = version(last) != version(&own);
+            let is_new = version(last) != version(&own_document);
             if is_new {
-                *last = own;
+                *last = own_document;
             }
             is_new
         });
-        let chores = self.book.chores(&self.config.server, now);
-        self.outputs.chores.send_if_modified(|last| {
-            let is_new = !(chores.is_empty() && last.is_empty());
-            *last = chores.into();
+        let actions = self.tracker.cleanup_actions(&self.config.server, now);
+        self.outputs.cleanup_actions.send_if_modified(|last| {
+            let is_new = !(actions.is_empty() && last.is_empty());
+            *last = actions.into();
             is_new
         });
     }
 }
 
 /// Reads stored documents. The server of one that cannot be read is asked.
-fn decode(taken: Taken<(Version, Bytes)>) -> Taken<FoundDocument> {
-    let decode = |server: &ServerId, (version, bytes): (Version, Bytes)| {
+fn decode_documents(update: FeedUpdate<(EntryVersion, Bytes)>) -> FeedUpdate<ObservedDocument> {
+    let decode = |server: &ServerId, (version, bytes): (EntryVersion, Bytes)| {
         let content = match StoredDocument::decode(&bytes) {
-            Ok(stored) => Content::Document(stored),
+            Ok(stored) => DocumentContent::Document(stored),
             Err(error) => {
                 tracing::warn!(%server, %error, "a stored document cannot be read");
-                if error.is_of_newer_server() { Content::Newer } else { Content::Garbage }
+                if error.is_newer_format() { DocumentContent::NewerFormat } else { DocumentContent::Unreadable }
             }
         };
-        FoundDocument { version, content }
+        ObservedDocument { version, content }
     };
-    match taken {
-        Taken::All(all) => {
-            let found = all.into_iter().map(|(server, value)| {
-                let found = decode(&server, value);
-                (server, found)
+    match update {
+        FeedUpdate::All(all) => {
+            let observed = all.into_iter().map(|(server, value)| {
+                let observed = decode(&server, value);
+                (server, observed)
             });
-            Taken::All(found.collect())
+            FeedUpdate::All(observed.collect())
         }
-        Taken::Changes(changes) => {
-            let found = changes.into_iter().map(|(server, value)| {
-                let found = value.map(|value| decode(&server, value));
-                (server, found)
+        FeedUpdate::Changes(changes) => {
+            let observed = changes.into_iter().map(|(server, value)| {
+                let observed = value.map(|value| decode(&server, value));
+                (server, observed)
             });
-            Taken::Changes(found.collect())
+            FeedUpdate::Changes(observed.collect())
         }
     }
 }
 
 /// One line for each change of state.
-fn log_changes(before: &[Member], after: &[Member]) {
+fn log_state_changes(before: &[Member], after: &[Member]) {
     let states = |members: &[Member]| {
         members.iter().map(|member| (member.server.clone(), member.state)).collect::<HashMap<_, _>>()
     };

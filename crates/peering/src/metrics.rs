@@ -13,9 +13,9 @@ use prometheus::{
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::forward::Refusal;
+use crate::forward::QueueRejection;
 use crate::identity::ServerId;
-use crate::members::State;
+use crate::members::MemberState;
 use crate::view::View;
 
 /// From what a hop adds on one machine to what a slow list takes.
@@ -61,7 +61,7 @@ pub struct Metrics {
     pub bandwidth_waits: CounterVec,
     queue_length: IntGaugeVec,
     queue_wait: HistogramVec,
-    queue_refused: IntCounterVec,
+    queue_rejections: IntCounterVec,
     /// 1 for the reason why peering is disabled.
     pub disabled: IntGaugeVec,
 }
@@ -76,13 +76,13 @@ impl Metrics {
         let nopeer_help = "[ALPHA] Counter of number of times no-peer (non peer-aggregated) discovery was requested";
         let request_labels = &["code", "group", "version", "resource"];
         let metrics = Self {
-            rerouted: counters("apiserver_rerouted_request_total", request_help, request_labels),
-            proxy_errors: counters(
+            rerouted: counter_vec("apiserver_rerouted_request_total", request_help, request_labels),
+            proxy_errors: counter_vec(
                 "apiserver_peer_proxy_errors_total",
                 "[ALPHA] Total number of errors encountered while proxying requests to a peer kube apiserver",
                 &["type", "group", "version", "resource"],
             ),
-            sync_errors: counters(
+            sync_errors: counter_vec(
                 "apiserver_peer_discovery_sync_errors_total",
                 "[ALPHA] Total number of errors encountered while syncing discovery information from a peer \
                  kube-apiserver",
@@ -97,31 +97,31 @@ impl Metrics {
                 "aggregator_discovery_peer_aggregated_cache_misses_total",
                 "[ALPHA] Counter of number of times discovery was aggregated across all API servers",
             ),
-            forward_duration: durations(
+            forward_duration: histogram_vec(
                 "unskew_peer_forward_duration_seconds",
                 "How long peers took to begin their answers, by peer",
             ),
-            transport_failures: counters(
+            transport_failures: counter_vec(
                 "unskew_peer_transport_failures_total",
                 "Connections and requests to peers that failed, by peer and reason",
                 &["peer", "reason"],
             ),
-            queue_length: gauges(
+            queue_length: gauge_vec(
                 "unskew_peer_queue_length",
                 "Requests that wait because a peer has as many as it may, by peer",
                 &["peer"],
             ),
-            queue_wait: durations(
+            queue_wait: histogram_vec(
                 "unskew_peer_queue_wait_seconds",
                 "How long requests waited that had to wait for a peer, by the peer that took them",
             ),
-            queue_refused: counters(
+            queue_rejections: counter_vec(
                 "unskew_peer_queue_refused_total",
                 "Requests that were not let wait for a peer, or not any longer, by reason",
                 &["reason"],
             ),
-            bandwidth_waits: bandwidth_waits(),
-            disabled: gauges("unskew_peering_disabled", "1 for each reason why peering is disabled", &["reason"]),
+            bandwidth_waits: bandwidth_wait_counter(),
+            disabled: gauge_vec("unskew_peering_disabled", "1 for each reason why peering is disabled", &["reason"]),
         };
         metrics.register(registry);
         metrics
@@ -133,13 +133,13 @@ impl Metrics {
             registry.register(Box::new(counter.clone())).expect("each name is registered once");
         }
         let vectors =
-            [&self.rerouted, &self.proxy_errors, &self.sync_errors, &self.transport_failures, &self.queue_refused];
+            [&self.rerouted, &self.proxy_errors, &self.sync_errors, &self.transport_failures, &self.queue_rejections];
         for counters in vectors {
             registry.register(Box::new(counters.clone())).expect("each name is registered once");
         }
-        let rerouted = Alias::new("kubernetes_apiserver_rerouted_request_total", self.rerouted.clone());
+        let rerouted = MetricAlias::new("kubernetes_apiserver_rerouted_request_total", self.rerouted.clone());
         registry.register(Box::new(rerouted)).expect("each name is registered once");
-        let nopeer = Alias::new("aggregator_discovery_local_requests_total", self.nopeer_requests.clone());
+        let nopeer = MetricAlias::new("aggregator_discovery_local_requests_total", self.nopeer_requests.clone());
         registry.register(Box::new(nopeer)).expect("each name is registered once");
         for durations in [&self.forward_duration, &self.queue_wait] {
             registry.register(Box::new(durations.clone())).expect("each name is registered once");
@@ -181,17 +181,17 @@ impl Metrics {
     }
 
     /// Counts a request that waited for a peer and was taken.
-    pub(crate) fn observe_wait(&self, peer: &ServerId, waited: Duration) {
+    pub(crate) fn observe_queue_wait(&self, peer: &ServerId, waited: Duration) {
         self.queue_wait.with_label_values(&[peer.as_str()]).observe(waited.as_secs_f64());
     }
 
     /// Counts a request that was not let wait, or not any longer.
-    pub(crate) fn count_refused(&self, refusal: Refusal) {
-        self.queue_refused.with_label_values(&[refusal.reason()]).inc();
+    pub(crate) fn count_queue_rejection(&self, rejection: QueueRejection) {
+        self.queue_rejections.with_label_values(&[rejection.reason()]).inc();
     }
 
     /// Forgets the figures of a peer, or they would remember every server that ever was.
-    pub(crate) fn forget(&self, peer: &ServerId) {
+    pub(crate) fn remove_peer(&self, peer: &ServerId) {
         let _ = self.forward_duration.remove_label_values(&[peer.as_str()]);
         let _ = self.queue_wait.remove_label_values(&[peer.as_str()]);
         let _ = self.queue_length.remove_label_values(&[peer.as_str()]);
@@ -199,34 +199,36 @@ impl Metrics {
     }
 
     /// Counts a request for the local document.
-    pub fn count_nopeer(&self) {
+    pub fn count_nopeer_discovery(&self) {
         self.nopeer_requests.inc();
     }
 }
 
 /// The same figures under another name, counted once.
-struct Alias<C> {
+struct MetricAlias<C> {
     name: &'static str,
-    figures: C,
+    metric: C,
     descriptions: Vec<Desc>,
 }
 
-impl<C: Collector> Alias<C> {
-    fn new(name: &'static str, figures: C) -> Self {
-        let renamed =
-            |of: &Desc| Desc::new(name.to_owned(), of.help.clone(), of.variable_labels.clone(), HashMap::new());
-        let descriptions = figures.desc().into_iter().map(|of| renamed(of).expect("the name is valid")).collect();
-        Self { name, figures, descriptions }
+impl<C: Collector> MetricAlias<C> {
+    fn new(name: &'static str, metric: C) -> Self {
+        let renamed = |original: &Desc| {
+            Desc::new(name.to_owned(), original.help.clone(), original.variable_labels.clone(), HashMap::new())
+        };
+        let descriptions =
+            metric.desc().into_iter().map(|original| renamed(original).expect("the name is valid")).collect();
+        Self { name, metric, descriptions }
     }
 }
 
-impl<C: Collector> Collector for Alias<C> {
+impl<C: Collector> Collector for MetricAlias<C> {
     fn desc(&self) -> Vec<&Desc> {
         self.descriptions.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = self.figures.collect();
+        let mut families = self.metric.collect();
         families.iter_mut().for_each(|family| family.set_name(self.name.to_owned()));
         families
     }
@@ -236,20 +238,20 @@ fn counter(name: &str, help: &str) -> IntCounter {
     IntCounter::new(name, help).expect("the name is valid")
 }
 
-fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+fn counter_vec(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     IntCounterVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
 }
 
-fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+fn gauge_vec(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
 }
 
-fn durations(name: &str, help: &str) -> HistogramVec {
+fn histogram_vec(name: &str, help: &str) -> HistogramVec {
     let options = HistogramOpts::new(name, help).buckets(FORWARD_BUCKETS.to_vec());
     HistogramVec::new(options, &["peer"]).expect("the name and labels are valid")
 }
 
-fn bandwidth_waits() -> CounterVec {
+fn bandwidth_wait_counter() -> CounterVec {
     let name = "unskew_peer_bandwidth_wait_seconds_total";
     let options = Opts::new(name, "How long pieces of bodies waited because of the limit on bandwidth, by peer");
     CounterVec::new(options, &["peer"]).expect("the name and labels are valid")
@@ -270,9 +272,9 @@ impl ViewMetrics {
         let age = Opts::new("unskew_peer_document_age_seconds", "For how long the document of a peer has been known");
         Self {
             view,
-            members: gauges("unskew_peer_members", "Other members of the cluster, by state", &["state"]),
+            members: gauge_vec("unskew_peer_members", "Other members of the cluster, by state", &["state"]),
             document_age: GaugeVec::new(age, &["peer"]).expect("the name and labels are valid"),
-            conflicts: gauges(
+            conflicts: gauge_vec(
                 "unskew_discovery_conflicts",
                 "Resources that servers describe differently, by field",
                 &["field"],
@@ -280,9 +282,9 @@ impl ViewMetrics {
         }
     }
 
-    fn fill(&self, view: &View, now: Instant) {
+    fn update_gauges(&self, view: &View, now: Instant) {
         self.document_age.reset();
-        for state in State::ALL {
+        for state in MemberState::ALL {
             let count = view.members().iter().filter(|member| member.state == state).count();
             self.members.with_label_values(&[state.as_str()]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -293,7 +295,7 @@ impl ViewMetrics {
             }
         }
         self.conflicts.reset();
-        for conflict in view.merged().conflicts() {
+        for conflict in view.merged_documents().conflicts() {
             self.conflicts.with_label_values(&[conflict.field.as_str()]).inc();
         }
     }
@@ -306,7 +308,7 @@ impl Collector for ViewMetrics {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let view = self.view.borrow().clone();
-        self.fill(&view, Instant::now());
+        self.update_gauges(&view, Instant::now());
         [self.members.collect(), self.document_age.collect(), self.conflicts.collect()].concat()
     }
 }
@@ -321,7 +323,7 @@ mod tests {
     const JOBS: GroupVersionResource<&str> = GroupVersionResource { group: "batch", version: "v1", resource: "jobs" };
 
     #[test]
-    fn figures_have_the_names_of_kube_apiserver_and_of_the_older_document() {
+    fn metrics_have_names_of_kube_apiserver_and_of_the_kep() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry);
         metrics.count_rerouted("200", JOBS);
@@ -332,7 +334,7 @@ mod tests {
         for error in [SyncError::LeaseList, SyncError::HostportResolution, SyncError::FetchDiscovery] {
             metrics.count_sync_error(error);
         }
-        metrics.count_nopeer();
+        metrics.count_nopeer_discovery();
         metrics.merged_hits.inc_by(2);
         metrics.merged_misses.inc();
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
@@ -355,8 +357,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn members_are_counted_when_somebody_looks() {
-        let view = crate::testing::view("here: v1 pods:get; b live: a/v1 xs:get; c mute; d mute");
+    async fn member_gauges_are_updated_on_scrape() {
+        let view = crate::testing::view_from_notation("here: v1 pods:get; b live: a/v1 xs:get; c mute; d mute");
         let (sender, receiver) = watch::channel(Arc::new(view));
         let registry = Registry::new();
         registry.register(Box::new(ViewMetrics::new(receiver))).unwrap();
@@ -366,7 +368,7 @@ mod tests {
         assert!(text.contains("unskew_peer_members{state=\"mute\"} 2"), "{text}");
         assert!(text.contains("unskew_peer_members{state=\"gone\"} 0"), "{text}");
         assert!(text.contains("unskew_peer_document_age_seconds{peer=\"apiserver-b\"} 3"), "{text}");
-        sender.send_replace(Arc::new(crate::testing::view("here: v1 pods:get")));
+        sender.send_replace(Arc::new(crate::testing::view_from_notation("here: v1 pods:get")));
         let text = show();
         assert!(text.contains("unskew_peer_members{state=\"mute\"} 0") && !text.contains("apiserver-b"), "{text}");
     }

@@ -13,30 +13,30 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use crate::endpoints::Address;
+use crate::endpoint_record::Address;
 use crate::identity::{IdentityLease, ServerId};
 
 /// The answer of a port that is still under way.
-pub type Pending<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
+pub type PortFuture<'a, T, E = PortError> = BoxFuture<'a, Result<T, E>>;
 
 /// One write of one entry: what a later write can be made conditional on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(pub u64);
+pub struct EntryVersion(pub u64);
 
 /// A table in storage that is followed by a watch.
 ///
-/// Whatever the store held when [`Progress::catch_up`] was called can be taken when it returns.
+/// Whatever the store held when [`StorageProgress::catch_up`] was called can be taken when it returns.
 pub trait Feed<T>: Send {
-    /// Waits until [`Feed::take`] has something to give. May be dropped at any time without losing anything.
+    /// Waits until [`Feed::take_update`] has something to give. May be dropped at any time without losing anything.
     fn ready(&mut self) -> BoxFuture<'_, ()>;
 
     /// What is new, without waiting.
-    fn take(&mut self) -> Taken<T>;
+    fn take_update(&mut self) -> FeedUpdate<T>;
 }
 
 /// What a feed gives.
 #[derive(Debug)]
-pub enum Taken<T> {
+pub enum FeedUpdate<T> {
     /// Everything there is: what is not in it is not there. The first gift, and again whenever changes were missed.
     All(Vec<(ServerId, T)>),
     /// Only what changed, in order; `None` if it is gone.
@@ -44,21 +44,21 @@ pub enum Taken<T> {
 }
 
 /// The identity leases: labelled Leases in kube-system.
-pub trait Leases: Send + Sync {
+pub trait LeaseStorage: Send + Sync {
     /// All of them. Names that are no identity may be left out.
-    fn follow(&self) -> Box<dyn Feed<Arc<Lease>>>;
+    fn watch(&self) -> Box<dyn Feed<Arc<Lease>>>;
 
     /// One of them, as it is now.
-    fn get(&self, server: &ServerId) -> Pending<'_, Option<Lease>>;
+    fn get(&self, server: &ServerId) -> PortFuture<'_, Option<Lease>>;
 
     /// Creates one; [`PortError::Conflict`] if it exists.
-    fn create(&self, lease: Lease) -> Pending<'_, Lease>;
+    fn create(&self, lease: Lease) -> PortFuture<'_, Lease>;
 
     /// Replaces one that still has the uid and resourceVersion it carries.
-    fn update(&self, lease: Lease) -> Pending<'_, Lease>;
+    fn update(&self, lease: Lease) -> PortFuture<'_, Lease>;
 
     /// Removes one that still has the uid and resourceVersion that were seen.
-    fn delete(&self, seen: &IdentityLease) -> Pending<'_, ()>;
+    fn delete(&self, expected: &IdentityLease) -> PortFuture<'_, ()>;
 
     /// How often they could not be listed or followed so far; `None` where that cannot be.
     fn failures(&self) -> Option<watch::Receiver<u64>> {
@@ -67,65 +67,65 @@ pub trait Leases: Send + Sync {
 }
 
 /// The endpoint records: out of reach of the REST API.
-pub trait Records: Send + Sync {
+pub trait RecordStorage: Send + Sync {
     /// All of them.
-    fn follow(&self) -> Box<dyn Feed<Arc<Endpoints>>>;
+    fn watch(&self) -> Box<dyn Feed<Arc<Endpoints>>>;
 
     /// One of them, as it is now.
-    fn get(&self, server: &ServerId) -> Pending<'_, Option<Endpoints>>;
+    fn get(&self, server: &ServerId) -> PortFuture<'_, Option<Endpoints>>;
 
     /// Puts one that goes by itself after `ttl`.
-    fn put(&self, server: &ServerId, record: Endpoints, ttl: Duration) -> Pending<'_, Version>;
+    fn put(&self, server: &ServerId, record: Endpoints, ttl: Duration) -> PortFuture<'_, EntryVersion>;
 
     /// Removes one if it is still what was put.
-    fn delete(&self, server: &ServerId, put: Version) -> Pending<'_, ()>;
+    fn delete(&self, server: &ServerId, expected: EntryVersion) -> PortFuture<'_, ()>;
 }
 
 /// The stored documents: bytes, out of reach of the REST API.
-pub trait Documents: Send + Sync {
+pub trait DocumentStorage: Send + Sync {
     /// All of them.
-    fn follow(&self) -> Box<dyn Feed<(Version, Bytes)>>;
+    fn watch(&self) -> Box<dyn Feed<(EntryVersion, Bytes)>>;
 
     /// Puts one that must still be what was seen (absent for `None`), for good or for a time.
     fn put(
         &self,
         server: &ServerId,
         document: Bytes,
-        seen: Option<Version>,
+        expected: Option<EntryVersion>,
         ttl: Option<Duration>,
-    ) -> Pending<'_, Version>;
+    ) -> PortFuture<'_, EntryVersion>;
 
     /// Removes one that is still what was seen.
-    fn delete(&self, server: &ServerId, seen: Version) -> Pending<'_, ()>;
+    fn delete(&self, server: &ServerId, expected: EntryVersion) -> PortFuture<'_, ()>;
 }
 
 /// How far our views have come.
-pub trait Progress: Send + Sync {
+pub trait StorageProgress: Send + Sync {
     /// Waits until everything the store holds now can be taken from the feeds, and until what this server itself serves (its
     /// CustomResourceDefinitions, say) is up to date as well.
-    fn catch_up(&self) -> Pending<'_, ()>;
+    fn catch_up(&self) -> PortFuture<'_, ()>;
 }
 
 /// The definitions of custom resources and of aggregated APIs that storage holds.
-pub trait Definitions: Send + Sync {
+pub trait DefinitionStorage: Send + Sync {
     /// Whether one of them brings a resource, as far as our views have come. A definition that no server has taken up yet
     /// brings nothing.
-    fn bring(&self, name: GroupVersionResource<&str>) -> bool;
+    fn defines(&self, name: GroupVersionResource<&str>) -> bool;
 
     /// Their changes, from now on.
-    fn follow(&self) -> Box<dyn Changes>;
+    fn watch(&self) -> Box<dyn ChangeNotifications>;
 }
 
 /// That something has changed, but not what.
-pub trait Changes: Send {
+pub trait ChangeNotifications: Send {
     /// Waits for the next change. May be dropped at any time without losing one.
-    fn changed(&mut self) -> BoxFuture<'_, ()>;
+    fn wait_for_change(&mut self) -> BoxFuture<'_, ()>;
 }
 
 /// One GET to a peer, over mutual TLS.
 pub trait Fetch: Send + Sync {
     /// Sends it, and reads an answer of at most `request.bytes_max`. Redirects are not followed.
-    fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault>;
+    fn fetch(&self, request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError>;
 }
 
 /// A GET to a peer.
@@ -145,7 +145,7 @@ pub struct FetchRequest {
 
 /// What a peer answered.
 #[derive(Clone, Debug)]
-pub struct FetchAnswer {
+pub struct FetchResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -156,7 +156,7 @@ pub struct FetchAnswer {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchFault {
+pub enum FetchError {
     /// No connection.
     #[error("it cannot be reached: {reason}")]
     Unreachable {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::members::State;
+use crate::members::MemberState;
 use crate::view::{Peering, View};
 
 /// Something that happens once. Clones share it.
@@ -31,13 +31,13 @@ impl Milestone {
     }
 
     /// Waits until it has happened.
-    pub async fn reached(&self) {
+    pub async fn wait_until_reached(&self) {
         let mut reached = self.reached.subscribe();
         // Its sender lives in `self`, so that it cannot be gone.
         let _ = reached.wait_for(|reached| *reached).await;
     }
 
-    pub(crate) fn reach(&self) {
+    pub(crate) fn mark_reached(&self) {
         self.reached.send_if_modified(|reached| !std::mem::replace(reached, true));
     }
 }
@@ -54,7 +54,7 @@ pub struct Milestones {
     /// Our identity lease was written, or tried: a lease that cannot be written does not hold the server back.
     pub identity_lease: Milestone,
     /// Leases of dead servers are swept.
-    pub lease_sweep: Milestone,
+    pub lease_cleanup: Milestone,
     /// Our endpoint record was written, or tried.
     pub endpoint_record: Milestone,
     /// The first sync is over.
@@ -62,40 +62,47 @@ pub struct Milestones {
     /// What we serve ourselves is known.
     pub local_document: Milestone,
     /// Peers are asked.
-    pub askers: Milestone,
+    pub discovery_fetch: Milestone,
 }
 
 impl Milestones {
     pub(crate) fn new() -> Self {
         Self {
             identity_lease: Milestone::new("start-kube-apiserver-identity-lease-controller"),
-            lease_sweep: Milestone::new("start-kube-apiserver-identity-lease-garbage-collector"),
+            lease_cleanup: Milestone::new("start-kube-apiserver-identity-lease-garbage-collector"),
             endpoint_record: Milestone::new("peer-endpoint-reconciler-controller"),
             first_sync: Milestone::new("mixed-version-proxy-handler"),
             local_document: Milestone::new("local-discovery-cache-sync"),
-            askers: Milestone::new("peer-discovery-workers"),
+            discovery_fetch: Milestone::new("peer-discovery-workers"),
         }
     }
 
     /// In the order in which `/readyz?verbose` lists them.
     pub fn all(&self) -> [&Milestone; 6] {
-        let Self { identity_lease, lease_sweep, endpoint_record, first_sync, local_document, askers } = self;
+        let Self {
+            identity_lease,
+            lease_cleanup: lease_sweep,
+            endpoint_record,
+            first_sync,
+            local_document,
+            discovery_fetch: askers,
+        } = self;
         [identity_lease, lease_sweep, endpoint_record, first_sync, local_document, askers]
     }
 }
 
 /// What an operator should know although the server is ready: one line each, for `/readyz?verbose`.
-pub fn details(view: &View) -> Vec<String> {
+pub fn readiness_details(view: &View) -> Vec<String> {
     let disabled = (view.peering() == Peering::Disabled)
         .then(|| "peering is disabled: this server neither asks nor forwards to the others".to_owned());
     let members = view.members().iter().filter_map(|member| {
         let why = match member.state {
-            State::Live if member.is_unheard() => "has restarted and was not heard since",
-            State::Live | State::Gone => return None,
-            State::Suspect => "has stopped renewing its endpoint record",
-            State::Left => "has left",
-            State::Unknown => "has not said yet what it serves",
-            State::Mute => "does not say what it serves",
+            MemberState::Live if member.may_serve_more() => "has restarted and was not heard since",
+            MemberState::Live | MemberState::Gone => return None,
+            MemberState::Suspect => "has stopped renewing its endpoint record",
+            MemberState::Left => "has left",
+            MemberState::Unknown => "has not said yet what it serves",
+            MemberState::Mute => "does not say what it serves",
         };
         Some(format!("{} is {}: it {why}", member.server, member.state))
     });
@@ -107,21 +114,21 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::testing::{inputs, view};
+    use crate::testing::{view_from_notation, view_inputs_from_notation};
 
     #[tokio::test]
-    async fn a_milestone_is_reached_once_for_all() {
+    async fn milestone_is_shared_between_clones() {
         let milestone = Milestone::new("mixed-version-proxy-handler");
         assert_eq!(milestone.check_name(), "poststarthook/mixed-version-proxy-handler");
         assert_eq!(milestone.check(), Err("not finished"));
         let other = milestone.clone();
-        other.reach();
-        milestone.reached().await;
+        other.mark_reached();
+        milestone.wait_until_reached().await;
         assert_eq!(milestone.check(), Ok(()));
     }
 
     #[test]
-    fn hooks_have_the_names_of_kube_apiserver() {
+    fn milestone_checks_have_names_of_kube_apiserver_hooks() {
         let milestones = Milestones::new();
         let names: Vec<_> = milestones.all().map(Milestone::check_name).into();
         expect![[r#"
@@ -135,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_hold_something_back_are_named() {
+    fn readiness_details_name_members_that_are_not_live() {
         let cluster =
             "a live: v1 xs:get; b live former: v1 xs:get; c suspect: v1 xs:get; d left: v1 xs:get; e unknown; f mute";
         expect![[r#"
@@ -144,12 +151,12 @@ mod tests {
             apiserver-d is left: it has left
             apiserver-e is unknown: it has not said yet what it serves
             apiserver-f is mute: it does not say what it serves"#]]
-        .assert_eq(&details(&view(cluster)).join("\n"));
-        let mut inputs = inputs("a live: v1 xs:get");
+        .assert_eq(&readiness_details(&view_from_notation(cluster)).join("\n"));
+        let mut inputs = view_inputs_from_notation("a live: v1 xs:get");
         inputs.peering = Peering::Disabled;
         expect![[r#"
             peering is disabled: this server neither asks nor forwards to the others
             apiserver-a is mute: it does not say what it serves"#]]
-        .assert_eq(&details(&View::new(inputs, None)).join("\n"));
+        .assert_eq(&readiness_details(&View::new(inputs, None)).join("\n"));
     }
 }

@@ -5,7 +5,7 @@
 
 use api::Status;
 
-use crate::route::{Unavailable, Unheard};
+use crate::route::{IncompleteViewReason, UnavailableReason};
 
 /// A peer that is still starting refuses a forwarded write with this cause: nothing was executed, the next one may be tried.
 pub const CAUSE_PEER_NOT_READY: &str = "PeerNotReady";
@@ -13,7 +13,7 @@ pub const CAUSE_PEER_NOT_READY: &str = "PeerNotReady";
 pub const CAUSE_NOT_SERVED_BY_PEER: &str = "NotServedByPeer";
 
 /// The causes by which a peer says that it executed nothing.
-const HANDED_BACK: [&str; 2] = [CAUSE_PEER_NOT_READY, CAUSE_NOT_SERVED_BY_PEER];
+const NOT_EXECUTED_CAUSES: [&str; 2] = [CAUSE_PEER_NOT_READY, CAUSE_NOT_SERVED_BY_PEER];
 
 /// KEP-4020, "Aggregation Layer" 5.
 const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
@@ -32,42 +32,47 @@ pub enum Execution {
 }
 
 /// The answer to a request that no rule could place.
-pub fn unavailable(why: Unavailable) -> Status {
-    let text = match why {
-        Unavailable::ForwardedButUnknown => {
+pub fn unavailable_status(reason: UnavailableReason) -> Status {
+    let text = match reason {
+        UnavailableReason::ForwardedButNotServed => {
             "this API server was asked by another one for a resource that it does not serve"
         }
-        Unavailable::OnlyDefined => "the resource is defined, and no API server that can be reached serves it yet",
-        Unavailable::OnlySuspects => "the resource is served only by API servers that cannot be reached now",
-        Unavailable::Unheard(Unheard::NotSynced) => {
+        UnavailableReason::DefinedButNotServed => {
+            "the resource is defined, and no API server that can be reached serves it yet"
+        }
+        UnavailableReason::OnlyUnreachableMembers => {
+            "the resource is served only by API servers that cannot be reached now"
+        }
+        UnavailableReason::ViewIncomplete(IncompleteViewReason::NotSynced) => {
             "this API server has started and does not know yet what the others serve"
         }
-        Unavailable::Unheard(Unheard::MemberUnknown) => {
+        UnavailableReason::ViewIncomplete(IncompleteViewReason::MemberUnknown) => {
             "the resource may be served by an API server that has not said yet what it serves"
         }
-        Unavailable::Unheard(Unheard::MemberMute) => {
+        UnavailableReason::ViewIncomplete(IncompleteViewReason::MemberMute) => {
             "the resource may be served by an API server that does not say what it serves"
         }
-        Unavailable::NotProven => "storage cannot be asked whether any API server serves the resource",
+        UnavailableReason::AbsenceNotProven => "storage cannot be asked whether any API server serves the resource",
     };
-    let status = Status::service_unavailable(format!("{text} (routing rule {})", why.rule()));
+    let status = Status::service_unavailable(format!("{text} (routing rule {})", reason.rule()));
     let status = status.with_retry_after(RETRY_AFTER_SECONDS);
-    match why {
-        Unavailable::ForwardedButUnknown => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),
-        Unavailable::OnlyDefined | Unavailable::OnlySuspects | Unavailable::Unheard(_) | Unavailable::NotProven => {
-            status
-        }
+    match reason {
+        UnavailableReason::ForwardedButNotServed => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),
+        UnavailableReason::DefinedButNotServed
+        | UnavailableReason::OnlyUnreachableMembers
+        | UnavailableReason::ViewIncomplete(_)
+        | UnavailableReason::AbsenceNotProven => status,
     }
 }
 
 /// The answer to a forwarded write while this server is still joining.
-pub fn peer_not_ready() -> Status {
+pub fn peer_not_ready_status() -> Status {
     let text = "this API server is starting and takes no writes from others yet";
     Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS).with_cause(CAUSE_PEER_NOT_READY, text)
 }
 
 /// The answer to a request that no peer has answered.
-pub fn proxy_failed(execution: Execution) -> Status {
+pub fn proxy_failed_status(execution: Execution) -> Status {
     match execution {
         Execution::None | Execution::Harmless => {
             Status::service_unavailable(PROXY_FAILED).with_retry_after(RETRY_AFTER_SECONDS)
@@ -80,7 +85,7 @@ pub fn proxy_failed(execution: Execution) -> Status {
 
 /// The answer to a user of a client certificate if no API server that can serve the request is known to read such users from
 /// the same headers as we write.
-pub fn not_vouched() -> Status {
+pub fn not_vouched_status() -> Status {
     let text = "the API servers that can serve the request cannot be asked for a user of a client certificate: their \
                 --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works";
     Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS)
@@ -88,19 +93,19 @@ pub fn not_vouched() -> Status {
 
 /// The failure of a request some of which was executed: it carries neither `Retry-After`, on which clients repeat any verb, nor
 /// a cause on which the forwarding server tries the next peer.
-pub fn executed_in_part(mut status: Status) -> Status {
-    let invites_repetition = status.retry_after().is_some() || was_handed_back(&status);
-    if let Some(details) = status.details.as_mut().filter(|_| invites_repetition) {
+pub fn without_retry_hints(mut status: Status) -> Status {
+    let has_retry_hint = status.retry_after().is_some() || was_not_executed(&status);
+    if let Some(details) = status.details.as_mut().filter(|_| has_retry_hint) {
         details.retry_after_seconds = 0;
-        details.causes.retain(|cause| !HANDED_BACK.contains(&&*cause.reason));
+        details.causes.retain(|cause| !NOT_EXECUTED_CAUSES.contains(&&*cause.reason));
         status.message.push_str("; the request was executed in part");
     }
     status
 }
 
 /// Whether a peer's answer says that it executed nothing, so that the next one may be tried whatever the verb.
-pub fn was_handed_back(answer: &Status) -> bool {
-    answer.http_code() == 503 && HANDED_BACK.iter().any(|cause| answer.has_cause(cause))
+pub fn was_not_executed(status: &Status) -> bool {
+    status.http_code() == 503 && NOT_EXECUTED_CAUSES.iter().any(|cause| status.has_cause(cause))
 }
 
 #[cfg(test)]
@@ -117,70 +122,74 @@ mod tests {
     }
 
     #[test]
-    fn failure_of_a_request_executed_in_part_asks_for_no_repetition() {
-        for status in [peer_not_ready(), unavailable(Unavailable::ForwardedButUnknown), proxy_failed(Execution::None)] {
-            let partial = executed_in_part(status.with_cause("Other", ""));
-            assert!(partial.retry_after().is_none() && !was_handed_back(&partial) && partial.has_cause("Other"));
+    fn status_of_partly_executed_request_has_no_retry_hints() {
+        for status in [
+            peer_not_ready_status(),
+            unavailable_status(UnavailableReason::ForwardedButNotServed),
+            proxy_failed_status(Execution::None),
+        ] {
+            let partial = without_retry_hints(status.with_cause("Other", ""));
+            assert!(partial.retry_after().is_none() && !was_not_executed(&partial) && partial.has_cause("Other"));
             assert!(partial.message.ends_with("; the request was executed in part"), "{}", partial.message);
         }
         let conflict = Status::bad_request("no").with_cause("Other", "");
-        assert_eq!(executed_in_part(conflict.clone()), conflict, "it asks for no repetition anyway");
+        assert_eq!(without_retry_hints(conflict.clone()), conflict, "it asks for no repetition anyway");
     }
 
     #[test]
-    fn every_refusal_says_why() {
+    fn unavailable_status_names_reason_and_rule() {
         check(
-            &unavailable(Unavailable::ForwardedButUnknown),
+            &unavailable_status(UnavailableReason::ForwardedButNotServed),
             &expect![
                 "this API server was asked by another one for a resource that it does not serve (routing rule 2) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::OnlyDefined),
+            &unavailable_status(UnavailableReason::DefinedButNotServed),
             &expect![
                 "the resource is defined, and no API server that can be reached serves it yet (routing rule 4) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::OnlySuspects),
+            &unavailable_status(UnavailableReason::OnlyUnreachableMembers),
             &expect![
                 "the resource is served only by API servers that cannot be reached now (routing rule 5) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::Unheard(Unheard::NotSynced)),
+            &unavailable_status(UnavailableReason::ViewIncomplete(IncompleteViewReason::NotSynced)),
             &expect![
                 "this API server has started and does not know yet what the others serve (routing rule 6) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::Unheard(Unheard::MemberUnknown)),
+            &unavailable_status(UnavailableReason::ViewIncomplete(IncompleteViewReason::MemberUnknown)),
             &expect![
                 "the resource may be served by an API server that has not said yet what it serves (routing rule 6) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::Unheard(Unheard::MemberMute)),
+            &unavailable_status(UnavailableReason::ViewIncomplete(IncompleteViewReason::MemberMute)),
             &expect![
                 "the resource may be served by an API server that does not say what it serves (routing rule 6) [retry 1]"
             ],
         );
         check(
-            &unavailable(Unavailable::NotProven),
+            &unavailable_status(UnavailableReason::AbsenceNotProven),
             &expect!["storage cannot be asked whether any API server serves the resource (routing rule 7) [retry 1]"],
         );
     }
 
     #[test]
-    fn a_write_of_unknown_outcome_is_not_to_be_repeated() {
+    fn unknown_execution_has_no_retry_after() {
         for execution in [Execution::None, Execution::Harmless] {
             check(
-                &proxy_failed(execution),
+                &proxy_failed_status(execution),
                 &expect!["Error while proxying request to destination apiserver [retry 1]"],
             );
         }
         check(
-            &proxy_failed(Execution::Unknown),
+            &proxy_failed_status(Execution::Unknown),
             &expect![
                 "Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was executed"
             ],
@@ -188,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_executed_nothing_is_recognised() {
+    fn not_executed_causes_are_recognised() {
         let read_back = |status: Status| Status::from_json(&status.to_json()).unwrap();
-        assert!(was_handed_back(&read_back(peer_not_ready())));
-        assert!(was_handed_back(&read_back(unavailable(Unavailable::ForwardedButUnknown))));
-        assert!(!was_handed_back(&read_back(unavailable(Unavailable::OnlySuspects))));
-        assert!(!was_handed_back(&read_back(proxy_failed(Execution::Unknown))));
-        assert!(!was_handed_back(&Status::bad_request("no").with_cause(CAUSE_PEER_NOT_READY, "")));
+        assert!(was_not_executed(&read_back(peer_not_ready_status())));
+        assert!(was_not_executed(&read_back(unavailable_status(UnavailableReason::ForwardedButNotServed))));
+        assert!(!was_not_executed(&read_back(unavailable_status(UnavailableReason::OnlyUnreachableMembers))));
+        assert!(!was_not_executed(&read_back(proxy_failed_status(Execution::Unknown))));
+        assert!(!was_not_executed(&Status::bad_request("no").with_cause(CAUSE_PEER_NOT_READY, "")));
     }
 }

@@ -7,47 +7,50 @@
 //! A document: `v1 pods:get,list pods/exec:create | batch/v1! jobs:get` is the core group with one resource and its
 //! subresource, and a stale version of another group. Without a colon a resource has no verbs of its own.
 
+pub(crate) mod cluster_fixture;
 pub(crate) mod definitions;
-pub(crate) mod memory;
-pub(crate) mod peers;
-pub(crate) mod servers;
+pub(crate) mod memory_network;
+pub(crate) mod memory_storage;
 
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
-use discovery::{CreationTimestamp, Freshness, Group, Groups, Name, Names, Resource, Scope, Subresource, Version};
+use discovery::{
+    CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
+    SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
+};
 use tokio::time::Instant;
 
-use crate::documents::{ServerDocument, Source, StoredDocument, Tenure, Unbuilt};
-use crate::endpoints::Address;
-use crate::exclusion::{Definitions, GRACE, SharedName, SharedNames};
+use crate::documents::{DocumentSource, Retention, ServerDocument, StoredDocument, UnimplementedResource};
+use crate::endpoint_record::Address;
+use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResource, DefinedResources, ExclusionManager};
 use crate::identity::{HolderIdentity, ServerId};
-use crate::members::{KnownDocument, Member, State};
-use crate::ports::Version as StoredVersion;
-use crate::view::{FirstSync, Inputs, Peering, View};
+use crate::members::{Member, MemberState, TrackedDocument};
+use crate::ports::EntryVersion as StoredVersion;
+use crate::view::{FirstSync, Peering, View, ViewInputs};
 
 /// The document in this notation.
-pub(crate) fn document(notation: &str) -> Arc<Groups> {
-    let mut groups: Vec<Group> = Vec::new();
+pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {
+    let mut groups: Vec<GroupDiscovery> = Vec::new();
     for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
         let (head, resources) = part.split_once(' ').unwrap_or((part, ""));
         let name = GroupVersion::parse(head.trim_end_matches('!')).unwrap();
-        let version = Version {
+        let version = VersionDiscovery {
             name: name.version.into(),
-            resources: resources_of(resources),
-            freshness: if head.ends_with('!') { Freshness::Stale } else { Freshness::Current },
+            resources: resources_from_notation(resources),
+            freshness: if head.ends_with('!') { DiscoveryFreshness::Stale } else { DiscoveryFreshness::Current },
         };
         if groups.last().is_none_or(|last| &*last.name != name.group) {
             let creation_timestamp = CreationTimestamp::Absent;
-            groups.push(Group { name: name.group.into(), creation_timestamp, versions: Vec::new() });
+            groups.push(GroupDiscovery { name: name.group.into(), creation_timestamp, versions: Vec::new() });
         }
         groups.last_mut().unwrap().versions.push(version);
     }
-    Arc::new(Groups::new(groups.into_iter().map(Arc::new).collect()))
+    Arc::new(GroupDiscoveryList::new(groups.into_iter().map(Arc::new).collect()))
 }
 
 /// What a server serves, in this notation. A subresource or resource that begins with `?` is listed and not built.
-pub(crate) fn server_document(notation: &str) -> ServerDocument {
+pub(crate) fn server_document_from_notation(notation: &str) -> ServerDocument {
     let mut unbuilt = Vec::new();
     for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
         let mut words = part.split_whitespace();
@@ -55,27 +58,31 @@ pub(crate) fn server_document(notation: &str) -> ServerDocument {
         for word in words.filter_map(|word| word.strip_prefix('?')) {
             let (path, _) = word.split_once(':').unwrap_or((word, ""));
             let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
-            unbuilt.push(Unbuilt { group: group.into(), resource: resource.into(), subresource: subresource.into() });
+            unbuilt.push(UnimplementedResource {
+                group: group.into(),
+                resource: resource.into(),
+                subresource: subresource.into(),
+            });
         }
     }
-    ServerDocument::from_whole(&document(&notation.replace('?', ""))).with_unbuilt(unbuilt)
+    ServerDocument::from_all_groups(&groups_from_notation(&notation.replace('?', ""))).with_unimplemented(unbuilt)
 }
 
 /// The server of this short name.
-pub(crate) fn server(name: &str) -> ServerId {
+pub(crate) fn server_id(name: &str) -> ServerId {
     ServerId::from_name(&format!("apiserver-{name}")).unwrap()
 }
 
 /// The view of the cluster in this notation.
-pub(crate) fn view(cluster: &str) -> View {
-    View::new(inputs(cluster), None)
+pub(crate) fn view_from_notation(cluster: &str) -> View {
+    View::new(view_inputs_from_notation(cluster), None)
 }
 
 /// What that view is made from.
-pub(crate) fn inputs(cluster: &str) -> Inputs {
-    let mut inputs = Inputs {
-        me: server("me"),
-        local: Arc::new(server_document("")),
+pub(crate) fn view_inputs_from_notation(cluster: &str) -> ViewInputs {
+    let mut inputs = ViewInputs {
+        this_server: server_id("me"),
+        local_document: Arc::new(server_document_from_notation("")),
         members: Arc::default(),
         exclusion: Arc::default(),
         first_sync: FirstSync::Over,
@@ -83,91 +90,91 @@ pub(crate) fn inputs(cluster: &str) -> Inputs {
         may_be_built_in: |name| !name.group.contains('.') || name.group.ends_with(".k8s.io"),
     };
     let now = Instant::now();
-    let (mut members, mut shared, mut deleted) = (Vec::new(), SharedNames::new(), SharedNames::new());
+    let (mut members, mut shared, mut deleted) = (Vec::new(), DefinedResources::new(), DefinedResources::new());
     for part in cluster.split(';').map(str::trim).filter(|part| !part.is_empty()) {
         let (head, rest) = part.split_once(':').unwrap_or((part, ""));
         match head {
-            "here" => inputs.local = Arc::new(server_document(rest)),
-            "shared" => shared = shared_names(rest),
-            "deleted" => deleted = shared_names(rest),
+            "here" => inputs.local_document = Arc::new(server_document_from_notation(rest)),
+            "shared" => shared = defined_resources_from_notation(rest),
+            "deleted" => deleted = defined_resources_from_notation(rest),
             "pending" => inputs.first_sync = FirstSync::Pending,
-            head => members.push(member(head, rest, &members, now)),
+            head => members.push(member_from_notation(head, rest, &members, now)),
         }
     }
     members.sort_by(|a, b| a.server.cmp(&b.server));
     inputs.members = members.into();
-    let mut definitions = Definitions::new(GRACE);
-    definitions.see(&Arc::new(shared.union(&deleted).cloned().collect()), now);
-    inputs.exclusion = definitions.see(&Arc::new(shared), now);
+    let mut definitions = ExclusionManager::new(DELETED_GRACE_PERIOD);
+    definitions.observe(&Arc::new(shared.union(&deleted).cloned().collect()), now);
+    inputs.exclusion = definitions.observe(&Arc::new(shared), now);
     inputs
 }
 
 /// Names such as `example.com/v1/xs` and, for a whole version, `example.com/v1`.
-pub(crate) fn shared_names(notation: &str) -> SharedNames {
+pub(crate) fn defined_resources_from_notation(notation: &str) -> DefinedResources {
     let name = |word: &str| {
-        let mut parts = word.split('/').map(Name::from);
+        let mut parts = word.split('/').map(SharedStr::from);
         let (group, version) = (parts.next().unwrap(), parts.next().unwrap());
         match parts.next() {
-            Some(resource) => SharedName::Resource { group, version, resource },
-            None => SharedName::Version { group, version },
+            Some(resource) => DefinedResource::Resource { group, version, resource },
+            None => DefinedResource::GroupVersion { group, version },
         }
     };
     notation.split_whitespace().map(name).collect()
 }
 
-fn member(head: &str, notation: &str, others: &[Member], since: Instant) -> Member {
+fn member_from_notation(head: &str, notation: &str, others: &[Member], since: Instant) -> Member {
     let mut words = head.split_whitespace();
     let (name, state) = (words.next().unwrap(), words.next().unwrap());
-    let state = State::ALL.into_iter().find(|known| known.as_str() == state).unwrap();
-    let process = |number| HolderIdentity::new(&server(name), number);
-    let known = others.iter().filter_map(Member::served);
-    let document = server_document(notation).sharing_with(known);
+    let state = MemberState::ALL.into_iter().find(|known| known.as_str() == state).unwrap();
+    let process = |number| HolderIdentity::new(&server_id(name), number);
+    let known = others.iter().filter_map(Member::server_document);
+    let document = server_document_from_notation(notation).intern_among(known);
     let stored = StoredDocument {
         holder: process(if words.next() == Some("former") { 1 } else { 2 }),
-        source: Source::Published,
-        tenure: Tenure::Staying,
+        source: DocumentSource::Published,
+        retention: Retention::UntilReplaced,
         document,
     };
     Member {
-        server: server(name),
+        server: server_id(name),
         state,
-        since,
-        holder: (state != State::Left).then(|| process(2)),
-        address: (state == State::Live).then(|| Address::new(&format!("{name}.example"), 6443).unwrap()),
-        document: (!notation.is_empty()).then(|| KnownDocument { stored, version: StoredVersion(1), since }),
+        state_since: since,
+        holder: (state != MemberState::Left).then(|| process(2)),
+        address: (state == MemberState::Live).then(|| Address::new(&format!("{name}.example"), 6443).unwrap()),
+        document: (!notation.is_empty()).then(|| TrackedDocument { stored, version: StoredVersion(1), since }),
     }
 }
 
-fn resources_of(notation: &str) -> Vec<Arc<Resource>> {
-    let mut resources: Vec<Resource> = Vec::new();
+fn resources_from_notation(notation: &str) -> Vec<Arc<ResourceDiscovery>> {
+    let mut resources: Vec<ResourceDiscovery> = Vec::new();
     for word in notation.split_whitespace() {
         let (path, verbs) = word.split_once(':').map_or((word, None), |(path, verbs)| (path, Some(verbs)));
-        let verbs: Option<Names> = verbs.map(|verbs| verbs.split(',').map(Into::into).collect());
+        let verbs: Option<SharedStrList> = verbs.map(|verbs| verbs.split(',').map(Into::into).collect());
         let Some((parent, name)) = path.split_once('/') else {
-            resources.push(resource(path, verbs));
+            resources.push(resource_from_notation(path, verbs));
             continue;
         };
         if resources.last().is_none_or(|last| &*last.name != parent) {
-            resources.push(resource(parent, None));
+            resources.push(resource_from_notation(parent, None));
         }
         let name = name.into();
-        let subresource = Subresource { name, response_kind: None, accepted_types: Vec::new(), verbs };
+        let subresource = SubresourceDiscovery { name, response_kind: None, accepted_types: Vec::new(), verbs };
         resources.last_mut().unwrap().subresources.push(subresource);
     }
     resources.into_iter().map(Arc::new).collect()
 }
 
 /// A resource such as `pods`, or `nodes@Cluster`.
-fn resource(name: &str, verbs: Option<Names>) -> Resource {
+fn resource_from_notation(name: &str, verbs: Option<SharedStrList>) -> ResourceDiscovery {
     let (name, scope) = name.split_once('@').unwrap_or((name, ""));
-    Resource {
+    ResourceDiscovery {
         name: name.into(),
         response_kind: Some(GroupVersionKind { group: "".into(), version: "".into(), kind: name.into() }),
-        scope: if scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+        scope: if scope == "Cluster" { DiscoveryScope::Cluster } else { DiscoveryScope::Namespaced },
         singular: "".into(),
         verbs,
-        short_names: Names::default(),
-        categories: Names::default(),
+        short_names: SharedStrList::default(),
+        categories: SharedStrList::default(),
         subresources: Vec::new(),
     }
 }

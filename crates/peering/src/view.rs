@@ -6,16 +6,16 @@
 use std::sync::Arc;
 
 use api::GroupVersionResource;
-use discovery::Standing;
+use discovery::ServerLiveness;
 
 use crate::documents::ServerDocument;
-use crate::endpoints::Address;
+use crate::endpoint_record::Address;
 use crate::exclusion::Exclusion;
 use crate::identity::ServerId;
-use crate::members::{Member, State};
-use crate::merged::{Merged, MergedInput};
-use crate::route::Unheard;
-use crate::table::{Bearer, MemberIndex, Table};
+use crate::members::{Member, MemberState};
+use crate::merged::{MergedDocuments, MergedInput};
+use crate::route::IncompleteViewReason;
+use crate::routing_table::{MemberIndex, RoutingTable, ServingMember};
 
 /// Whether something may be built into some server, known or newer: `catalogue::may_be_built_in` or `looks_built_in`.
 pub type MayBeBuiltIn = fn(GroupVersionResource<&str>) -> bool;
@@ -23,25 +23,25 @@ pub type MayBeBuiltIn = fn(GroupVersionResource<&str>) -> bool;
 /// The cluster as this server knows it. Immutable; a [`MemberIndex`] means something only with the view it came from.
 #[derive(Debug)]
 pub struct View {
-    me: ServerId,
-    local: Arc<ServerDocument>,
+    this_server: ServerId,
+    local_document: Arc<ServerDocument>,
     members: Arc<[Member]>,
     exclusion: Arc<Exclusion>,
     first_sync: FirstSync,
     peering: Peering,
     may_be_built_in: MayBeBuiltIn,
-    unheard: Option<Unheard>,
-    table: Arc<Table>,
-    merged: Arc<Merged>,
+    incomplete_reason: Option<IncompleteViewReason>,
+    routing_table: Arc<RoutingTable>,
+    merged_documents: Arc<MergedDocuments>,
 }
 
 /// What a [`View`] is made from.
 #[derive(Clone, Debug)]
-pub struct Inputs {
+pub struct ViewInputs {
     /// This server.
-    pub me: ServerId,
+    pub this_server: ServerId,
     /// What it serves itself.
-    pub local: Arc<ServerDocument>,
+    pub local_document: Arc<ServerDocument>,
     /// The others, in the order of their names.
     pub members: Arc<[Member]>,
     /// What is struck from what they list.
@@ -74,51 +74,70 @@ pub enum Peering {
 
 impl View {
     /// The view that follows from these. What did not change since `last` is taken over from it.
-    pub fn new(inputs: Inputs, last: Option<&Self>) -> Self {
-        let Inputs { me, local, mut members, exclusion, first_sync, peering, may_be_built_in } = inputs;
+    pub fn new(inputs: ViewInputs, previous: Option<&Self>) -> Self {
+        let ViewInputs {
+            this_server: me,
+            local_document: local,
+            mut members,
+            exclusion,
+            first_sync,
+            peering,
+            may_be_built_in,
+        } = inputs;
         if peering == Peering::Disabled {
-            members = members.iter().filter_map(muted).collect();
+            members = members.iter().filter_map(as_mute).collect();
         }
-        let same_inputs = last.filter(|last| {
-            Arc::ptr_eq(&last.local, &local)
+        let same_inputs = previous.filter(|last| {
+            Arc::ptr_eq(&last.local_document, &local)
                 && Arc::ptr_eq(&last.exclusion, &exclusion)
-                && list_the_same(&last.members, &members)
+                && have_same_documents(&last.members, &members)
         });
         let (table, merged) = match same_inputs {
-            Some(last) => (last.table.clone(), last.merged.clone()),
+            Some(last) => (last.routing_table.clone(), last.merged_documents.clone()),
             None => {
-                let (last_table, last_merged) =
-                    last.map_or_else(Default::default, |last| (last.table.clone(), last.merged.clone()));
-                let table = last_table.next(&local, &bearers_of(&members), &exclusion);
-                (Arc::new(table), last_merged.next(merged_inputs(&me, &local, &members, &exclusion)))
+                let (last_table, last_merged) = previous
+                    .map_or_else(Default::default, |last| (last.routing_table.clone(), last.merged_documents.clone()));
+                let table = last_table.rebuild(&local, &serving_members(&members), &exclusion);
+                (Arc::new(table), last_merged.update(merged_inputs(&me, &local, &members, &exclusion)))
             }
         };
-        let unheard = unheard_of(&members, first_sync);
-        Self { me, local, members, exclusion, first_sync, peering, may_be_built_in, unheard, table, merged }
+        let unheard = incomplete_reason(&members, first_sync);
+        Self {
+            this_server: me,
+            local_document: local,
+            members,
+            exclusion,
+            first_sync,
+            peering,
+            may_be_built_in,
+            incomplete_reason: unheard,
+            routing_table: table,
+            merged_documents: merged,
+        }
     }
 
     /// Whether a view of these would be the same, except for when things were first seen.
-    pub(crate) fn is_made_from(&self, inputs: &Inputs) -> bool {
+    pub(crate) fn is_made_from(&self, inputs: &ViewInputs) -> bool {
         let is_same = match inputs.peering {
             Peering::Enabled => self.members == inputs.members,
-            Peering::Disabled => self.members.iter().cloned().eq(inputs.members.iter().filter_map(muted)),
+            Peering::Disabled => self.members.iter().cloned().eq(inputs.members.iter().filter_map(as_mute)),
         };
-        Arc::ptr_eq(&self.local, &inputs.local)
+        Arc::ptr_eq(&self.local_document, &inputs.local_document)
             && Arc::ptr_eq(&self.exclusion, &inputs.exclusion)
             && self.first_sync == inputs.first_sync
             && self.peering == inputs.peering
-            && self.me == inputs.me
+            && self.this_server == inputs.this_server
             && is_same
     }
 
     /// This server.
-    pub fn me(&self) -> &ServerId {
-        &self.me
+    pub fn this_server(&self) -> &ServerId {
+        &self.this_server
     }
 
     /// What this server serves itself.
-    pub fn local(&self) -> &Arc<ServerDocument> {
-        &self.local
+    pub fn local_document(&self) -> &Arc<ServerDocument> {
+        &self.local_document
     }
 
     /// The other servers, in the order of their names.
@@ -147,18 +166,18 @@ impl View {
     }
 
     /// The merged discovery documents.
-    pub fn merged(&self) -> &Arc<Merged> {
-        &self.merged
+    pub fn merged_documents(&self) -> &Arc<MergedDocuments> {
+        &self.merged_documents
     }
 
     /// Who serves what.
-    pub fn table(&self) -> &Arc<Table> {
-        &self.table
+    pub fn routing_table(&self) -> &Arc<RoutingTable> {
+        &self.routing_table
     }
 
     /// Why something that nobody lists may exist nevertheless.
-    pub(crate) fn unheard(&self) -> Option<Unheard> {
-        self.unheard
+    pub(crate) fn incomplete_reason(&self) -> Option<IncompleteViewReason> {
+        self.incomplete_reason
     }
 
     pub(crate) fn exclusion(&self) -> &Exclusion {
@@ -171,73 +190,73 @@ impl View {
 }
 
 /// A member as it is to a server that cannot talk to it. One that left is nobody.
-fn muted(member: &Member) -> Option<Member> {
+fn as_mute(member: &Member) -> Option<Member> {
     let state = match member.state {
-        State::Live | State::Suspect | State::Unknown | State::Mute => State::Mute,
-        State::Left | State::Gone => return None,
+        MemberState::Live | MemberState::Suspect | MemberState::Unknown | MemberState::Mute => MemberState::Mute,
+        MemberState::Left | MemberState::Gone => return None,
     };
     Some(Member { state, document: None, ..member.clone() })
 }
 
 /// Whether a member's document counts, and how.
-fn standing_of(member: &Member) -> Option<Standing> {
+fn liveness_of(member: &Member) -> Option<ServerLiveness> {
     match member.state {
-        State::Live => Some(Standing::Current),
-        State::Suspect | State::Left => Some(Standing::Stale),
-        State::Unknown | State::Mute | State::Gone => None,
+        MemberState::Live => Some(ServerLiveness::Live),
+        MemberState::Suspect | MemberState::Left => Some(ServerLiveness::NotLive),
+        MemberState::Unknown | MemberState::Mute | MemberState::Gone => None,
     }
 }
 
 /// Whether tables and documents made from either list of members would be the same.
-fn list_the_same(a: &[Member], b: &[Member]) -> bool {
+fn have_same_documents(a: &[Member], b: &[Member]) -> bool {
     let same = |(a, b): (&Member, &Member)| {
-        let documents = [a, b].map(|member| member.served().map(Arc::as_ptr));
-        a.server == b.server && standing_of(a) == standing_of(b) && documents[0] == documents[1]
+        let documents = [a, b].map(|member| member.server_document().map(Arc::as_ptr));
+        a.server == b.server && liveness_of(a) == liveness_of(b) && documents[0] == documents[1]
     };
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-fn bearers_of(members: &[Member]) -> Vec<Bearer<'_>> {
+fn serving_members(members: &[Member]) -> Vec<ServingMember<'_>> {
     let indices = (0..).map(MemberIndex);
     let bearers = indices.zip(members).filter_map(|(index, member)| {
-        let is_live = standing_of(member)? == Standing::Current;
-        Some(Bearer { member: index, is_live, document: member.served()? })
+        let is_live = liveness_of(member)? == ServerLiveness::Live;
+        Some(ServingMember { member: index, is_live, document: member.server_document()? })
     });
     bearers.collect()
 }
 
 fn merged_inputs(
-    me: &ServerId,
-    local: &Arc<ServerDocument>,
+    this_server: &ServerId,
+    local_document: &Arc<ServerDocument>,
     members: &[Member],
     exclusion: &Arc<Exclusion>,
 ) -> Vec<MergedInput> {
     let ours = MergedInput {
-        server: me.clone(),
-        standing: Standing::Current,
-        document: local.clone(),
-        exclusion: Exclusion::none(),
+        server: this_server.clone(),
+        liveness: ServerLiveness::Live,
+        document: local_document.clone(),
+        exclusion: Exclusion::empty(),
     };
     let theirs = members.iter().filter_map(|member| {
         Some(MergedInput {
             server: member.server.clone(),
-            standing: standing_of(member)?,
-            document: member.served()?.clone(),
+            liveness: liveness_of(member)?,
+            document: member.server_document()?.clone(),
             exclusion: exclusion.clone(),
         })
     });
     std::iter::once(ours).chain(theirs).collect()
 }
 
-fn unheard_of(members: &[Member], first_sync: FirstSync) -> Option<Unheard> {
+fn incomplete_reason(members: &[Member], first_sync: FirstSync) -> Option<IncompleteViewReason> {
     if first_sync == FirstSync::Pending {
-        return Some(Unheard::NotSynced);
+        return Some(IncompleteViewReason::NotSynced);
     }
-    let unheard = || members.iter().filter(|member| member.is_unheard());
-    if unheard().any(|member| member.state != State::Mute) {
-        return Some(Unheard::MemberUnknown);
+    let unheard = || members.iter().filter(|member| member.may_serve_more());
+    if unheard().any(|member| member.state != MemberState::Mute) {
+        return Some(IncompleteViewReason::MemberUnknown);
     }
-    unheard().next().map(|_| Unheard::MemberMute)
+    unheard().next().map(|_| IncompleteViewReason::MemberMute)
 }
 
 #[cfg(test)]

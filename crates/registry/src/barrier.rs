@@ -9,42 +9,42 @@
 use std::fmt;
 
 use api::GroupResource;
-use store::{Compare, Entry, Revision};
+use store::{Compare, Revision, StoreEntry};
 
-/// Proof that the resource may be persisted now. Only a [`Barrier`] hands it out.
+/// Proof that the resource may be persisted now. Only a [`WriteBarrier`] hands it out.
 #[derive(Debug)]
 pub struct Permit {
-    pub(crate) while_unchanged: Option<Compare>,
+    pub(crate) condition: Option<Compare>,
 }
 
 impl Permit {
     /// For barriers: the resource may be persisted.
     pub fn granted() -> Self {
-        Self { while_unchanged: None }
+        Self { condition: None }
     }
 
     /// For barriers: the resource may be persisted as long as a key is so.
-    pub fn granted_while(unchanged: Compare) -> Self {
-        Self { while_unchanged: Some(unchanged) }
+    pub fn granted_if(condition: Compare) -> Self {
+        Self { condition: Some(condition) }
     }
 }
 
 /// A write that asks for a permit.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct PermitRequest<'a> {
     /// What is written, as storage versions name it.
     pub resource: GroupResource<&'a str>,
     /// The key without the prefix of its shelf: namespace and name.
     pub path: &'a [u8],
     /// On whose behalf.
-    pub author: Author,
+    pub author: WriteAuthor,
     /// What the write found there; `None`: nothing.
-    pub seen: Option<Revision>,
+    pub expected_revision: Option<Revision>,
 }
 
 /// On whose behalf something is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Author {
+pub enum WriteAuthor {
     /// Somebody asked for it.
     Client,
     /// The server itself needs it.
@@ -54,29 +54,29 @@ pub enum Author {
 /// Why a write must wait. Nothing was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Held {
+pub struct BarrierClosed {
     /// What is being waited for, for the client.
     pub reason: String,
 }
 
 /// Says which resources may be persisted.
-pub trait Barrier: fmt::Debug + Send + Sync + 'static {
+pub trait WriteBarrier: fmt::Debug + Send + Sync + 'static {
     /// A permit for one write, or why not yet.
-    fn permit(&self, subject: &Subject<'_>) -> Result<Permit, Held>;
+    fn permit(&self, request: &PermitRequest<'_>) -> Result<Permit, BarrierClosed>;
 
     /// The key that a permit depended on is not as it said. This is what the key holds, as of a revision; the next permit must
     /// go by it.
-    fn correct(&self, subject: &Subject<'_>, found: Option<&Entry>, as_of: Revision);
+    fn handle_stale_permit(&self, request: &PermitRequest<'_>, current: Option<&StoreEntry>, as_of: Revision);
 }
 
 /// The barrier that is always open: storage versions are off.
 #[derive(Debug)]
-pub struct Open;
+pub struct AlwaysOpenBarrier;
 
-impl Barrier for Open {
-    fn permit(&self, _subject: &Subject<'_>) -> Result<Permit, Held> {
+impl WriteBarrier for AlwaysOpenBarrier {
+    fn permit(&self, _subject: &PermitRequest<'_>) -> Result<Permit, BarrierClosed> {
         Ok(Permit::granted())
     }
 
-    fn correct(&self, _subject: &Subject<'_>, _found: Option<&Entry>, _as_of: Revision) {}
+    fn handle_stale_permit(&self, _subject: &PermitRequest<'_>, _found: Option<&StoreEntry>, _as_of: Revision) {}
 }

@@ -5,58 +5,58 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use object::{Stored, Undecodable};
-use store::{Entry, Error, Key, Range, Revision};
+use object::{StoredObject, StoredObjectError};
+use store::{Error, Key, KeyRange, Revision, StoreEntry};
 
 use crate::Registry;
-use crate::cache::{Cached, Form, Item, Shelf, Snapshot};
+use crate::cache::{CachedEntry, CachedValue, ResourceCache, ResourceSnapshot, ValueFormat};
 
 /// How long a read waits for the cache to catch up; kube-apiserver's own limit.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How much is read from the store at once while a page of the past is gathered.
 const PAGE_SIZE: usize = 1_000;
 
 /// How recent a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freshness {
+pub enum ReadConsistency {
     /// Everything acknowledged before the read began, by whichever server.
     Latest,
     /// Everything up to this revision, possibly more.
-    AtLeast(Revision),
+    NotOlderThan(Revision),
     /// Whatever is at hand.
     Any,
     /// Exactly the state of this revision.
-    Exactly(Revision),
+    Exact(Revision),
 }
 
 /// Which part of a shelf to list.
-pub struct Span<'a> {
+pub struct ListSelection<'a> {
     /// Only keys that begin so: the shelf's prefix, or a namespace of it.
-    pub within: Key,
+    pub prefix: Key,
     /// Begin at this key; empty: at the first.
-    pub start: Key,
+    pub start_key: Key,
     /// At most so many.
     pub limit: Option<usize>,
     /// Only what this wants. Undecodable items are not asked about: they fail the read.
-    pub wants: &'a (dyn Fn(&Stored) -> bool + Sync),
+    pub filter: &'a (dyn Fn(&StoredObject) -> bool + Sync),
 }
 
 /// What a list found.
 #[derive(Debug)]
-pub struct Listing {
+pub struct ListPage {
     /// By ascending key.
-    pub items: Vec<Arc<Cached>>,
+    pub entries: Vec<Arc<CachedEntry>>,
     /// The state that was read.
     pub revision: Revision,
     /// Where the rest begins, if the limit left something out.
-    pub rest: Option<Rest>,
+    pub continuation: Option<Continuation>,
 }
 
 /// What a limit left out.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Rest {
+pub struct Continuation {
     /// The key to begin at.
-    pub start: Key,
+    pub start_key: Key,
     /// How many keys follow, wanted or not.
     pub remaining: u64,
 }
@@ -68,18 +68,18 @@ pub enum ReadError {
     #[error("storage cannot be read: {0}")]
     Store(#[from] Error),
     /// The cache has not caught up in time.
-    #[error("the watch cache is at revision {through} and did not reach {wanted} in time")]
-    Behind {
+    #[error("the watch cache is at revision {applied} and did not reach {requested} in time")]
+    CacheBehind {
         /// What was waited for.
-        wanted: Revision,
+        requested: Revision,
         /// How far it came.
-        through: Revision,
+        applied: Revision,
     },
     /// A revision that does not exist yet.
-    #[error("Too large resource version: {wanted}, current: {current}")]
-    TooLarge {
+    #[error("Too large resource version: {requested}, current: {current}")]
+    RevisionTooLarge {
         /// What was asked for.
-        wanted: Revision,
+        requested: Revision,
         /// The newest there is.
         current: Revision,
     },
@@ -89,160 +89,187 @@ pub enum ReadError {
         /// Where it lies.
         key: Box<str>,
         /// What is wrong with it.
-        reason: Undecodable,
+        reason: StoredObjectError,
     },
     /// The server stops.
     #[error(transparent)]
-    Stopped(#[from] crate::cache::Stopped),
+    Stopped(#[from] crate::cache::CacheStopped),
 }
 
 impl Registry {
     /// One object, and the revision of the state that was read.
-    pub async fn get(&self, shelf: &Shelf, key: &Key, freshness: Freshness) -> Result<Option<Arc<Cached>>, ReadError> {
-        let found = match self.catch_up(freshness).await? {
-            Source::Cache(_) => shelf.get(key),
-            Source::Store => {
+    pub async fn get(
+        &self,
+        resource_cache: &ResourceCache,
+        key: &Key,
+        consistency: ReadConsistency,
+    ) -> Result<Option<Arc<CachedEntry>>, ReadError> {
+        let found = match self.catch_up(consistency).await? {
+            ReadSource::Cache(_) => resource_cache.get(key),
+            ReadSource::Store => {
                 let (entry, _) = self.store.get(key.clone()).await?;
-                entry.map(|entry| Arc::new(read_through(entry)))
+                entry.map(|entry| Arc::new(decode_entry(entry)))
             }
         };
         if let Some(cached) = &found {
-            refuse_undecodable(cached)?;
+            check_decodable(cached)?;
         }
         Ok(found)
     }
 
     /// Part of a shelf in one consistent state.
-    pub async fn list(&self, shelf: &Shelf, span: &Span<'_>, freshness: Freshness) -> Result<Listing, ReadError> {
-        let source = self.catch_up(freshness).await?;
-        let snapshot = shelf.snapshot();
-        match (freshness, source) {
+    pub async fn list(
+        &self,
+        resource_cache: &ResourceCache,
+        selection: &ListSelection<'_>,
+        consistency: ReadConsistency,
+    ) -> Result<ListPage, ReadError> {
+        let source = self.catch_up(consistency).await?;
+        let snapshot = resource_cache.snapshot();
+        match (consistency, source) {
             // Nothing changed on this shelf since, so that the past is the present.
-            (Freshness::Exactly(revision), Source::Cache(_)) if snapshot.revision <= revision => {
-                list_snapshot(&snapshot, span, revision)
+            (ReadConsistency::Exact(revision), ReadSource::Cache(_)) if snapshot.revision <= revision => {
+                list_snapshot(&snapshot, selection, revision)
             }
-            (Freshness::Exactly(revision), _) => self.list_store(span, Some(revision)).await,
-            (_, Source::Store) => self.list_store(span, None).await,
-            (_, Source::Cache(through)) => list_snapshot(&snapshot, span, through.max(snapshot.revision)),
+            (ReadConsistency::Exact(revision), _) => self.list_store(selection, Some(revision)).await,
+            (_, ReadSource::Store) => self.list_store(selection, None).await,
+            (_, ReadSource::Cache(through)) => list_snapshot(&snapshot, selection, through.max(snapshot.revision)),
         }
     }
 
     /// Waits until the cache has every change that was acknowledged before this call. `false`: it has not, in time.
     pub async fn catch_up_with_store(&self) -> Result<bool, ReadError> {
         let newest = self.store.revision().await?;
-        Ok(self.cache.reached(newest, PATIENCE).await?)
+        Ok(self.cache.wait_for_revision(newest, CATCH_UP_TIMEOUT).await?)
     }
 
     /// Waits until the cache is as recent as wanted. The revision returned is one that it certainly has reached.
-    async fn catch_up(&self, freshness: Freshness) -> Result<Source, ReadError> {
-        let wanted = match freshness {
-            Freshness::Any => {
-                self.cache.filled().await?;
-                return Ok(Source::Cache(self.cache.through()));
+    async fn catch_up(&self, consistency: ReadConsistency) -> Result<ReadSource, ReadError> {
+        let requested = match consistency {
+            ReadConsistency::Any => {
+                self.cache.wait_for_sync().await?;
+                return Ok(ReadSource::Cache(self.cache.applied_revision()));
             }
-            Freshness::AtLeast(revision) | Freshness::Exactly(revision) => revision,
-            Freshness::Latest => self.store.revision().await?,
+            ReadConsistency::NotOlderThan(revision) | ReadConsistency::Exact(revision) => revision,
+            ReadConsistency::Latest => self.store.revision().await?,
         };
-        if self.cache.is_filled() && self.cache.through() >= wanted {
-            return Ok(Source::Cache(self.cache.through()));
+        if self.cache.has_synced() && self.cache.applied_revision() >= requested {
+            return Ok(ReadSource::Cache(self.cache.applied_revision()));
         }
-        if freshness == Freshness::Latest && !self.store.answers_progress() {
-            return Ok(Source::Store);
+        if consistency == ReadConsistency::Latest && !self.store.supports_progress_requests() {
+            return Ok(ReadSource::Store);
         }
-        if self.cache.reached(wanted, PATIENCE).await? {
-            return Ok(Source::Cache(self.cache.through()));
+        if self.cache.wait_for_revision(requested, CATCH_UP_TIMEOUT).await? {
+            return Ok(ReadSource::Cache(self.cache.applied_revision()));
         }
         let current = self.store.revision().await?;
-        if wanted > current {
-            return Err(ReadError::TooLarge { wanted, current });
+        if requested > current {
+            return Err(ReadError::RevisionTooLarge { requested, current });
         }
-        Err(ReadError::Behind { wanted, through: self.cache.through() })
+        Err(ReadError::CacheBehind { requested, applied: self.cache.applied_revision() })
     }
 
     /// Like `catch_up`: the revision that the cache has reached, or `None` if the store itself must be read.
-    pub(crate) async fn cached_through(&self, freshness: Freshness) -> Result<Option<Revision>, ReadError> {
+    pub(crate) async fn catch_up_cache(&self, freshness: ReadConsistency) -> Result<Option<Revision>, ReadError> {
         Ok(match self.catch_up(freshness).await? {
-            Source::Cache(through) => Some(through),
-            Source::Store => None,
+            ReadSource::Cache(through) => Some(through),
+            ReadSource::Store => None,
         })
     }
 
-    pub(crate) async fn list_store(&self, span: &Span<'_>, at: Option<Revision>) -> Result<Listing, ReadError> {
-        let mut range = Range { prefix: span.within.clone(), start: span.start.clone(), limit: Some(PAGE_SIZE), at };
+    pub(crate) async fn list_store(
+        &self,
+        selection: &ListSelection<'_>,
+        at: Option<Revision>,
+    ) -> Result<ListPage, ReadError> {
+        let mut range = KeyRange {
+            prefix: selection.prefix.clone(),
+            start: selection.start_key.clone(),
+            limit: Some(PAGE_SIZE),
+            at_revision: at,
+        };
         let mut items = Vec::new();
         loop {
             let page = self.store.range(range.clone()).await?;
             // Every further page shows the same state as the first.
-            let revision = range.at.unwrap_or(page.revision);
+            let revision = range.at_revision.unwrap_or(page.revision);
             let count = page.count;
             let page_len = page.entries.len();
             for (index, entry) in page.entries.into_iter().enumerate() {
-                let after = after_key(&entry.key);
-                let cached = Arc::new(read_through(entry));
-                if is_wanted(&cached, span)? {
+                let after = next_possible_key(&entry.key);
+                let cached = Arc::new(decode_entry(entry));
+                if matches_filter(&cached, selection)? {
                     items.push(cached);
                 }
                 let remaining = count - index as u64 - 1;
-                if Some(items.len()) == span.limit && remaining > 0 {
-                    return Ok(Listing { items, revision, rest: Some(Rest { start: after, remaining }) });
+                if Some(items.len()) == selection.limit && remaining > 0 {
+                    return Ok(ListPage {
+                        entries: items,
+                        revision,
+                        continuation: Some(Continuation { start_key: after, remaining }),
+                    });
                 }
                 range.start = after;
             }
             if count <= page_len as u64 {
-                return Ok(Listing { items, revision, rest: None });
+                return Ok(ListPage { entries: items, revision, continuation: None });
             }
-            range.at = Some(revision);
+            range.at_revision = Some(revision);
         }
     }
 }
 
-enum Source {
+enum ReadSource {
     Cache(Revision),
     Store,
 }
 
-fn list_snapshot(snapshot: &Snapshot, span: &Span<'_>, revision: Revision) -> Result<Listing, ReadError> {
-    let start = if span.start.is_empty() { span.within.clone() } else { span.start.clone() };
+fn list_snapshot(
+    snapshot: &ResourceSnapshot,
+    selection: &ListSelection<'_>,
+    revision: Revision,
+) -> Result<ListPage, ReadError> {
+    let start = if selection.start_key.is_empty() { selection.prefix.clone() } else { selection.start_key.clone() };
     let range = (Bound::Included(start), Bound::Unbounded);
-    let mut below = snapshot.items.range(range).take_while(|(key, _)| key.starts_with(&span.within));
+    let mut below = snapshot.entries.range(range).take_while(|(key, _)| key.starts_with(&selection.prefix));
     let mut items = Vec::new();
     while let Some((key, cached)) = below.next() {
-        if is_wanted(cached, span)? {
+        if matches_filter(cached, selection)? {
             items.push(cached.clone());
         }
-        if Some(items.len()) == span.limit {
-            let start = after_key(key);
+        if Some(items.len()) == selection.limit {
+            let start = next_possible_key(key);
             let remaining = below.count() as u64;
-            let rest = (remaining > 0).then_some(Rest { start, remaining });
-            return Ok(Listing { items, revision, rest });
+            let rest = (remaining > 0).then_some(Continuation { start_key: start, remaining });
+            return Ok(ListPage { entries: items, revision, continuation: rest });
         }
     }
-    Ok(Listing { items, revision, rest: None })
+    Ok(ListPage { entries: items, revision, continuation: None })
 }
 
-fn is_wanted(cached: &Cached, span: &Span<'_>) -> Result<bool, ReadError> {
-    refuse_undecodable(cached)?;
-    Ok(match &cached.item {
-        Item::Object(stored) => (span.wants)(stored),
-        Item::Raw(_) | Item::Undecodable(_) => true,
+fn matches_filter(cached: &CachedEntry, selection: &ListSelection<'_>) -> Result<bool, ReadError> {
+    check_decodable(cached)?;
+    Ok(match &cached.value {
+        CachedValue::Object(stored) => (selection.filter)(stored),
+        CachedValue::Raw(_) | CachedValue::Undecodable(_) => true,
     })
 }
 
-pub(crate) fn refuse_undecodable(cached: &Cached) -> Result<(), ReadError> {
-    match &cached.item {
-        Item::Undecodable(reason) => {
+pub(crate) fn check_decodable(cached: &CachedEntry) -> Result<(), ReadError> {
+    match &cached.value {
+        CachedValue::Undecodable(reason) => {
             Err(ReadError::Undecodable { key: cached.key.escape_ascii().to_string().into(), reason: reason.clone() })
         }
-        Item::Object(_) | Item::Raw(_) => Ok(()),
+        CachedValue::Object(_) | CachedValue::Raw(_) => Ok(()),
     }
 }
 
 /// The smallest key after this one.
-fn after_key(key: &Key) -> Key {
+fn next_possible_key(key: &Key) -> Key {
     Bytes::from([key.as_ref(), b"\0"].concat())
 }
 
 /// An entry that came from the store and not by the watch.
-pub(crate) fn read_through(entry: Entry) -> Cached {
-    Cached::new(entry, Form::Objects)
+pub(crate) fn decode_entry(entry: StoreEntry) -> CachedEntry {
+    CachedEntry::new(entry, ValueFormat::Objects)
 }

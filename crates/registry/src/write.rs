@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use api::GroupResource;
 use bytes::Bytes;
-use object::Stored;
-use store::{Compare, Entry, Key, Op, Outcome, Revision, Transaction};
+use object::StoredObject;
+use store::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
-use crate::barrier::{Held, Permit, Subject};
-use crate::cache::{Cached, Item, Shelf};
-use crate::read::{read_through, refuse_undecodable};
+use crate::barrier::{BarrierClosed, Permit, PermitRequest};
+use crate::cache::{CachedEntry, CachedValue, ResourceCache};
+use crate::read::{check_decodable, decode_entry};
 use crate::{ReadError, Registry};
 
 /// Every round means that somebody else's write succeeded in between. So many in a row are a storm that the client should
 /// step back from.
-const ROUNDS_MAX: usize = 64;
+const ATTEMPTS_MAX: usize = 64;
 
 /// What to do with a key, decided from what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum WriteDecision {
     /// Put these bytes: JSON without a resourceVersion.
     Put {
         /// What to store.
@@ -34,22 +34,22 @@ pub enum Decision {
 
 /// What became of a key.
 #[derive(Debug)]
-pub enum Written {
+pub enum WriteOutcome {
     /// It was put and now is this.
-    Put(Stored),
+    Put(StoredObject),
     /// It was removed at this revision.
     Deleted(Revision),
     /// Nothing was written.
-    Kept,
+    Unchanged,
 }
 
 /// What became of a write that was tried once.
 #[derive(Debug)]
-pub enum Attempt {
+pub enum WriteOnceOutcome {
     /// It happened.
-    Written(Written),
+    Written(WriteOutcome),
     /// The key is not as it was seen; this is what it holds.
-    Changed(Option<Stored>),
+    Conflict(Option<StoredObject>),
 }
 
 /// Why a write did not happen, or may not have.
@@ -60,7 +60,7 @@ pub enum WriteError<E> {
     Refused(E),
     /// The barrier is closed. Nothing was executed.
     #[error(transparent)]
-    Held(#[from] Held),
+    BarrierClosed(#[from] BarrierClosed),
     /// The state could not be read, so there was nothing to decide on. Nothing was executed.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -69,10 +69,10 @@ pub enum WriteError<E> {
     Store(store::Error),
     /// The key beside which the write was to happen is not as it was seen. Nothing was executed.
     #[error("what the write depends on was changed meanwhile")]
-    Moved,
+    ConditionChanged,
     /// Others wrote this key again and again. Nothing was executed.
     #[error("too many concurrent writes to this object")]
-    Busy,
+    TooManyConflicts,
 }
 
 impl Registry {
@@ -82,106 +82,112 @@ impl Registry {
     pub async fn write<E>(
         &self,
         resource: GroupResource<&str>,
-        shelf: &Shelf,
+        resource_cache: &ResourceCache,
         key: &Key,
-        decide: impl FnMut(Option<&Stored>) -> Result<Decision, E>,
-    ) -> Result<Written, WriteError<E>> {
-        self.write_beside(resource, shelf, key, None, decide).await
+        decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, E>,
+    ) -> Result<WriteOutcome, WriteError<E>> {
+        self.write_if(resource, resource_cache, key, None, decide).await
     }
 
     /// The same, but only while another key is as it was seen: nothing can come between what was concluded from that and the
-    /// write. [`WriteError::Moved`] if it is not.
-    pub async fn write_beside<E>(
+    /// write. [`WriteError::ConditionChanged`] if it is not.
+    pub async fn write_if<E>(
         &self,
         resource: GroupResource<&str>,
-        shelf: &Shelf,
+        resource_cache: &ResourceCache,
         key: &Key,
-        beside: Option<&Compare>,
-        mut decide: impl FnMut(Option<&Stored>) -> Result<Decision, E>,
-    ) -> Result<Written, WriteError<E>> {
-        let mut current = shelf.get(key);
+        condition: Option<&Compare>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, E>,
+    ) -> Result<WriteOutcome, WriteError<E>> {
+        let mut current = resource_cache.get(key);
         let mut is_newest = false;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let seen = current.as_deref();
             if let Some(cached) = seen {
-                refuse_undecodable(cached)?;
+                check_decodable(cached)?;
             }
-            let decision = match decide(seen.and_then(stored_of)) {
-                Ok(decision) if decision != Decision::Keep || is_newest => decision,
+            let decision = match decide(seen.and_then(stored_object)) {
+                Ok(decision) if decision != WriteDecision::Keep || is_newest => decision,
                 Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
                 // It may look different on the newest state.
                 Ok(_) | Err(_) => {
-                    current = self.newest(key).await?;
+                    current = self.read_newest(key).await?;
                     is_newest = true;
                     continue;
                 }
             };
-            if decision == Decision::Keep {
-                return Ok(Written::Kept);
+            if decision == WriteDecision::Keep {
+                return Ok(WriteOutcome::Unchanged);
             }
             let seen_revision = seen.map(|cached| cached.revision);
-            let target = Target { resource, shelf, key, seen: seen_revision, beside };
-            match self.try_once(target, &decision).await? {
-                Tried::Committed(revision) => return Ok(written(decision, revision)),
-                Tried::Conflict(found) => {
-                    current = found.map(|entry| std::sync::Arc::new(read_through(entry)));
+            let target = WriteTarget { resource, resource_cache, key, expected_revision: seen_revision, condition };
+            match self.commit_once(target, &decision).await? {
+                CommitOutcome::Committed(revision) => return Ok(write_outcome(decision, revision)),
+                CommitOutcome::Conflict(found) => {
+                    current = found.map(|entry| std::sync::Arc::new(decode_entry(entry)));
                     is_newest = true;
                 }
             }
         }
-        Err(WriteError::Busy)
+        Err(WriteError::TooManyConflicts)
     }
 
     /// Writes a decision once, if the key is still as it was `seen` (absent, for `None`). For those who wait between tries.
     pub async fn write_once(
         &self,
         resource: GroupResource<&str>,
-        shelf: &Shelf,
+        resource_cache: &ResourceCache,
         key: &Key,
-        seen: Option<Revision>,
-        decision: Decision,
-    ) -> Result<Attempt, WriteError<std::convert::Infallible>> {
-        for _ in 0..ROUNDS_MAX {
-            let target = Target { resource, shelf, key, seen, beside: None };
-            match self.try_once(target, &decision).await? {
-                Tried::Committed(revision) => return Ok(Attempt::Written(written(decision, revision))),
+        expected_revision: Option<Revision>,
+        decision: WriteDecision,
+    ) -> Result<WriteOnceOutcome, WriteError<std::convert::Infallible>> {
+        for _ in 0..ATTEMPTS_MAX {
+            let target = WriteTarget { resource, resource_cache, key, expected_revision, condition: None };
+            match self.commit_once(target, &decision).await? {
+                CommitOutcome::Committed(revision) => {
+                    return Ok(WriteOnceOutcome::Written(write_outcome(decision, revision)));
+                }
                 // It was the permit that did not hold.
-                Tried::Conflict(found) if found.as_ref().map(|entry| entry.revision) == seen => {}
-                Tried::Conflict(found) => {
-                    let found = found.map(read_through);
+                CommitOutcome::Conflict(found) if found.as_ref().map(|entry| entry.revision) == expected_revision => {}
+                CommitOutcome::Conflict(found) => {
+                    let found = found.map(decode_entry);
                     if let Some(found) = &found {
-                        refuse_undecodable(found)?;
+                        check_decodable(found)?;
                     }
-                    return Ok(Attempt::Changed(found.and_then(|found| stored_of(&found).cloned())));
+                    return Ok(WriteOnceOutcome::Conflict(found.and_then(|found| stored_object(&found).cloned())));
                 }
             }
         }
-        Err(WriteError::Busy)
+        Err(WriteError::TooManyConflicts)
     }
 
     /// Asks for a permit and persists with it.
-    async fn try_once<E>(&self, target: Target<'_>, decision: &Decision) -> Result<Tried, WriteError<E>> {
-        let Target { resource, shelf, key, seen, beside } = target;
+    async fn commit_once<E>(
+        &self,
+        target: WriteTarget<'_>,
+        decision: &WriteDecision,
+    ) -> Result<CommitOutcome, WriteError<E>> {
+        let WriteTarget { resource, resource_cache: shelf, key, expected_revision: seen, condition: beside } = target;
         let path = key.strip_prefix(shelf.prefix().as_ref()).unwrap_or_default();
-        let subject = Subject { resource, path, author: self.author, seen };
+        let subject = PermitRequest { resource, path, author: self.author, expected_revision: seen };
         let permit = self.barrier.permit(&subject)?;
-        let depended_on = permit.while_unchanged.as_ref().map(|compare| compare.revision);
+        let depended_on = permit.condition.as_ref().map(|compare| compare.revision);
         match self.persist(permit, target, decision).await.map_err(WriteError::Store)? {
-            Outcome::Committed(revision) => Ok(Tried::Committed(revision)),
-            Outcome::Conflict { current, revision } => {
+            TransactionOutcome::Committed(revision) => Ok(CommitOutcome::Committed(revision)),
+            TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
                 if let Some(beside) = beside
                     && current.next().flatten().map(|entry| entry.revision) != beside.revision
                 {
-                    return Err(WriteError::Moved);
+                    return Err(WriteError::ConditionChanged);
                 }
                 if let (Some(depended_on), Some(found)) = (depended_on, current.next())
                     && found.as_ref().map(|entry| entry.revision) != depended_on
                 {
-                    self.barrier.correct(&subject, found.as_ref(), revision);
+                    self.barrier.handle_stale_permit(&subject, found.as_ref(), revision);
                 }
-                Ok(Tried::Conflict(object))
+                Ok(CommitOutcome::Conflict(object))
             }
         }
     }
@@ -190,55 +196,55 @@ impl Registry {
     async fn persist(
         &self,
         permit: Permit,
-        Target { key, seen, beside, .. }: Target<'_>,
-        decision: &Decision,
-    ) -> Result<Outcome, store::Error> {
+        WriteTarget { key, expected_revision: seen, condition: beside, .. }: WriteTarget<'_>,
+        decision: &WriteDecision,
+    ) -> Result<TransactionOutcome, store::Error> {
         let op = match decision {
-            Decision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
-            Decision::Delete | Decision::Keep => Op::Delete { key: key.clone() },
+            WriteDecision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
+            WriteDecision::Delete | WriteDecision::Keep => Op::Delete { key: key.clone() },
         };
         let own = Compare { key: key.clone(), revision: seen };
-        let compares = std::iter::once(own).chain(beside.cloned()).chain(permit.while_unchanged).collect();
+        let compares = std::iter::once(own).chain(beside.cloned()).chain(permit.condition).collect();
         self.store.commit(Transaction { compares, ops: vec![op] }).await
     }
 
-    async fn newest(&self, key: &Key) -> Result<Option<std::sync::Arc<Cached>>, ReadError> {
+    async fn read_newest(&self, key: &Key) -> Result<Option<std::sync::Arc<CachedEntry>>, ReadError> {
         let (entry, _) = self.store.get(key.clone()).await?;
-        Ok(entry.map(|entry| std::sync::Arc::new(read_through(entry))))
+        Ok(entry.map(|entry| std::sync::Arc::new(decode_entry(entry))))
     }
 }
 
 /// What is written, and on which conditions.
 #[derive(Clone, Copy)]
-struct Target<'a> {
+struct WriteTarget<'a> {
     resource: GroupResource<&'a str>,
-    shelf: &'a Shelf,
+    resource_cache: &'a ResourceCache,
     key: &'a Key,
     /// The key must still be so; `None`: absent.
-    seen: Option<Revision>,
+    expected_revision: Option<Revision>,
     /// And another one, if any, so.
-    beside: Option<&'a Compare>,
+    condition: Option<&'a Compare>,
 }
 
 /// How a transaction ended; a conflict tells what the key holds.
-enum Tried {
+enum CommitOutcome {
     Committed(Revision),
-    Conflict(Option<Entry>),
+    Conflict(Option<StoreEntry>),
 }
 
-fn stored_of(cached: &Cached) -> Option<&Stored> {
-    match &cached.item {
-        Item::Object(stored) => Some(stored),
-        Item::Raw(_) | Item::Undecodable(_) => None,
+fn stored_object(cached: &CachedEntry) -> Option<&StoredObject> {
+    match &cached.value {
+        CachedValue::Object(stored) => Some(stored),
+        CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
     }
 }
 
-fn written(decision: Decision, revision: Revision) -> Written {
+fn write_outcome(decision: WriteDecision, revision: Revision) -> WriteOutcome {
     match decision {
-        Decision::Put { value, .. } => Written::Put(
-            Stored::from_storage(&value, revision.0).expect("whoever decides to put gives an object as JSON"),
+        WriteDecision::Put { value, .. } => WriteOutcome::Put(
+            StoredObject::from_storage(&value, revision.0).expect("whoever decides to put gives an object as JSON"),
         ),
-        Decision::Delete => Written::Deleted(revision),
-        Decision::Keep => Written::Kept,
+        WriteDecision::Delete => WriteOutcome::Deleted(revision),
+        WriteDecision::Keep => WriteOutcome::Unchanged,
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus};
 use api::time::Time;
 
-use crate::members::Members;
+use crate::members::MemberSet;
 
 /// The condition that all entries name the same encoding version.
 pub const ALL_ENCODING_VERSIONS_EQUAL: &str = "AllEncodingVersionsEqual";
@@ -15,7 +15,7 @@ pub const ALL_ENCODING_VERSIONS_EQUAL: &str = "AllEncodingVersionsEqual";
 pub const ALL_SERVERS_REPORTING: &str = "AllServersReporting";
 
 /// So many servers are named in a message; a reader who needs all of them compares with the leases.
-const NAMED_MAX: usize = 10;
+const SERVERS_NAMED_MAX: usize = 10;
 
 /// The version that all entries name; `None` if they differ or there is none.
 pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str> {
@@ -25,47 +25,56 @@ pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str>
 }
 
 /// Brings the rest of a status in line with its entries. Conditions of other types stay as they are.
-pub fn agree(status: &mut StorageVersionStatus, generation: i64, members: &Members, now: Time) {
+pub fn update_agreement(status: &mut StorageVersionStatus, generation: i64, members: &MemberSet, now: Time) {
     let common = common_encoding_version(&status.storage_versions).map(str::to_owned);
-    let has_moved = common.is_some() && status.common_encoding_version.is_some() && {
+    let common_version_changed = common.is_some() && status.common_encoding_version.is_some() && {
         // From one version to another the condition stays True, and yet something has changed.
         common != status.common_encoding_version
     };
     let mut equal = match common {
-        Some(_) => {
-            condition(ALL_ENCODING_VERSIONS_EQUAL, "True", "CommonEncodingVersionSet", "Common encoding version set")
-        }
-        None => condition(
+        Some(_) => new_condition(
+            ALL_ENCODING_VERSIONS_EQUAL,
+            "True",
+            "CommonEncodingVersionSet",
+            "Common encoding version set",
+        ),
+        None => new_condition(
             ALL_ENCODING_VERSIONS_EQUAL,
             "False",
             "CommonEncodingVersionUnset",
             "Common encoding version unset",
         ),
     };
-    let mut reporting = reporting(&status.storage_versions, members);
+    let mut reporting = reporting_condition(&status.storage_versions, members);
     for condition in [&mut equal, &mut reporting] {
         condition.observed_generation = generation;
         condition.last_transition_time = Some(now);
     }
     status.common_encoding_version = common;
-    set(&mut status.conditions, equal, has_moved);
-    set(&mut status.conditions, reporting, false);
+    set_condition(&mut status.conditions, equal, common_version_changed);
+    set_condition(&mut status.conditions, reporting, false);
 }
 
-fn reporting(entries: &[ServerStorageVersion], members: &Members) -> StorageVersionCondition {
-    let heard: BTreeSet<&str> = entries.iter().map(|entry| &*entry.api_server_id).collect();
-    let silent: Vec<&str> = members.iter().map(|member| &**member).filter(|member| !heard.contains(member)).collect();
-    if silent.is_empty() {
-        return condition(ALL_SERVERS_REPORTING, "True", "EntriesComplete", "Every server of the cluster has an entry");
+fn reporting_condition(entries: &[ServerStorageVersion], members: &MemberSet) -> StorageVersionCondition {
+    let reporting_servers: BTreeSet<&str> = entries.iter().map(|entry| &*entry.api_server_id).collect();
+    let missing: Vec<&str> =
+        members.iter().map(|member| &**member).filter(|member| !reporting_servers.contains(member)).collect();
+    if missing.is_empty() {
+        return new_condition(
+            ALL_SERVERS_REPORTING,
+            "True",
+            "EntriesComplete",
+            "Every server of the cluster has an entry",
+        );
     }
-    let mut message = format!("No entry of {}", silent[..silent.len().min(NAMED_MAX)].join(", "));
-    if silent.len() > NAMED_MAX {
-        message.push_str(&format!(" and {} more", silent.len() - NAMED_MAX));
+    let mut message = format!("No entry of {}", missing[..missing.len().min(SERVERS_NAMED_MAX)].join(", "));
+    if missing.len() > SERVERS_NAMED_MAX {
+        message.push_str(&format!(" and {} more", missing.len() - SERVERS_NAMED_MAX));
     }
-    condition(ALL_SERVERS_REPORTING, "False", "EntriesMissing", &message)
+    new_condition(ALL_SERVERS_REPORTING, "False", "EntriesMissing", &message)
 }
 
-fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> StorageVersionCondition {
+fn new_condition(condition_type: &str, status: &str, reason: &str, message: &str) -> StorageVersionCondition {
     StorageVersionCondition {
         condition_type: condition_type.to_owned(),
         status: status.to_owned(),
@@ -76,11 +85,15 @@ fn condition(condition_type: &str, status: &str, reason: &str, message: &str) ->
 }
 
 /// Puts a condition where that of its type was. Its time stays if its status does, unless `has_moved`.
-fn set(conditions: &mut Vec<StorageVersionCondition>, mut next: StorageVersionCondition, has_moved: bool) {
+fn set_condition(
+    conditions: &mut Vec<StorageVersionCondition>,
+    mut next: StorageVersionCondition,
+    is_transition: bool,
+) {
     let position = conditions.iter().position(|known| known.condition_type == next.condition_type);
     let Some(position) = position else { return conditions.push(next) };
     let known = &mut conditions[position];
-    if known.status == next.status && !has_moved && known.last_transition_time.is_some() {
+    if known.status == next.status && !is_transition && known.last_transition_time.is_some() {
         next.last_transition_time = known.last_transition_time;
     }
     next.extra = std::mem::take(&mut known.extra);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// Names of servers, such as `apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members(BTreeSet<Arc<str>>);
+pub struct MemberSet(BTreeSet<Arc<str>>);
 
-impl Members {
+impl MemberSet {
     /// Whether this server takes part.
     pub fn contains(&self, server: &str) -> bool {
         self.0.contains(server)
@@ -19,7 +19,7 @@ impl Members {
     }
 }
 
-impl<Name: Into<Arc<str>>> FromIterator<Name> for Members {
+impl<Name: Into<Arc<str>>> FromIterator<Name> for MemberSet {
     fn from_iter<Names: IntoIterator<Item = Name>>(names: Names) -> Self {
         Self(names.into_iter().map(Into::into).collect())
     }

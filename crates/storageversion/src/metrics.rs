@@ -8,7 +8,7 @@ pub struct Metrics {
     /// Attempts to write an object, by how they ended.
     pub(crate) writes: IntCounterVec,
     /// Writes of others that were held back.
-    pub(crate) held: IntCounter,
+    pub(crate) held_writes: IntCounter,
     /// What the collector removed: entries and objects.
     pub(crate) collected: IntCounterVec,
 }
@@ -22,7 +22,7 @@ impl Metrics {
                 "Attempts of this server to write a StorageVersion, by result: written, conflict or failed.",
                 "result",
             ),
-            held: IntCounter::new(
+            held_writes: IntCounter::new(
                 "unskew_storageversion_held_writes_total",
                 "Writes held back because this server's storage version of the resource was not published.",
             )
@@ -35,7 +35,7 @@ impl Metrics {
         };
         for collector in [
             Box::new(metrics.writes.clone()) as Box<dyn prometheus::core::Collector>,
-            Box::new(metrics.held.clone()),
+            Box::new(metrics.held_writes.clone()),
             Box::new(metrics.collected.clone()),
         ] {
             registry.register(collector).expect("each name is registered once");

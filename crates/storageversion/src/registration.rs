@@ -6,15 +6,15 @@ use std::sync::Arc;
 use api::GroupResource;
 use api::objects::ServerStorageVersion;
 
-use crate::names::name_of;
+use crate::names::storage_version_name;
 
 /// A resource, and the versions in which this server writes, reads and serves it. Versions are written as in `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     resource: GroupResource,
-    encoding: String,
-    decodable: Vec<String>,
-    served: Vec<String>,
+    encoding_version: String,
+    decodable_versions: Vec<String>,
+    served_versions: Vec<String>,
 }
 
 /// All that a server says, by the names of the objects.
@@ -55,7 +55,7 @@ impl Registration {
         if let Some(version) = served.iter().find(|version| !decodable.contains(version)) {
             return Err(InvalidRegistration::ServedNotDecodable { resource, version: version.clone() });
         }
-        Ok(Self { resource, encoding, decodable, served })
+        Ok(Self { resource, encoding_version: encoding, decodable_versions: decodable, served_versions: served })
     }
 
     /// The resource.
@@ -65,16 +65,16 @@ impl Registration {
 
     /// The name of the object.
     pub fn name(&self) -> Arc<str> {
-        name_of(self.resource()).into()
+        storage_version_name(self.resource()).into()
     }
 
     /// The entry of a server that says so.
     pub fn entry(&self, server: &str) -> ServerStorageVersion {
         ServerStorageVersion {
             api_server_id: server.to_owned(),
-            encoding_version: self.encoding.clone(),
-            decodable_versions: self.decodable.clone(),
-            served_versions: self.served.clone(),
+            encoding_version: self.encoding_version.clone(),
+            decodable_versions: self.decodable_versions.clone(),
+            served_versions: self.served_versions.clone(),
             ..ServerStorageVersion::default()
         }
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_must_not_contradict_each_other() {
+    fn registration_rejects_undecodable_versions() {
         assert_eq!(&*register("apps/v1", "apps/v1 apps/v1beta1", "apps/v1").unwrap().name(), "apps.deployments");
         assert_eq!(
             register("apps/v2", "apps/v1", "apps/v1").unwrap_err(),

@@ -14,52 +14,57 @@ use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::ports::{Membership, NotKnown, Snapshot, StorageVersions, WriteError, revision_of};
-use crate::{Author, Closed, Fence, Novelty};
-use crate::{Barrier, Config, Members, Metrics, Ports, Registration, Registrations, StorageVersioning, Write};
+use crate::ports::{
+    MemberSource, MembersUnknown, StorageVersionClient, StorageVersionSnapshot, StorageVersionWriteError, revision_of,
+};
+use crate::{
+    Config, MemberSet, Metrics, PublicationBarrier, Registration, Registrations, StorageVersionManager,
+    StorageVersionPorts, WriteIntent,
+};
+use crate::{Fence, IntentAuthor, RegistrationPending, WriteOperation};
 
 /// Storage that several servers of a test share. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Memory {
-    snapshot: Arc<watch::Sender<Arc<Snapshot>>>,
-    members: Arc<watch::Sender<Option<Arc<Members>>>>,
+pub(crate) struct MemoryCluster {
+    snapshot: Arc<watch::Sender<Arc<StorageVersionSnapshot>>>,
+    members: Arc<watch::Sender<Option<Arc<MemberSet>>>>,
     leases: Arc<Mutex<BTreeMap<String, Lease>>>,
     log: Arc<Mutex<Vec<String>>>,
-    mood: Arc<Mutex<Mood>>,
+    behavior: Arc<Mutex<ClusterBehavior>>,
 }
 
 /// How storage answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum ClusterBehavior {
     #[default]
-    Well,
+    Healthy,
     Failing,
     Hanging,
     /// Writes happen and their answers are lost.
-    Mumbling,
+    LosingResponses,
     /// Nobody knows who takes part.
-    Lost,
+    MembersUnknown,
 }
 
-impl Memory {
+impl MemoryCluster {
     pub(crate) fn new() -> Self {
-        let snapshot = Snapshot { through: 1, ..Snapshot::default() };
+        let snapshot = StorageVersionSnapshot { revision: 1, ..StorageVersionSnapshot::default() };
         Self {
             snapshot: Arc::new(watch::Sender::new(Arc::new(snapshot))),
             members: Arc::new(watch::Sender::new(None)),
             leases: Arc::default(),
             log: Arc::default(),
-            mood: Arc::default(),
+            behavior: Arc::default(),
         }
     }
 
     /// The same storage, with a mood of its own.
-    pub(crate) fn seen_by_another(&self) -> Self {
-        Self { mood: Arc::default(), ..self.clone() }
+    pub(crate) fn with_own_behavior(&self) -> Self {
+        Self { behavior: Arc::default(), ..self.clone() }
     }
 
-    pub(crate) fn set_mood(&self, mood: Mood) {
-        *self.mood.lock() = mood;
+    pub(crate) fn set_behavior(&self, mood: ClusterBehavior) {
+        *self.behavior.lock() = mood;
     }
 
     pub(crate) fn set_members(&self, members: &str) {
@@ -87,7 +92,7 @@ impl Memory {
     }
 
     /// An object as `a=v1 b=v2 | common | conditions`; `-` if there is none.
-    pub(crate) fn shown(&self, name: &str) -> String {
+    pub(crate) fn describe(&self, name: &str) -> String {
         let Some(object) = self.get(name) else { return "-".to_owned() };
         let entries = object.status.storage_versions.iter();
         let entries: Vec<_> =
@@ -108,7 +113,7 @@ impl Memory {
     pub(crate) fn remove(&self, name: &str) {
         self.snapshot.send_modify(|snapshot| {
             let next = Arc::make_mut(snapshot);
-            next.through += 1;
+            next.revision += 1;
             next.objects.remove(name);
         });
     }
@@ -116,62 +121,62 @@ impl Memory {
     fn store(&self, mut object: StorageVersion) -> StorageVersion {
         self.snapshot.send_modify(|snapshot| {
             let next = Arc::make_mut(snapshot);
-            next.through += 1;
-            object.metadata.resource_version = next.through.to_string();
+            next.revision += 1;
+            object.metadata.resource_version = next.revision.to_string();
             if object.metadata.uid.is_empty() {
-                object.metadata.uid = format!("uid-{}", next.through);
+                object.metadata.uid = format!("uid-{}", next.revision);
             }
             next.objects.insert(object.metadata.name.as_str().into(), Arc::new(object.clone()));
         });
         object
     }
 
-    fn answer<'a, T: Send + 'a>(
+    fn respond<'a, T: Send + 'a>(
         &'a self,
-        act: impl FnOnce() -> Result<T, WriteError> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, WriteError>> {
-        let failed = || WriteError::Unavailable { reason: "on purpose".to_owned() };
+        act: impl FnOnce() -> Result<T, StorageVersionWriteError> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, StorageVersionWriteError>> {
+        let failed = || StorageVersionWriteError::Unavailable { reason: "on purpose".to_owned() };
         async move {
             // Others get their turn between a read and the write that follows.
             tokio::task::yield_now().await;
-            let mood = *self.mood.lock();
+            let mood = *self.behavior.lock();
             match mood {
-                Mood::Well | Mood::Lost => act(),
-                Mood::Failing => Err(failed()),
-                Mood::Hanging => std::future::pending().await,
-                Mood::Mumbling => act().and_then(|_| Err(failed())),
+                ClusterBehavior::Healthy | ClusterBehavior::MembersUnknown => act(),
+                ClusterBehavior::Failing => Err(failed()),
+                ClusterBehavior::Hanging => std::future::pending().await,
+                ClusterBehavior::LosingResponses => act().and_then(|_| Err(failed())),
             }
         }
         .boxed()
     }
 
-    fn compare(&self, seen: &StorageVersion) -> Result<(), WriteError> {
+    fn check_unchanged(&self, seen: &StorageVersion) -> Result<(), StorageVersionWriteError> {
         let current = self.get(&seen.metadata.name);
         let place = |object: &StorageVersion| (object.metadata.uid.clone(), revision_of(object));
         if current.as_ref().map_or((String::new(), 0), place) == place(seen) {
             return Ok(());
         }
-        Err(WriteError::Changed(current.map(Box::new)))
+        Err(StorageVersionWriteError::Conflict(current.map(Box::new)))
     }
 }
 
-impl StorageVersions for Memory {
-    fn follow(&self) -> watch::Receiver<Arc<Snapshot>> {
+impl StorageVersionClient for MemoryCluster {
+    fn subscribe(&self) -> watch::Receiver<Arc<StorageVersionSnapshot>> {
         self.snapshot.subscribe()
     }
 
-    fn put(&self, object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, WriteError>> {
-        self.answer(move || {
-            self.compare(&object)?;
+    fn put(&self, object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, StorageVersionWriteError>> {
+        self.respond(move || {
+            self.check_unchanged(&object)?;
             self.log.lock().push(format!("put {}", object.metadata.name));
             Ok(self.store(object))
         })
     }
 
-    fn delete(&self, seen: &StorageVersion) -> BoxFuture<'_, Result<(), WriteError>> {
+    fn delete(&self, seen: &StorageVersion) -> BoxFuture<'_, Result<(), StorageVersionWriteError>> {
         let seen = seen.clone();
-        self.answer(move || {
-            self.compare(&seen)?;
+        self.respond(move || {
+            self.check_unchanged(&seen)?;
             self.log.lock().push(format!("delete {}", seen.metadata.name));
             self.remove(&seen.metadata.name);
             Ok(())
@@ -179,31 +184,35 @@ impl StorageVersions for Memory {
     }
 }
 
-impl Membership for Memory {
-    fn follow(&self) -> watch::Receiver<Option<Arc<Members>>> {
+impl MemberSource for MemoryCluster {
+    fn subscribe(&self) -> watch::Receiver<Option<Arc<MemberSet>>> {
         self.members.subscribe()
     }
 
-    fn now(&self) -> BoxFuture<'_, Result<Arc<Members>, NotKnown>> {
+    fn fetch_current(&self) -> BoxFuture<'_, Result<Arc<MemberSet>, MembersUnknown>> {
         async move {
-            let mood = *self.mood.lock();
-            if mood == Mood::Lost { Err(NotKnown) } else { self.members.borrow().clone().ok_or(NotKnown) }
+            let mood = *self.behavior.lock();
+            if mood == ClusterBehavior::MembersUnknown {
+                Err(MembersUnknown)
+            } else {
+                self.members.borrow().clone().ok_or(MembersUnknown)
+            }
         }
         .boxed()
     }
 }
 
-impl election::Leases for Memory {
-    fn get(&self, _namespace: &str, name: &str) -> election::Pending<'_, Option<Lease>> {
+impl election::LeaseClient for MemoryCluster {
+    fn get(&self, _namespace: &str, name: &str) -> election::LeaseFuture<'_, Option<Lease>> {
         let found = self.leases.lock().get(name).cloned();
         async move { Ok(found) }.boxed()
     }
 
-    fn create(&self, lease: Lease) -> election::Pending<'_, Lease> {
+    fn create(&self, lease: Lease) -> election::LeaseFuture<'_, Lease> {
         self.update(lease)
     }
 
-    fn update(&self, mut lease: Lease) -> election::Pending<'_, Lease> {
+    fn update(&self, mut lease: Lease) -> election::LeaseFuture<'_, Lease> {
         let mut leases = self.leases.lock();
         let current = leases.get(&lease.metadata.name).map(|lease| lease.metadata.resource_version.clone());
         if current.clone().unwrap_or_default() != lease.metadata.resource_version {
@@ -217,22 +226,22 @@ impl election::Leases for Memory {
 }
 
 /// A server of a test.
-pub(crate) struct Server {
-    pub(crate) barrier: Barrier,
-    pub(crate) versions: StorageVersioning,
-    pub(crate) renewed: watch::Sender<Option<Instant>>,
-    pub(crate) storage: Memory,
+pub(crate) struct PublishingServer {
+    pub(crate) barrier: PublicationBarrier,
+    pub(crate) manager: StorageVersionManager,
+    pub(crate) lease_renewals: watch::Sender<Option<Instant>>,
+    pub(crate) storage: MemoryCluster,
     pub(crate) tasks: Tasks,
 }
 
 /// How long leases last in these tests.
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(30);
 
 /// What `apps.deployments=v1 core.pods=v1` registers, each with the version that it encodes.
-pub(crate) fn registrations(text: &str) -> Registrations {
+pub(crate) fn parse_registrations(text: &str) -> Registrations {
     let registration = |word: &str| {
         let (name, version) = word.split_once('=').unwrap();
-        let resource = crate::names::resource_of(name).unwrap().owned();
+        let resource = crate::names::parse_storage_version_name(name).unwrap().owned();
         let version = version.to_owned();
         let registration = Registration::new(resource, version.clone(), vec![version.clone()], vec![version]);
         (Arc::from(name), Arc::new(registration.unwrap()))
@@ -240,34 +249,35 @@ pub(crate) fn registrations(text: &str) -> Registrations {
     text.split_whitespace().map(registration).collect()
 }
 
-impl Server {
+impl PublishingServer {
     /// Starts one that does not hold its lease yet.
-    pub(crate) fn start(name: &str, storage: &Memory, registered: &str) -> Self {
-        let (storage, tasks) = (storage.seen_by_another(), Tasks::new());
+    pub(crate) fn start(name: &str, storage: &MemoryCluster, registered: &str) -> Self {
+        let (storage, tasks) = (storage.with_own_behavior(), Tasks::new());
         let metrics = Metrics::new(&prometheus::Registry::new());
-        let barrier = Barrier::new(name.into(), LEASE, &registrations(registered), metrics.clone());
+        let barrier =
+            PublicationBarrier::new(name.into(), LEASE_DURATION, &parse_registrations(registered), metrics.clone());
         let config = Config {
             holder: name.to_owned(),
-            call_timeout: Duration::from_secs(4),
-            election: election::Pace::default(),
+            request_timeout: Duration::from_secs(4),
+            election_timings: election::ElectionTimings::default(),
             clock: || Timestamp::UNIX_EPOCH,
             seed: name.bytes().map(u64::from).sum(),
         };
         let shared = Arc::new(storage.clone());
-        let ports = Ports { objects: shared.clone(), membership: shared.clone(), leases: shared };
+        let ports = StorageVersionPorts { client: shared.clone(), member_source: shared.clone(), lease_client: shared };
         let (renewed, receiver) = watch::channel(None);
-        let versions = StorageVersioning::start(&config, barrier.clone(), &ports, receiver, &metrics, &tasks);
-        Self { barrier, versions, renewed, storage, tasks }
+        let versions = StorageVersionManager::start(&config, barrier.clone(), &ports, receiver, &metrics, &tasks);
+        Self { barrier, manager: versions, lease_renewals: renewed, storage, tasks }
     }
 
     /// Its lease is held from now on, for the time that leases last.
     pub(crate) fn renew(&self) {
-        self.renewed.send_replace(Some(Instant::now()));
+        self.lease_renewals.send_replace(Some(Instant::now()));
     }
 
     /// What a client's write of an object would need.
-    pub(crate) fn permit(&self, name: &str) -> Result<Option<Fence>, Closed> {
-        self.barrier.permit(&write_of(name))
+    pub(crate) fn permit(&self, name: &str) -> Result<Option<Fence>, RegistrationPending> {
+        self.barrier.permit(&update_of(name))
     }
 
     pub(crate) async fn stop(self) {
@@ -276,11 +286,12 @@ impl Server {
 }
 
 /// A client's write of something that has this storage version.
-pub(crate) fn write_of(name: &str) -> Write<'_> {
-    let resource = crate::names::resource_of(name).unwrap_or(GroupResource { group: "", resource: name });
-    Write { resource, path: "default/x", author: Author::Client, novelty: Novelty::Existing }
+pub(crate) fn update_of(name: &str) -> WriteIntent<'_> {
+    let resource =
+        crate::names::parse_storage_version_name(name).unwrap_or(GroupResource { group: "", resource: name });
+    WriteIntent { resource, path: "default/x", author: IntentAuthor::Client, operation: WriteOperation::UpdateOrDelete }
 }
 
-pub(crate) async fn wait(milliseconds: u64) {
+pub(crate) async fn sleep_ms(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::FieldError;
 use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus};
-use api::validation::{Faults, dns1035_label, dns1123_subdomain, label_key};
+use api::validation::{ValidationErrors, validate_dns1035_label, validate_dns1123_subdomain, validate_label_key};
 
 use crate::agreement::common_encoding_version;
 
@@ -14,19 +14,19 @@ const NOT_AN_API_VERSION: &str = "an apiVersion is a DNS-1035 label, which must 
      (e.g. 'example.com/MyVersion')";
 
 /// What is wrong with a name.
-pub fn name(name: &str) -> Vec<FieldError> {
+pub fn validate_name(name: &str) -> Vec<FieldError> {
     let faults = match name.rsplit_once('.') {
         None => vec!["name must be in the form of <group>.<resource>".to_owned()],
         Some((group, resource)) => {
-            let of_group = prefixed("the group segment ", dns1123_subdomain(group));
-            of_group.chain(prefixed("the resource segment ", dns1035_label(resource))).collect()
+            let of_group = prefix_messages("the group segment ", validate_dns1123_subdomain(group));
+            of_group.chain(prefix_messages("the resource segment ", validate_dns1035_label(resource))).collect()
         }
     };
     faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)).collect()
 }
 
 /// What is wrong with a status.
-pub fn status(status: &StorageVersionStatus) -> Vec<FieldError> {
+pub fn validate_status(status: &StorageVersionStatus) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (at, entry) in status.storage_versions.iter().enumerate() {
@@ -44,7 +44,7 @@ pub fn status(status: &StorageVersionStatus) -> Vec<FieldError> {
 fn entry_errors(entry: &ServerStorageVersion, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let ServerStorageVersion { api_server_id, encoding_version, decodable_versions, served_versions, .. } = entry;
-    for fault in dns1123_subdomain(api_server_id) {
+    for fault in validate_dns1123_subdomain(api_server_id) {
         errors.push(FieldError::invalid(format!("{path}.apiServerID"), &**api_server_id, fault));
     }
     errors.extend(version_error(encoding_version, format!("{path}.encodingVersion")));
@@ -99,7 +99,9 @@ fn condition_errors(conditions: &[StorageVersionCondition]) -> Vec<FieldError> {
             errors.push(FieldError::invalid(path("type"), &**condition_type, detail));
         }
         for (field, value) in [("type", condition_type), ("status", status)] {
-            errors.extend(label_key(value).into_iter().map(|fault| FieldError::invalid(path(field), &**value, fault)));
+            errors.extend(
+                validate_label_key(value).into_iter().map(|fault| FieldError::invalid(path(field), &**value, fault)),
+            );
         }
         for (field, value) in [("reason", reason), ("message", message)] {
             if value.is_empty() {
@@ -111,24 +113,24 @@ fn condition_errors(conditions: &[StorageVersionCondition]) -> Vec<FieldError> {
 }
 
 fn version_error(version: &str, path: String) -> Option<FieldError> {
-    let faults = version_faults(version);
+    let faults = version_messages(version);
     (!faults.is_empty()).then(|| FieldError::invalid(path, version, faults.join(",")))
 }
 
-fn version_faults(text: &str) -> Vec<String> {
+fn version_messages(text: &str) -> Vec<String> {
     let (group, version) = match text.split('/').collect::<Vec<_>>()[..] {
         [version] => (None, version),
         [group, version] => (Some(group), version),
         _ => return vec![NOT_AN_API_VERSION.to_owned()],
     };
     let empty = || vec!["must be non-empty".into()];
-    let of_group = group.map(|group| if group.is_empty() { empty() } else { dns1123_subdomain(group) });
-    let of_version = if version.is_empty() { empty() } else { dns1035_label(version) };
+    let of_group = group.map(|group| if group.is_empty() { empty() } else { validate_dns1123_subdomain(group) });
+    let of_version = if version.is_empty() { empty() } else { validate_dns1035_label(version) };
     let of_group = of_group.unwrap_or_default();
-    prefixed("group part: ", of_group).chain(prefixed("version part: ", of_version)).collect()
+    prefix_messages("group part: ", of_group).chain(prefix_messages("version part: ", of_version)).collect()
 }
 
-fn prefixed(prefix: &'static str, faults: Faults) -> impl Iterator<Item = String> {
+fn prefix_messages(prefix: &'static str, faults: ValidationErrors) -> impl Iterator<Item = String> {
     faults.into_iter().map(move |fault| format!("{prefix}{fault}"))
 }
 

@@ -15,28 +15,28 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Compare, Error, Key, Op, Outcome, Revision, Store, Transaction};
+use crate::contract::{Compare, Error, Key, Op, Revision, Store, Transaction, TransactionOutcome};
 
 /// The key that servers agree by. It lies outside of `--etcd-prefix`, as in kube-apiserver.
-pub const KEY: Key = Key::from_static(b"compact_rev_key");
+pub const COMPACT_REV_KEY: Key = Key::from_static(b"compact_rev_key");
 
 /// The usual `--etcd-compaction-interval`, kube-apiserver's.
-pub const INTERVAL: Duration = Duration::from_secs(5 * 60);
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// One server's part in the compaction of a store.
 #[derive(Debug)]
-pub struct Compaction {
+pub struct Compactor {
     store: Arc<dyn Store>,
     interval: Duration,
-    /// The put of [`KEY`] that we know of; `None`: there is none.
-    seen: Option<Revision>,
+    /// The put of [`COMPACT_REV_KEY`] that we know of; `None`: there is none.
+    key_revision: Option<Revision>,
     /// The revision of the round before; `None`: there was none, so nothing is compacted yet.
-    target: Option<Revision>,
+    previous_round_revision: Option<Revision>,
 }
 
 /// What a round came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Round {
+enum CompactionRound {
     /// We have won and compacted to this revision.
     Compacted(Revision),
     /// We have won, and know of nothing that is old enough.
@@ -45,10 +45,10 @@ enum Round {
     Lost,
 }
 
-impl Compaction {
+impl Compactor {
     /// Takes part every `interval`; zero: not at all, for a store that somebody else compacts.
     pub fn new(store: Arc<dyn Store>, interval: Duration) -> Self {
-        Self { store, interval, seen: None, target: None }
+        Self { store, interval, key_revision: None, previous_round_revision: None }
     }
 
     /// Runs until `shutdown`. What fails is tried again in the next round.
@@ -62,7 +62,7 @@ impl Compaction {
                 () = shutdown.cancelled() => return,
             }
             let round = tokio::select! {
-                round = self.round() => round,
+                round = self.run_round() => round,
                 () = shutdown.cancelled() => return,
             };
             match round {
@@ -74,23 +74,25 @@ impl Compaction {
         }
     }
 
-    async fn round(&mut self) -> Result<Round, Error> {
-        let previous = self.target.unwrap_or_default();
+    async fn run_round(&mut self) -> Result<CompactionRound, Error> {
+        let previous = self.previous_round_revision.unwrap_or_default();
         let transaction = Transaction {
-            compares: vec![Compare { key: KEY, revision: self.seen }],
-            ops: vec![Op::Put { key: KEY, value: Bytes::from(previous.to_string()), ttl: None }],
+            compares: vec![Compare { key: COMPACT_REV_KEY, revision: self.key_revision }],
+            ops: vec![Op::Put { key: COMPACT_REV_KEY, value: Bytes::from(previous.to_string()), ttl: None }],
         };
         match self.store.commit(transaction).await? {
-            Outcome::Conflict { current, revision } => {
-                self.seen = current.into_iter().flatten().next().map(|entry| entry.revision);
-                self.target = Some(revision);
-                Ok(Round::Lost)
+            TransactionOutcome::Conflict { current, revision } => {
+                self.key_revision = current.into_iter().flatten().next().map(|entry| entry.revision);
+                self.previous_round_revision = Some(revision);
+                Ok(CompactionRound::Lost)
             }
-            Outcome::Committed(revision) => {
-                self.seen = Some(revision);
-                let Some(target) = self.target.replace(revision) else { return Ok(Round::Recorded) };
+            TransactionOutcome::Committed(revision) => {
+                self.key_revision = Some(revision);
+                let Some(target) = self.previous_round_revision.replace(revision) else {
+                    return Ok(CompactionRound::Recorded);
+                };
                 self.store.compact(target).await?;
-                Ok(Round::Compacted(target))
+                Ok(CompactionRound::Compacted(target))
             }
         }
     }

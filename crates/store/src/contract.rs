@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 pub type Key = Bytes;
 
 /// The answer of a store operation that is still under way.
-pub type Pending<'a, T> = BoxFuture<'a, Result<T, Error>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// The position of a write in the history of the whole store. Revisions only grow; a resourceVersion is one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ impl fmt::Display for Revision {
 
 /// One key and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoreEntry {
     /// The key.
     pub key: Key,
     /// The value, as it was put.
@@ -41,9 +41,9 @@ pub struct Entry {
     pub revision: Revision,
 }
 
-/// A read of keys in order. Built from [`Range::prefix`] and narrowed by its methods.
+/// A read of keys in order. Built from [`KeyRange::prefix`] and narrowed by its methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct KeyRange {
     /// Only keys that begin with these bytes.
     pub prefix: Key,
     /// Only keys at or after this one; where a page before ended. Empty: from the start of the prefix.
@@ -51,13 +51,13 @@ pub struct Range {
     /// At most so many entries; `None`: all.
     pub limit: Option<usize>,
     /// As it was at this revision; `None`: as it is now.
-    pub at: Option<Revision>,
+    pub at_revision: Option<Revision>,
 }
 
-impl Range {
+impl KeyRange {
     /// Every key below `prefix`, as it is now.
     pub fn prefix(prefix: impl Into<Key>) -> Self {
-        Self { prefix: prefix.into(), start: Key::new(), limit: None, at: None }
+        Self { prefix: prefix.into(), start: Key::new(), limit: None, at_revision: None }
     }
 
     /// Begins at `start` instead of the first key of the prefix.
@@ -70,13 +70,13 @@ impl Range {
         Self { limit: Some(limit), ..self }
     }
 
-    /// Reads the past: [`Error::Compacted`] if it is forgotten, [`Error::Future`] if it is not written yet.
-    pub fn at(self, revision: Revision) -> Self {
-        Self { at: Some(revision), ..self }
+    /// Reads the past: [`Error::Compacted`] if it is forgotten, [`Error::FutureRevision`] if it is not written yet.
+    pub fn at_revision(self, revision: Revision) -> Self {
+        Self { at_revision: Some(revision), ..self }
     }
 
     /// The first key that may be part of it.
-    pub fn first(&self) -> &Key {
+    pub fn first_key(&self) -> &Key {
         if self.start > self.prefix { &self.start } else { &self.prefix }
     }
 }
@@ -89,18 +89,18 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Key> {
     Some(end.into())
 }
 
-/// What a [`Range`] found.
+/// What a [`KeyRange`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct RangePage {
     /// In ascending order of their keys.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<StoreEntry>,
     /// How many keys the range holds from its start on, whatever its limit.
     pub count: u64,
     /// The state that was read: every write up to this revision and none after it.
     pub revision: Revision,
 }
 
-impl Page {
+impl RangePage {
     /// Whether the limit left something out.
     pub fn has_more(&self) -> bool {
         self.count > self.entries.len() as u64
@@ -165,22 +165,22 @@ impl Transaction {
     }
 
     /// Puts a key that must still be as it was written at `seen`.
-    pub fn update(key: impl Into<Key>, seen: Revision, value: impl Into<Bytes>) -> Self {
+    pub fn update(key: impl Into<Key>, expected: Revision, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         Self {
-            compares: vec![Compare { key: key.clone(), revision: Some(seen) }],
+            compares: vec![Compare { key: key.clone(), revision: Some(expected) }],
             ops: vec![Op::Put { key, value: value.into(), ttl: None }],
         }
     }
 
     /// Removes a key that must still be as it was written at `seen`.
-    pub fn delete(key: impl Into<Key>, seen: Revision) -> Self {
+    pub fn delete(key: impl Into<Key>, expected: Revision) -> Self {
         let key = key.into();
-        Self { compares: vec![Compare { key: key.clone(), revision: Some(seen) }], ops: vec![Op::Delete { key }] }
+        Self { compares: vec![Compare { key: key.clone(), revision: Some(expected) }], ops: vec![Op::Delete { key }] }
     }
 
     /// Whether it keeps the rules of this contract; [`Error::Malformed`] names the one it breaks. Every backend asks first.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         let malformed = |reason: &str| Err(Error::Malformed { reason: reason.to_owned() });
         if self.ops.is_empty() {
             return malformed("a transaction without operations");
@@ -214,13 +214,13 @@ impl Transaction {
 
 /// How a transaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// It happened and is durable. If it changed nothing (only absent keys removed), this is the current revision.
     Committed(Revision),
     /// A comparison did not hold, so nothing happened.
     Conflict {
         /// What each compared key holds now, in the order of the comparisons.
-        current: Vec<Option<Entry>>,
+        current: Vec<Option<StoreEntry>>,
         /// The state that was compared with.
         revision: Revision,
     },
@@ -229,9 +229,9 @@ pub enum Outcome {
 /// One change, as a watcher sees it. The previous value is not part of it: whoever needs it keeps the state that the
 /// events are applied to, as a watch cache does, and the store need not read every value twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum StoreEvent {
     /// A key was put.
-    Put(Entry),
+    Put(StoreEntry),
     /// A key was removed, by a transaction or because its time to live ran out.
     Delete {
         /// The key that is gone.
@@ -241,7 +241,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl StoreEvent {
     /// The key that changed.
     pub fn key(&self) -> &Key {
         match self {
@@ -261,36 +261,36 @@ impl Event {
 
 /// What a watch delivers: whole transactions only, in the order of their revisions, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct WatchBatch {
     /// Ascending by revision. Empty: only the progress below is news.
-    pub events: Vec<Event>,
+    pub events: Vec<StoreEvent>,
     /// Everything below the prefix up to and including this revision has now been delivered.
-    pub through: Revision,
+    pub complete_through: Revision,
 }
 
 /// The changes below a prefix, from a revision on. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch {
-    batches: mpsc::Receiver<Result<Batch, Error>>,
-    progress: mpsc::Sender<()>,
+    batches: mpsc::Receiver<Result<WatchBatch, Error>>,
+    progress_requests: mpsc::Sender<()>,
 }
 
 impl Watch {
     /// A watch that is fed through the other ends: batches to deliver, and requests for progress to answer. Backends
     /// make these; an error that is sent must be the last thing sent.
-    pub fn new(batches: mpsc::Receiver<Result<Batch, Error>>, progress: mpsc::Sender<()>) -> Self {
-        Self { batches, progress }
+    pub fn new(batches: mpsc::Receiver<Result<WatchBatch, Error>>, progress: mpsc::Sender<()>) -> Self {
+        Self { batches, progress_requests: progress }
     }
 
     /// The next batch. After an error, or `None` when the store was closed, the watch is over; a new one from
     /// the last `through` plus one loses and repeats nothing, unless the error is [`Error::Compacted`].
-    pub async fn next(&mut self) -> Option<Result<Batch, Error>> {
+    pub async fn next_batch(&mut self) -> Option<Result<WatchBatch, Error>> {
         self.batches.recv().await
     }
 
     /// A handle to ask for a batch soon that tells how far the watch has come, also when nothing changed.
-    pub fn progress(&self) -> ProgressRequest {
-        ProgressRequest { requests: self.progress.clone() }
+    pub fn progress_request(&self) -> ProgressRequest {
+        ProgressRequest { requests: self.progress_requests.clone() }
     }
 }
 
@@ -307,7 +307,7 @@ impl ProgressRequest {
     }
 }
 
-/// What can go wrong. Retrying is safe on everything that says so, and never on [`Error::Unresolved`].
+/// What can go wrong. Retrying is safe on everything that says so, and never on [`Error::OutcomeUnknown`].
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The history that was asked for is forgotten. List again and go on from there.
@@ -320,7 +320,7 @@ pub enum Error {
     },
     /// The revision is not written yet.
     #[error("revision {requested} is not written yet; the store is at revision {current}")]
-    Future {
+    FutureRevision {
         /// What was asked for.
         requested: Revision,
         /// The newest revision there is.
@@ -334,7 +334,7 @@ pub enum Error {
     },
     /// A transaction was sent and its outcome is unknown: it may have happened. Read before writing again.
     #[error("the outcome of a write is unknown: {reason}")]
-    Unresolved {
+    OutcomeUnknown {
         /// What happened to the answer.
         reason: String,
     },
@@ -363,29 +363,29 @@ pub enum Error {
 /// Reads are linearizable: they see every write acknowledged before they began, by whichever server.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// One key as it is now, and the revision of the state that was read.
-    fn get(&self, key: Key) -> Pending<'_, (Option<Entry>, Revision)>;
+    fn get(&self, key: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)>;
 
     /// Keys in order, now or at a revision.
-    fn range(&self, range: Range) -> Pending<'_, Page>;
+    fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage>;
 
     /// Compares, then changes, in one step. Never repeated by the store once it may have happened.
-    fn commit(&self, transaction: Transaction) -> Pending<'_, Outcome>;
+    fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome>;
 
     /// The changes below `prefix` at and after `from`, none lost, none twice, no transaction torn. The first error is
     /// [`Error::Compacted`] if the state before `from` is forgotten: a watch from `r.next()` can begin exactly as long as
     /// a range at `r` can be read. `from` in the future waits for it, and tells of no progress below it.
-    fn watch(&self, prefix: Key, from: Revision) -> Pending<'_, Watch>;
+    fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch>;
 
     /// The newest revision that any server may already have acknowledged. Cheap: it is asked for at every read.
-    fn revision(&self) -> Pending<'_, Revision>;
+    fn revision(&self) -> StoreFuture<'_, Revision>;
 
     /// Whether a [`ProgressRequest`] is answered. Where it is not, a consistent read must read through. It may change
     /// while servers of the store are replaced, so whoever waits for an answer bounds the wait and then reads through.
-    fn answers_progress(&self) -> bool;
+    fn supports_progress_requests(&self) -> bool;
 
     /// Forgets what was overwritten or removed before `revision`, which itself can still be read. Forgetting less than
-    /// is already forgotten does nothing; forgetting what is not written yet is [`Error::Future`].
-    fn compact(&self, revision: Revision) -> Pending<'_, ()>;
+    /// is already forgotten does nothing; forgetting what is not written yet is [`Error::FutureRevision`].
+    fn compact(&self, revision: Revision) -> StoreFuture<'_, ()>;
 }
 
 #[cfg(test)]

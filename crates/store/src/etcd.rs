@@ -6,14 +6,14 @@
 //! Reading order: `proto` (what is said), `link` (one connection), `members` (failover), `failure` (what an error means),
 //! then `reads`, `probes` (with a `lane` of their own, which is `hush`ed), `writes`, `leases` and `watch`.
 
+mod bdp_ping_filter;
 mod config;
+mod connection;
 mod failure;
-mod hush;
-mod lane;
 mod leases;
-mod link;
 mod members;
-mod probes;
+mod probe_batcher;
+mod probe_connection;
 mod proto;
 mod reads;
 mod version;
@@ -23,57 +23,63 @@ mod writes;
 use std::sync::{Arc, Once};
 
 use futures_util::FutureExt;
-use tasks::{Tasks, WorkerNumber};
+use tasks::{RuntimeIndex, Tasks};
 
 pub use self::config::{Config, ConfigError, Timeouts};
-use self::lane::Lane;
-use self::leases::Leases;
-use self::link::Dialer;
-use self::members::Members;
-use self::probes::Probes;
-use crate::contract::{Entry, Key, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch};
+use self::connection::EtcdDialer;
+use self::leases::LeasePool;
+use self::members::EtcdMembers;
+use self::probe_batcher::ProbeBatcher;
+use self::probe_connection::ProbeConnection;
+use crate::contract::{
+    Key, KeyRange, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome, Watch,
+};
 
 /// A client of one etcd cluster. Its connections and watches end with the tasks it was opened with.
 #[derive(Debug)]
-pub struct Etcd {
-    client: Arc<Client>,
+pub struct EtcdStore {
+    client: Arc<EtcdClient>,
     /// For whoever asks from a worker.
-    of_workers: Desk,
+    worker_probes: ProbeQueue,
     /// For all others.
-    of_process: Desk,
+    process_probes: ProbeQueue,
 }
 
 /// Where those wait who need to know the current revision. One probe is under way for all who wait here: more would have etcd
 /// pay for what one finds out.
 #[derive(Debug)]
-struct Desk {
-    probes: Arc<Probes>,
+struct ProbeQueue {
+    batcher: Arc<ProbeBatcher>,
     /// Probes are sent from where the first lives who asks here, as long as anybody there can ask.
-    opened: Once,
+    started: Once,
 }
 
-impl Etcd {
+impl EtcdStore {
     /// Reads the files that `config` names and greets every etcd that is there. An etcd that is not there yet is no error:
     /// requests fail as unavailable until one is, and watches begin when one is.
     pub async fn open(config: &Config, tasks: Tasks) -> Result<Self, ConfigError> {
         let addresses = config.addresses()?;
-        let dialer = Dialer { tls: config.tls()?, timeouts: config.timeouts, tasks: tasks.clone() };
-        let members = Members::new(addresses, dialer);
-        members.greet().await;
-        let client =
-            Arc::new(Client { members, leases: Leases::default(), timeouts: config.timeouts, tasks: tasks.clone() });
-        let desk = || Desk { probes: Arc::new(Probes::new(tasks.clone())), opened: Once::new() };
-        Ok(Self { client, of_workers: desk(), of_process: desk() })
+        let dialer = EtcdDialer { tls: config.tls()?, timeouts: config.timeouts, tasks: tasks.clone() };
+        let members = EtcdMembers::new(addresses, dialer);
+        members.connect_all().await;
+        let client = Arc::new(EtcdClient {
+            members,
+            lease_pool: LeasePool::default(),
+            timeouts: config.timeouts,
+            tasks: tasks.clone(),
+        });
+        let desk = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
+        Ok(Self { client, worker_probes: desk(), process_probes: desk() })
     }
 
     /// Where those wait who ask from this thread.
-    fn desk(&self) -> &Desk {
-        let desk = if WorkerNumber::here().is_worker() { &self.of_workers } else { &self.of_process };
-        desk.opened.call_once(|| {
-            let (probes, client, stop) = (desk.probes.clone(), self.client.clone(), self.client.tasks.stopping());
+    fn probe_queue(&self) -> &ProbeQueue {
+        let desk = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
+        desk.started.call_once(|| {
+            let (probes, client, stop) = (desk.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
             self.client.tasks.spawn_once("etcd revision", async move {
-                let lane = tokio::sync::Mutex::new(Lane::default());
-                stop.run_until_cancelled(probes.answer_all(|| client.probe_in(&lane))).await;
+                let lane = tokio::sync::Mutex::new(ProbeConnection::default());
+                stop.run_until_cancelled(probes.run(|| client.probe_on(&lane))).await;
                 probes.close();
             });
         });
@@ -83,39 +89,39 @@ impl Etcd {
 
 /// What requests and watches share.
 #[derive(Debug)]
-struct Client {
-    members: Members,
-    leases: Leases,
+struct EtcdClient {
+    members: EtcdMembers,
+    lease_pool: LeasePool,
     timeouts: Timeouts,
     tasks: Tasks,
 }
 
-impl Store for Etcd {
-    fn get(&self, key: Key) -> Pending<'_, (Option<Entry>, Revision)> {
+impl Store for EtcdStore {
+    fn get(&self, key: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)> {
         self.client.get(key).boxed()
     }
 
-    fn range(&self, range: Range) -> Pending<'_, Page> {
+    fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage> {
         self.client.range(range).boxed()
     }
 
-    fn commit(&self, transaction: Transaction) -> Pending<'_, Outcome> {
+    fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome> {
         self.client.commit(transaction).boxed()
     }
 
-    fn watch(&self, prefix: Key, from: Revision) -> Pending<'_, Watch> {
+    fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
         std::future::ready(Ok(self.client.watch(prefix, from))).boxed()
     }
 
-    fn revision(&self) -> Pending<'_, Revision> {
-        self.desk().probes.ask().boxed()
+    fn revision(&self) -> StoreFuture<'_, Revision> {
+        self.probe_queue().batcher.current_revision().boxed()
     }
 
-    fn answers_progress(&self) -> bool {
-        self.client.members.answer_progress()
+    fn supports_progress_requests(&self) -> bool {
+        self.client.members.support_progress_requests()
     }
 
-    fn compact(&self, revision: Revision) -> Pending<'_, ()> {
+    fn compact(&self, revision: Revision) -> StoreFuture<'_, ()> {
         self.client.compact(revision).boxed()
     }
 }

@@ -12,6 +12,6 @@ pub mod etcd;
 pub mod sqlite;
 
 pub use contract::{
-    Batch, Compare, Entry, Error, Event, Key, Op, Outcome, Page, Pending, ProgressRequest, Range, Revision, Store,
-    Transaction, Watch, prefix_end,
+    Compare, Error, Key, KeyRange, Op, ProgressRequest, RangePage, Revision, Store, StoreEntry, StoreEvent,
+    StoreFuture, Transaction, TransactionOutcome, Watch, WatchBatch, prefix_end,
 };

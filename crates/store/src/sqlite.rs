@@ -7,31 +7,31 @@
 //! Invariants: revisions are given in turn and have no gaps; an answer is sent after COMMIT has reached the disk and the
 //! revision file tells of it; nothing newer than the revision file is ever shown.
 
+mod change_waiter;
 mod clock;
-mod commits;
+mod committer;
+mod compaction;
 mod config;
 mod expiry;
 mod fault;
-mod feed;
 mod file_system;
 mod files;
-mod forget;
 mod history;
-mod hub;
-mod keeper;
+mod log_tailer;
+mod maintenance;
 mod open;
-mod pool;
 mod range;
+mod reader_pool;
 mod revision_file;
 mod schema;
 mod snapshot;
 mod start;
-mod tail;
 mod threads;
-mod turn;
-mod wake;
-mod write;
-mod writer;
+mod watch_feed;
+mod watch_hub;
+mod write_lock;
+mod write_queue;
+mod write_transaction;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,52 +45,55 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use clock::{Clock, KernelClock};
-pub use config::{Config, Step, StepHook, Wakeups};
+pub use config::{ChangeDetection, CommitHook, CommitStep, Config};
 pub use open::OpenError;
 pub use schema::Durability;
 
-use crate::sqlite::expiry::Expiry;
-use crate::sqlite::fault::Fault;
-use crate::sqlite::feed::Feed;
-use crate::sqlite::files::{Files, Opened};
-use crate::sqlite::forget::{Reading, Window};
-use crate::sqlite::hub::{Hub, Subscription};
-use crate::sqlite::pool::Pool;
+use crate::sqlite::change_waiter::ChangeWaker;
+use crate::sqlite::compaction::{SupersededRows, WindowRead};
+use crate::sqlite::expiry::KeyExpiry;
+use crate::sqlite::fault::SqliteFault;
+use crate::sqlite::files::{FileGuard, StoreFiles};
+use crate::sqlite::reader_pool::ReaderPool;
 use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::schema::OPS_MAX;
-use crate::sqlite::snapshot::Snapshot;
-use crate::sqlite::threads::Threads;
-use crate::sqlite::wake::Poke;
-use crate::sqlite::writer::Writer;
-use crate::{Entry, Error, Key, Op, Outcome, Page, Pending, Range, Revision, Store, Transaction, Watch};
+use crate::sqlite::snapshot::ReadSnapshot;
+use crate::sqlite::threads::StoreThreads;
+use crate::sqlite::watch_feed::WatchFeed;
+use crate::sqlite::watch_hub::{Subscription, WatchHub};
+use crate::sqlite::write_queue::WriteQueue;
+use crate::{
+    Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome,
+    Watch,
+};
 
 /// As much as etcd takes in one request by default: 1.5 MiB.
 pub const REQUEST_BYTES_MAX: usize = 1536 * 1024;
 
 /// Batches that wait for a slow receiver before its watch reads for itself.
-const WATCH_QUEUE: usize = 16;
+const WATCH_QUEUE_LEN: usize = 16;
 
 /// A store in an SQLite file. [`SqliteStore::close`] ends it in order; dropping it ends it, too, but waits for nothing.
 #[derive(Debug)]
 pub struct SqliteStore {
-    files: Files,
-    opened: Arc<Opened>,
-    revisions: Arc<RevisionFile>,
-    writer: Writer,
-    pool: Pool,
-    hub: Arc<Hub>,
-    tail: Poke,
-    expiry: Expiry,
+    files: StoreFiles,
+    file_guard: Arc<FileGuard>,
+    revision_file: Arc<RevisionFile>,
+    write_queue: WriteQueue,
+    reader_pool: ReaderPool,
+    watch_hub: Arc<WatchHub>,
+    tail_waker: ChangeWaker,
+    expiry: KeyExpiry,
     /// Those that read.
-    threads: Threads,
-    writer_thread: Threads,
+    threads: StoreThreads,
+    writer_thread: StoreThreads,
     tasks: Tasks,
     /// Ends what runs among the tasks.
-    closing: CancellationToken,
+    close_token: CancellationToken,
     /// Ends the tail.
     is_stopping: Arc<AtomicBool>,
     /// Ends the keeper when it is dropped.
-    keeper: Mutex<Option<sync_mpsc::Sender<()>>>,
+    maintenance_stop: Mutex<Option<sync_mpsc::Sender<()>>>,
 }
 
 impl SqliteStore {
@@ -98,23 +101,23 @@ impl SqliteStore {
     pub async fn open(config: Config, tasks: &Tasks) -> Result<Self, OpenError> {
         let path = config.path.clone();
         let of_store = tasks.clone();
-        let starting = tokio::task::spawn_blocking(move || start::start(&config, of_store));
+        let starting = tokio::task::spawn_blocking(move || start::start_store(&config, of_store));
         let panicked = |error| OpenError::System { path, source: std::io::Error::other(error) };
         let store = starting.await.map_err(panicked)??;
-        store.threads.watch_over(tasks);
-        store.writer_thread.watch_over(tasks);
-        tasks.spawn_once("sqlite expiry", store.expiry.clone().run(store.closing.clone()));
+        store.threads.supervise(tasks);
+        store.writer_thread.supervise(tasks);
+        tasks.spawn_once("sqlite expiry", store.expiry.clone().run(store.close_token.clone()));
         Ok(store)
     }
 
     /// Takes no more requests, answers those that wait, ends all watches, and waits for its threads. What was
     /// acknowledged is on the disk with or without this.
     pub async fn close(&self) {
-        self.signal_end();
-        self.pool.close().await;
+        self.signal_stop();
+        self.reader_pool.close().await;
         self.threads.join().await;
         // Last and alone, so that SQLite can put the whole log back into the database.
-        self.writer.stop();
+        self.write_queue.stop();
         self.writer_thread.join().await;
     }
 
@@ -124,92 +127,92 @@ impl SqliteStore {
     }
 
     /// Removes the keys that are due now, without waiting for the next look.
-    pub async fn expire(&self) -> Result<(), Error> {
-        self.expiry.expire().await
+    pub async fn expire_due_keys(&self) -> Result<(), Error> {
+        self.expiry.expire_due_keys().await
     }
 
     /// Removes what compaction has made superfluous.
-    async fn sweep(&self) -> Result<(), Error> {
+    async fn delete_compacted(&self) -> Result<(), Error> {
         loop {
-            let (window, reading) = self.read_window().await?;
+            let (window, reading) = self.read_superseded().await?;
             let mut sweep = window.into_sweep();
             while !sweep.is_done {
                 let started = Instant::now();
-                sweep = self.writer.submit(0, move |write| sweep.step(write)).await?;
-                tokio::time::sleep(forget::pause_after(started.elapsed())).await;
+                sweep = self.write_queue.submit(0, move |write| sweep.delete_batch(write)).await?;
+                tokio::time::sleep(compaction::pause_after(started.elapsed())).await;
             }
-            if reading == Reading::End {
+            if reading == WindowRead::End {
                 return Ok(());
             }
         }
     }
 
-    async fn read_window(&self) -> Result<(Window, Reading), Error> {
-        let mut window = Window::default();
+    async fn read_superseded(&self) -> Result<(SupersededRows, WindowRead), Error> {
+        let mut window = SupersededRows::default();
         loop {
             let reading;
-            (window, reading) = self.pool.read(move |reader| window.read_piece(&reader.connection)).await?;
-            if reading != Reading::More {
+            (window, reading) = self.reader_pool.read(move |reader| window.read_batch(&reader.connection)).await?;
+            if reading != WindowRead::More {
                 return Ok((window, reading));
             }
         }
     }
 
-    fn signal_end(&self) {
-        self.threads.may_end();
-        self.writer_thread.may_end();
-        self.closing.cancel();
-        self.writer.refuse();
+    fn signal_stop(&self) {
+        self.threads.expect_stop();
+        self.writer_thread.expect_stop();
+        self.close_token.cancel();
+        self.write_queue.close();
         self.is_stopping.store(true, Ordering::Release);
-        self.tail.poke();
-        self.keeper.lock().take();
+        self.tail_waker.wake();
+        self.maintenance_stop.lock().take();
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        self.signal_end();
-        self.writer.stop();
+        self.signal_stop();
+        self.write_queue.stop();
     }
 }
 
 impl Store for SqliteStore {
-    fn get(&self, key: Key) -> Pending<'_, (Option<Entry>, Revision)> {
-        Box::pin(self.pool.read(move |reader| {
+    fn get(&self, key: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)> {
+        Box::pin(self.reader_pool.read(move |reader| {
             if key.is_empty() {
                 return Err(Error::Malformed { reason: "an empty key".to_owned() }.into());
             }
-            let snapshot = Snapshot::open(reader)?;
-            Ok((snapshot.get(&key, snapshot.revision)?, snapshot.revision))
+            let snapshot = ReadSnapshot::open(reader)?;
+            Ok((snapshot.get(&key, snapshot.visible_revision)?, snapshot.visible_revision))
         }))
     }
 
-    fn range(&self, range: Range) -> Pending<'_, Page> {
-        Box::pin(self.pool.read(move |reader| range::read(reader, &range)))
+    fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage> {
+        Box::pin(self.reader_pool.read(move |reader| range::read_page(reader, &range)))
     }
 
-    fn commit(&self, transaction: Transaction) -> Pending<'_, Outcome> {
+    fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome> {
         Box::pin(async move {
-            transaction.check()?;
+            transaction.validate()?;
             let size = check_size(&transaction)?;
-            self.writer.submit(size, move |write| Ok(write.apply(&transaction)?)).await
+            self.write_queue.submit(size, move |write| Ok(write.apply(&transaction)?)).await
         })
     }
 
-    fn watch(&self, prefix: Key, from: Revision) -> Pending<'_, Watch> {
-        let (batches, delivered) = mpsc::channel(WATCH_QUEUE);
+    fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
+        let (batches, delivered) = mpsc::channel(WATCH_QUEUE_LEN);
         // One request that waits is enough: it is answered with what is current when its turn comes.
         let (asked, requests) = mpsc::channel(1);
-        let feed = Feed {
+        let feed = WatchFeed {
             subscription: Subscription { prefix, from, batches },
-            requests,
-            asked: None,
-            hub: self.hub.clone(),
-            pool: self.pool.clone(),
-            revisions: self.revisions.clone(),
-            tail: self.tail.clone(),
+            progress_requests: requests,
+            requested_progress: None,
+            watch_hub: self.watch_hub.clone(),
+            reader_pool: self.reader_pool.clone(),
+            revision_file: self.revision_file.clone(),
+            tail_waker: self.tail_waker.clone(),
         };
-        let closing = self.closing.clone();
+        let closing = self.close_token.clone();
         self.tasks.spawn_once("sqlite watch", async move {
             tokio::select! {
                 () = feed.run() => {}
@@ -219,19 +222,20 @@ impl Store for SqliteStore {
         Box::pin(std::future::ready(Ok(Watch::new(delivered, asked))))
     }
 
-    fn revision(&self) -> Pending<'_, Revision> {
-        let read = || self.revisions.read().map_err(|error| Fault::File(error).told(&self.files.revision));
-        Box::pin(std::future::ready(self.opened.remember().and_then(|()| read())))
+    fn revision(&self) -> StoreFuture<'_, Revision> {
+        let read =
+            || self.revision_file.read().map_err(|error| SqliteFault::File(error).into_error(&self.files.revision));
+        Box::pin(std::future::ready(self.file_guard.last_check().and_then(|()| read())))
     }
 
-    fn answers_progress(&self) -> bool {
+    fn supports_progress_requests(&self) -> bool {
         true
     }
 
-    fn compact(&self, revision: Revision) -> Pending<'_, ()> {
+    fn compact(&self, revision: Revision) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.writer.submit(0, move |write| Ok(forget::decide(write, revision)?)).await??;
-            self.sweep().await
+            self.write_queue.submit(0, move |write| Ok(compaction::set_compacted_revision(write, revision)?)).await??;
+            self.delete_compacted().await
         })
     }
 }

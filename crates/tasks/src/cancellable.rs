@@ -80,7 +80,10 @@ mod tests {
     use super::*;
 
     /// Starts work that waits for a signal between two points, and tells at the end that it came there.
-    fn start(tasks: &Tasks, commits: bool) -> (Cancellable<()>, oneshot::Sender<()>, oneshot::Receiver<()>) {
+    fn start_cancellable_work(
+        tasks: &Tasks,
+        commits: bool,
+    ) -> (Cancellable<()>, oneshot::Sender<()>, oneshot::Receiver<()>) {
         let commitment = Arc::new(Commitment::default());
         let (signal, signalled) = oneshot::channel();
         let (done, is_done) = oneshot::channel();
@@ -100,7 +103,7 @@ mod tests {
     async fn work_is_cancelled_before_it_commits_and_finishes_after() {
         for commits in [false, true] {
             let tasks = Tasks::new();
-            let (work, signal, is_done) = start(&tasks, commits);
+            let (work, signal, is_done) = start_cancellable_work(&tasks, commits);
             tokio::task::yield_now().await;
             drop(work);
             let _ = signal.send(());

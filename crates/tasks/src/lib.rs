@@ -19,30 +19,30 @@ use tokio_util::task::TaskTracker;
 
 pub use backoff::{Backoff, jittered};
 pub use cancellable::{Cancellable, Commitment};
-pub use workers::{Place, WorkerNumber, Workers};
+pub use workers::{RuntimeIndex, WorkerSlot, Workers};
 
 /// A family of tasks that start under one handle and stop together. Clones share the family.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
-    failure: Arc<watch::Sender<Option<Failure>>>,
+    failure: Arc<watch::Sender<Option<TaskFailure>>>,
 }
 
 /// A task that is not running although nobody asked it to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct TaskFailure {
     /// The name given at [`Tasks::spawn`].
     pub task: &'static str,
     /// What ended it.
-    pub kind: FailureKind,
+    pub kind: TaskFailureKind,
 }
 
 /// How a task failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum TaskFailureKind {
     /// It returned before it was told to stop.
-    EndedUnasked,
+    ReturnedEarly,
     /// It panicked.
     Panicked,
 }
@@ -54,24 +54,29 @@ impl Tasks {
         Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), failure: Arc::new(failure) }
     }
 
-    /// Starts a task that runs until the token is cancelled. Returning earlier, or panicking, is a [`Failure`].
+    /// Starts a task that runs until the token is cancelled. Returning earlier, or panicking, is a [`TaskFailure`].
     pub fn spawn<Run, Running>(&self, task: &'static str, run: Run)
     where
         Run: FnOnce(CancellationToken) -> Running,
         Running: Future<Output = ()> + Send + 'static,
     {
-        self.track(&Handle::current(), None, task, run(self.stop.clone()), Ending::OnlyWhenStopped);
+        self.spawn_tracked(&Handle::current(), None, task, run(self.stop.clone()), ExpectedEnd::OnStop);
     }
 
-    /// Starts a task that may end on its own, for one piece of work; only a panic is a [`Failure`].
+    /// Starts a task that may end on its own, for one piece of work; only a panic is a [`TaskFailure`].
     pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.track(&Handle::current(), None, task, work, Ending::WhenDone);
+        self.spawn_tracked(&Handle::current(), None, task, work, ExpectedEnd::OnCompletion);
     }
 
     /// The same, on a worker.
-    pub fn spawn_once_at(&self, place: Place, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        let runtime = place.runtime().clone();
-        self.track(&runtime, Some(place), task, work, Ending::WhenDone);
+    pub fn spawn_once_on_worker(
+        &self,
+        slot: WorkerSlot,
+        task: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let runtime = slot.runtime().clone();
+        self.spawn_tracked(&runtime, Some(slot), task, work, ExpectedEnd::OnCompletion);
     }
 
     /// Starts work that [`Tasks::stop`] waits for and whose result or panic is its caller's business. Dropping the handle
@@ -85,12 +90,12 @@ impl Tasks {
     }
 
     /// The signal that all tasks of this family stop on.
-    pub fn stopping(&self) -> CancellationToken {
+    pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
     /// Waits for the first failure; never returns while all is well.
-    pub async fn failed(&self) -> Failure {
+    pub async fn wait_for_failure(&self) -> TaskFailure {
         let mut failures = self.failure.subscribe();
         loop {
             if let Some(failure) = failures.borrow_and_update().clone() {
@@ -104,37 +109,37 @@ impl Tasks {
     }
 
     /// Tells every task to stop and waits for all of them, at most `grace`.
-    pub async fn stop(&self, grace: Duration) -> Result<(), StillRunning> {
+    pub async fn stop(&self, grace: Duration) -> Result<(), StopTimeoutError> {
         self.stop.cancel();
         self.tracker.close();
         match tokio::time::timeout(grace, self.tracker.wait()).await {
             Ok(()) => Ok(()),
-            Err(_) => Err(StillRunning { tasks: self.tracker.len() }),
+            Err(_) => Err(StopTimeoutError { tasks: self.tracker.len() }),
         }
     }
 
-    fn track(
+    fn spawn_tracked(
         &self,
         runtime: &Handle,
-        place: Option<Place>,
+        slot: Option<WorkerSlot>,
         task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
-        ending: Ending,
+        expected_end: ExpectedEnd,
     ) {
-        let reporter = Reporter {
+        let reporter = FailureReporter {
             task,
-            ending,
+            expected_end,
             stop: self.stop.clone(),
             failure: self.failure.clone(),
-            kind: FailureKind::Panicked,
+            kind: TaskFailureKind::Panicked,
         };
         // In a box, because what an async block takes in lies in it twice, and a connection is large.
         let work = Box::pin(work);
         let reported = async move {
             let mut reporter = reporter;
             work.await;
-            reporter.kind = FailureKind::EndedUnasked;
-            drop(place);
+            reporter.kind = TaskFailureKind::ReturnedEarly;
+            drop(slot);
         };
         self.tracker.spawn_on(reported, runtime);
     }
@@ -148,45 +153,45 @@ impl Default for Tasks {
 
 /// Tasks that did not stop within the grace period.
 #[derive(Debug, PartialEq, Eq)]
-pub struct StillRunning {
+pub struct StopTimeoutError {
     /// How many there are.
     pub tasks: usize,
 }
 
-impl std::fmt::Display for StillRunning {
+impl std::fmt::Display for StopTimeoutError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} background tasks did not stop in time", self.tasks)
     }
 }
 
-impl std::error::Error for StillRunning {}
+impl std::error::Error for StopTimeoutError {}
 
-enum Ending {
-    OnlyWhenStopped,
-    WhenDone,
+enum ExpectedEnd {
+    OnStop,
+    OnCompletion,
 }
 
 /// Reports from `drop`, because that is the one place that also runs when the task unwinds.
-struct Reporter {
+struct FailureReporter {
     task: &'static str,
-    ending: Ending,
+    expected_end: ExpectedEnd,
     stop: CancellationToken,
-    failure: Arc<watch::Sender<Option<Failure>>>,
-    kind: FailureKind,
+    failure: Arc<watch::Sender<Option<TaskFailure>>>,
+    kind: TaskFailureKind,
 }
 
-impl Drop for Reporter {
+impl Drop for FailureReporter {
     fn drop(&mut self) {
-        let expected = match (&self.kind, &self.ending) {
-            (FailureKind::EndedUnasked, Ending::WhenDone) => true,
-            (FailureKind::EndedUnasked, Ending::OnlyWhenStopped) => self.stop.is_cancelled(),
+        let expected = match (&self.kind, &self.expected_end) {
+            (TaskFailureKind::ReturnedEarly, ExpectedEnd::OnCompletion) => true,
+            (TaskFailureKind::ReturnedEarly, ExpectedEnd::OnStop) => self.stop.is_cancelled(),
             // A dropped runtime drops unfinished tasks without a panic; only unwinding is one.
-            (FailureKind::Panicked, _) => !std::thread::panicking(),
+            (TaskFailureKind::Panicked, _) => !std::thread::panicking(),
         };
         if expected {
             return;
         }
-        let failure = Failure { task: self.task, kind: self.kind.clone() };
+        let failure = TaskFailure { task: self.task, kind: self.kind.clone() };
         tracing::error!(task = self.task, kind = ?self.kind, "a background task is gone");
         self.failure.send_if_modified(|first| {
             let is_first = first.is_none();
@@ -203,22 +208,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_returns_unasked_is_a_failure() {
+    async fn task_that_returns_early_is_reported_as_failure() {
         let tasks = Tasks::new();
         tasks.spawn("refresh", |_stop| async {});
-        assert_eq!(tasks.failed().await, Failure { task: "refresh", kind: FailureKind::EndedUnasked });
+        assert_eq!(
+            tasks.wait_for_failure().await,
+            TaskFailure { task: "refresh", kind: TaskFailureKind::ReturnedEarly }
+        );
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_failure_also_in_a_task_that_may_end() {
+    async fn panic_in_one_shot_task_is_reported_as_failure() {
         let tasks = Tasks::new();
         tasks.spawn_once("fine", async {});
         tasks.spawn_once("broken", async { panic!("on purpose") });
-        assert_eq!(tasks.failed().await, Failure { task: "broken", kind: FailureKind::Panicked });
+        assert_eq!(tasks.wait_for_failure().await, TaskFailure { task: "broken", kind: TaskFailureKind::Panicked });
     }
 
     #[tokio::test]
-    async fn a_task_that_is_told_to_stop_is_joined_and_no_failure() {
+    async fn stop_joins_task_without_reporting_failure() {
         let tasks = Tasks::new();
         tasks.spawn("loop", |stop| async move { stop.cancelled().await });
         assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
@@ -230,7 +238,7 @@ mod tests {
         let tasks = Tasks::new();
         let (finish, finished) = tokio::sync::oneshot::channel::<()>();
         drop(tasks.spawn_on(&Handle::current(), async { drop(finished.await) }));
-        assert_eq!(tasks.stop(Duration::ZERO).await, Err(StillRunning { tasks: 1 }));
+        assert_eq!(tasks.stop(Duration::ZERO).await, Err(StopTimeoutError { tasks: 1 }));
         finish.send(()).unwrap();
         assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
         let failing = tasks.spawn_on(&Handle::current(), async { panic!("on purpose") });
@@ -239,9 +247,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_ignores_the_stop_is_named_by_number_after_the_grace() {
+    async fn stop_times_out_with_count_of_running_tasks() {
         let tasks = Tasks::new();
         tasks.spawn("deaf", |_stop| std::future::pending());
-        assert_eq!(tasks.stop(Duration::from_secs(5)).await, Err(StillRunning { tasks: 1 }));
+        assert_eq!(tasks.stop(Duration::from_secs(5)).await, Err(StopTimeoutError { tasks: 1 }));
     }
 }

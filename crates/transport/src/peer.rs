@@ -11,23 +11,23 @@
 //! Nothing here repeats a request or judges an answer. What a failure means is known by whether the request comes back with it.
 
 mod body;
-mod connection;
 mod dial;
 pub mod egress;
 mod error;
+mod h2_connection;
+mod h2_connection_set;
+mod http1_connection;
 mod pool;
-mod shared;
 mod socket;
-mod streams;
 mod tls;
 mod tunnel;
 
 pub use body::{BoxError, PeerBody, RequestBody};
 pub use dial::{DialError, Dialer, Egress, ProxyTls};
-pub use error::LineError;
-pub use pool::{Connector, Line, Pool, PoolLimits, SendError, ServedBy, Sharing};
-pub use tls::{ClientFiles, ClientTls, ClientTlsError};
-pub use tunnel::{PeerEnd, join, join_paced};
+pub use error::PeerConnectionError;
+pub use pool::{ConnectionPool, Connector, PoolLimits, PoolStats, PooledConnection, SendError, StreamClass};
+pub use tls::{ClientTls, ClientTlsError, ClientTlsFiles};
+pub use tunnel::{PeerUpgrade, copy_bidirectional, copy_bidirectional_throttled};
 
 #[cfg(test)]
 mod tests;

@@ -35,7 +35,7 @@ pub enum PkiError {
 
 /// A certificate and its key, as files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificateFiles {
     /// The certificate, PEM.
     pub certificate: PathBuf,
     /// The private key, PEM, readable by its owner alone.
@@ -44,7 +44,7 @@ pub struct Pair {
 
 /// What a certificate is for.
 #[derive(Clone, Debug)]
-pub enum Purpose {
+pub enum CertificateUsage {
     /// A server's: every peer checks for `kubernetes.default.svc`, and people use names and addresses.
     Serving {
         /// Further addresses.
@@ -57,31 +57,31 @@ pub enum Purpose {
 }
 
 /// An authority whose certificate and key lie in a folder.
-pub struct Authority {
+pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
-    folder: PathBuf,
+    dir: PathBuf,
     certificate: PathBuf,
 }
 
 /// How long certificates hold. A lab is thrown away and a server's own are made anew when they are deleted.
 const VALID_YEARS: i32 = 10;
 /// How long others may take to make what we need, which are milliseconds, and how often we look.
-const TURN_MAX: Duration = Duration::from_secs(10);
-const TURN_PAUSE: Duration = Duration::from_millis(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 /// What peers check in each other's certificate, and what clients in a cluster call the server.
 const SERVER_NAMES: [&str; 5] =
     ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes.default", "kubernetes", "localhost"];
 
-impl Authority {
+impl CertificateAuthority {
     /// The authority called `name` in `folder`: found there, or made.
-    pub fn open(folder: &Path, name: &str) -> Result<Self, PkiError> {
-        std::fs::create_dir_all(folder).map_err(|source| file_fault(folder, source))?;
-        let pair = Pair::in_folder(folder, name);
-        once(folder, || pair.exists(), || make_authority(name, &pair))?;
-        let key = KeyPair::from_pem(&read(&pair.key)?).map_err(|source| certificate_fault(&pair.key, source))?;
+    pub fn open_or_create(folder: &Path, name: &str) -> Result<Self, PkiError> {
+        std::fs::create_dir_all(folder).map_err(|source| file_error(folder, source))?;
+        let pair = CertificateFiles::in_dir(folder, name);
+        create_once(folder, || pair.exists(), || create_authority(name, &pair))?;
+        let key = KeyPair::from_pem(&read_pem(&pair.key)?).map_err(|source| certificate_error(&pair.key, source))?;
         // Signing needs the authority's name and key only, and the name follows from ours.
-        let issuer = Issuer::new(authority_parameters(name), key);
-        Ok(Self { issuer, folder: folder.to_owned(), certificate: pair.certificate })
+        let issuer = Issuer::new(ca_params(name), key);
+        Ok(Self { issuer, dir: folder.to_owned(), certificate: pair.certificate })
     }
 
     /// The authority's own certificate.
@@ -90,26 +90,31 @@ impl Authority {
     }
 
     /// The certificate called `name` in the same folder: found there, or issued to this subject.
-    pub fn issue(
+    pub fn open_or_issue(
         &self,
         name: &str,
         common_name: &str,
         organization: Option<&str>,
-        purpose: &Purpose,
-    ) -> Result<Pair, PkiError> {
-        let pair = Pair::in_folder(&self.folder, name);
-        let params = parameters(common_name, organization);
-        once(&self.folder, || pair.exists(), || self.make(&pair, params, purpose))?;
+        usage: &CertificateUsage,
+    ) -> Result<CertificateFiles, PkiError> {
+        let pair = CertificateFiles::in_dir(&self.dir, name);
+        let params = certificate_params(common_name, organization);
+        create_once(&self.dir, || pair.exists(), || self.issue_new(&pair, params, usage))?;
         Ok(pair)
     }
 
-    fn make(&self, pair: &Pair, mut params: CertificateParams, purpose: &Purpose) -> Result<(), PkiError> {
-        let fault = |source| certificate_fault(&pair.certificate, source);
+    fn issue_new(
+        &self,
+        pair: &CertificateFiles,
+        mut params: CertificateParams,
+        purpose: &CertificateUsage,
+    ) -> Result<(), PkiError> {
+        let fault = |source| certificate_error(&pair.certificate, source);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         match purpose {
-            Purpose::Client => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
-            Purpose::Serving { addresses, names } => {
+            CertificateUsage::Client => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+            CertificateUsage::Serving { addresses, names } => {
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
                 let names = SERVER_NAMES.iter().copied().chain(names.iter().map(String::as_str));
                 for name in names {
@@ -124,8 +129,8 @@ impl Authority {
     }
 }
 
-impl Pair {
-    fn in_folder(folder: &Path, name: &str) -> Self {
+impl CertificateFiles {
+    fn in_dir(folder: &Path, name: &str) -> Self {
         Self { certificate: folder.join(format!("{name}.crt")), key: folder.join(format!("{name}.key")) }
     }
 
@@ -135,47 +140,47 @@ impl Pair {
 
     fn write(&self, key: &KeyPair, certificate: &Certificate) -> Result<(), PkiError> {
         // The key first: a certificate without its key would be taken for a finished pair.
-        write_secret(&self.key, &key.serialize_pem()).map_err(|source| file_fault(&self.key, source))?;
-        write_secret(&self.certificate, &certificate.pem()).map_err(|source| file_fault(&self.certificate, source))
+        write_secret(&self.key, &key.serialize_pem()).map_err(|source| file_error(&self.key, source))?;
+        write_secret(&self.certificate, &certificate.pem()).map_err(|source| file_error(&self.certificate, source))
     }
 }
 
 /// A signing key without a certificate, for service account tokens: found in the file, or made.
-pub fn signing_key(file: &Path) -> Result<(), PkiError> {
+pub fn ensure_signing_key(file: &Path) -> Result<(), PkiError> {
     let make = || {
-        let key = KeyPair::generate().map_err(|source| certificate_fault(file, source))?;
-        write_secret(file, &key.serialize_pem()).map_err(|source| file_fault(file, source))
+        let key = KeyPair::generate().map_err(|source| certificate_error(file, source))?;
+        write_secret(file, &key.serialize_pem()).map_err(|source| file_error(file, source))
     };
-    once(file.parent().unwrap_or(Path::new(".")), || file.exists(), make)
+    create_once(file.parent().unwrap_or(Path::new(".")), || file.exists(), make)
 }
 
 /// Makes what is missing in a folder. Several servers of one machine may find the folder empty at once, and must end up with the
 /// same keys.
-fn once(
+fn create_once(
     folder: &Path,
-    is_made: impl Fn() -> bool,
-    make: impl FnOnce() -> Result<(), PkiError>,
+    exists: impl Fn() -> bool,
+    create: impl FnOnce() -> Result<(), PkiError>,
 ) -> Result<(), PkiError> {
-    if is_made() {
+    if exists() {
         return Ok(());
     }
-    let _turn = turn_in(folder)?;
+    let _turn = lock_dir(folder)?;
     // By somebody else, while we waited.
-    if is_made() { Ok(()) } else { make() }
+    if exists() { Ok(()) } else { create() }
 }
 
 /// A turn to make something in a folder, until it is dropped.
-fn turn_in(folder: &Path) -> Result<File, PkiError> {
+fn lock_dir(folder: &Path) -> Result<File, PkiError> {
     let file = folder.join("LOCK");
-    let fault = |source| file_fault(&file, source);
+    let fault = |source| file_error(&file, source);
     let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(&file).map_err(fault)?;
-    let ends = Instant::now() + TURN_MAX;
+    let ends = Instant::now() + LOCK_TIMEOUT;
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) if Instant::now() < ends => std::thread::sleep(TURN_PAUSE),
+            Err(TryLockError::WouldBlock) if Instant::now() < ends => std::thread::sleep(LOCK_RETRY_INTERVAL),
             Err(TryLockError::WouldBlock) => {
-                let reason = format!("another process has been making keys here for {TURN_MAX:?}");
+                let reason = format!("another process has been making keys here for {LOCK_TIMEOUT:?}");
                 return Err(fault(std::io::Error::new(std::io::ErrorKind::WouldBlock, reason)));
             }
             Err(TryLockError::Error(source)) => return Err(fault(source)),
@@ -183,21 +188,21 @@ fn turn_in(folder: &Path) -> Result<File, PkiError> {
     }
 }
 
-fn make_authority(name: &str, pair: &Pair) -> Result<(), PkiError> {
-    let fault = |source| certificate_fault(&pair.certificate, source);
+fn create_authority(name: &str, pair: &CertificateFiles) -> Result<(), PkiError> {
+    let fault = |source| certificate_error(&pair.certificate, source);
     let key = KeyPair::generate().map_err(fault)?;
-    let certificate = authority_parameters(name).self_signed(&key).map_err(fault)?;
+    let certificate = ca_params(name).self_signed(&key).map_err(fault)?;
     pair.write(&key, &certificate)
 }
 
-fn authority_parameters(name: &str) -> CertificateParams {
-    let mut params = parameters(&format!("unskew-{name}"), None);
+fn ca_params(name: &str) -> CertificateParams {
+    let mut params = certificate_params(&format!("unskew-{name}"), None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
     params
 }
 
-fn parameters(common_name: &str, organization: Option<&str>) -> CertificateParams {
+fn certificate_params(common_name: &str, organization: Option<&str>) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     if let Some(organization) = organization {
@@ -220,15 +225,15 @@ pub fn write_secret(file: &Path, content: &str) -> std::io::Result<()> {
     std::fs::rename(&new, file)
 }
 
-fn read(file: &Path) -> Result<String, PkiError> {
-    std::fs::read_to_string(file).map_err(|source| file_fault(file, source))
+fn read_pem(file: &Path) -> Result<String, PkiError> {
+    std::fs::read_to_string(file).map_err(|source| file_error(file, source))
 }
 
-fn file_fault(file: &Path, source: std::io::Error) -> PkiError {
+fn file_error(file: &Path, source: std::io::Error) -> PkiError {
     PkiError::File { file: file.display().to_string(), source }
 }
 
-fn certificate_fault(file: &Path, source: rcgen::Error) -> PkiError {
+fn certificate_error(file: &Path, source: rcgen::Error) -> PkiError {
     PkiError::Certificate { file: file.display().to_string(), source }
 }
 
@@ -237,13 +242,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_who_find_a_folder_empty_at_once_end_up_with_the_same_keys() {
+    fn concurrent_first_starts_share_one_set_of_keys() {
         let folder = tempfile::tempdir().unwrap();
         let folder = &folder.path().join("pki");
         let open = || {
-            let authority = Authority::open(folder, "ca").unwrap();
-            let pair = authority.issue("admin", "admin", None, &Purpose::Client).unwrap();
-            signing_key(&folder.join("sa.key")).unwrap();
+            let authority = CertificateAuthority::open_or_create(folder, "ca").unwrap();
+            let pair = authority.open_or_issue("admin", "admin", None, &CertificateUsage::Client).unwrap();
+            ensure_signing_key(&folder.join("sa.key")).unwrap();
             let files = [authority.certificate(), &pair.certificate, &pair.key, &folder.join("sa.key")];
             files.map(|file| std::fs::read_to_string(file).unwrap())
         };

@@ -14,7 +14,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureSc
 
 /// Why the serving certificate cannot be used. Each names the file.
 #[derive(Debug, thiserror::Error)]
-pub enum ServingError {
+pub enum ServingCertificateError {
     /// The certificate chain cannot be read.
     #[error("cannot read the serving certificate {file}: {reason}")]
     Certificate {
@@ -44,10 +44,11 @@ pub enum ServingError {
 }
 
 /// A configuration that serves HTTP/2 and HTTP/1.1 and asks every client for a certificate without judging it.
-pub fn serving(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig, ServingError> {
+pub fn server_config(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig, ServingCertificateError> {
     let certificate_name = certificate_file.display().to_string();
     let key_name = key_file.display().to_string();
-    let certificate_fault = |reason: String| ServingError::Certificate { file: certificate_name.clone(), reason };
+    let certificate_fault =
+        |reason: String| ServingCertificateError::Certificate { file: certificate_name.clone(), reason };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate_file)
         .and_then(Iterator::collect)
         .map_err(|error| certificate_fault(error.to_string()))?;
@@ -55,14 +56,14 @@ pub fn serving(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig,
         return Err(certificate_fault("no PEM block of type CERTIFICATE".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_file(key_file)
-        .map_err(|error| ServingError::Key { file: key_name.clone(), reason: error.to_string() })?;
+        .map_err(|error| ServingCertificateError::Key { file: key_name.clone(), reason: error.to_string() })?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .expect("the provider supports TLS 1.2 and 1.3")
-        .with_client_cert_verifier(Arc::new(AskButDoNotJudge::new(&provider)))
+        .with_client_cert_verifier(Arc::new(AcceptAnyClientCertificate::new(&provider)))
         .with_single_cert(chain, key)
-        .map_err(|error| ServingError::Mismatch {
+        .map_err(|error| ServingCertificateError::Mismatch {
             certificate: certificate_name.clone(),
             key: key_name,
             reason: error.to_string(),
@@ -74,17 +75,17 @@ pub fn serving(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig,
 /// Asks for a client certificate and accepts whatever comes, if only the client holds its key. What it is worth is judged
 /// later, per request: a bad certificate is then a 401 that says why, and not a broken connection.
 #[derive(Debug)]
-struct AskButDoNotJudge {
+struct AcceptAnyClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl AskButDoNotJudge {
+impl AcceptAnyClientCertificate {
     fn new(provider: &CryptoProvider) -> Self {
         Self { algorithms: provider.signature_verification_algorithms }
     }
 }
 
-impl ClientCertVerifier for AskButDoNotJudge {
+impl ClientCertVerifier for AcceptAnyClientCertificate {
     /// None, so that clients offer whatever certificate they have.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]

@@ -5,7 +5,7 @@ use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME
 
 /// Who a certificate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct X509Subject {
     /// CN: the user name. The last one, if there are several.
     pub common_name: String,
     /// O: the groups, in their order.
@@ -16,7 +16,7 @@ pub struct Subject {
 
 const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
-impl Subject {
+impl X509Subject {
     /// Reads the contents of an X.501 name in DER: a sequence of sets of attributes. `None`: it is malformed.
     pub(crate) fn from_der(name: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
@@ -25,9 +25,9 @@ impl Subject {
                 let mut parts = values(content(&attribute?, Tag::Sequence)?);
                 let (oid, value) = (parts.next()??, parts.next()??);
                 match Oid::new(content(&oid, Tag::Oid)?.into()) {
-                    oid if oid == OID_X509_COMMON_NAME => subject.common_name = text(&value)?,
-                    oid if oid == OID_X509_ORGANIZATION_NAME => subject.organizations.push(text(&value)?),
-                    oid if oid == UID => subject.uids.push(text(&value)?),
+                    oid if oid == OID_X509_COMMON_NAME => subject.common_name = decode_text(&value)?,
+                    oid if oid == OID_X509_ORGANIZATION_NAME => subject.organizations.push(decode_text(&value)?),
+                    oid if oid == UID => subject.uids.push(decode_text(&value)?),
                     _ => {}
                 }
             }
@@ -51,7 +51,7 @@ fn content<'a>(value: &Any<'a>, tag: Tag) -> Option<&'a [u8]> {
 }
 
 /// UTF8String, PrintableString, TeletexString and IA5String are read as UTF-8, BMPString as UTF-16.
-fn text(value: &Any<'_>) -> Option<String> {
+fn decode_text(value: &Any<'_>) -> Option<String> {
     let content = content(value, value.tag())?;
     match value.tag() {
         Tag::Utf8String | Tag::PrintableString | Tag::TeletexString | Tag::Ia5String => {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_groups_are_read_and_the_rest_is_passed_over() {
+    fn from_der_reads_name_groups_and_uid() {
         let name = [
             attribute(ORGANIZATION, 0x0c, b"system:masters"),
             attribute(&[0x55, 0x04, 0x06], 0x13, b"DE"),
@@ -91,7 +91,7 @@ mod tests {
             attribute(COMMON_NAME, 0x0c, b"kubernetes-admin"),
         ]
         .concat();
-        let subject = Subject::from_der(&name).unwrap();
+        let subject = X509Subject::from_der(&name).unwrap();
         assert_eq!(subject.common_name, "kubernetes-admin");
         assert_eq!(subject.organizations, ["system:masters", "ok"]);
         assert_eq!(subject.uids, ["u1"]);
@@ -104,35 +104,35 @@ mod tests {
             [(0x0c, &b"\xff"[..]), (BMP_STRING, b"odd"), (0x04, b"octets"), (0x2c, b""), (0x8c, b"tagged")]
         {
             let bad = attribute(COMMON_NAME, tag, value);
-            assert_eq!(Subject::from_der(&[&group[..], &bad].concat()), None, "{tag:#x} {value:?}");
+            assert_eq!(X509Subject::from_der(&[&group[..], &bad].concat()), None, "{tag:#x} {value:?}");
         }
         // Two attributes in one set, of which the second is no attribute.
         let inner = [&group[2..], &[0x02, 1, 7]].concat();
-        assert_eq!(Subject::from_der(&[&[SET, inner.len() as u8], &inner[..]].concat()), None);
-        assert_eq!(Subject::from_der(&[&group[..], &[SEQUENCE, 0]].concat()), None);
-        assert_eq!(Subject::from_der(&group[..group.len() - 1]), None);
+        assert_eq!(X509Subject::from_der(&[&[SET, inner.len() as u8], &inner[..]].concat()), None);
+        assert_eq!(X509Subject::from_der(&[&group[..], &[SEQUENCE, 0]].concat()), None);
+        assert_eq!(X509Subject::from_der(&group[..group.len() - 1]), None);
         let changed = |at: usize, byte: u8| {
             let mut name = group.clone();
             name[at] = byte;
-            Subject::from_der(&name)
+            X509Subject::from_der(&name)
         };
         assert_eq!(changed(0, 0x71), None, "a set of another class");
         assert_eq!(changed(4, 0x0c), None, "an attribute type that is no OID");
-        assert_eq!(Subject::from_der(&[SET, 0]), Some(Subject::default()));
-        assert_eq!(Subject::from_der(&[]), Some(Subject::default()));
+        assert_eq!(X509Subject::from_der(&[SET, 0]), Some(X509Subject::default()));
+        assert_eq!(X509Subject::from_der(&[]), Some(X509Subject::default()));
     }
 
     #[test]
-    fn no_prefix_and_no_changed_byte_makes_it_panic() {
+    fn from_der_never_panics_on_truncated_or_corrupt_input() {
         let name = attribute(COMMON_NAME, 0x0c, b"someone");
         for end in 0..name.len() {
-            let _ = Subject::from_der(&name[..end]);
+            let _ = X509Subject::from_der(&name[..end]);
         }
         for at in 0..name.len() {
             for byte in 0..=255 {
                 let mut changed = name.clone();
                 changed[at] = byte;
-                let _ = Subject::from_der(&changed);
+                let _ = X509Subject::from_der(&changed);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A peer that says what it is told to say, over real TLS on a real socket: for tests of whoever connects to peers.
 
-mod sharing;
+mod http2_peer;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,68 +15,68 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::Watched;
-use crate::peer::{ClientFiles, Connector, Dialer};
-use crate::pki::{Authority, Pair, Purpose};
-use crate::server::serving;
+use crate::Reloading;
+use crate::peer::{ClientTlsFiles, Connector, Dialer};
+use crate::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
+use crate::server::server_config;
 
-pub use sharing::{Asked, SharingPeer};
+pub use http2_peer::{Http2Exchange, Http2Peer};
 
 /// Certificates of one authority, in a folder that the test owns.
-pub struct Certificates {
-    folder: PathBuf,
-    authority: Authority,
+pub struct TestCertificates {
+    dir: PathBuf,
+    authority: CertificateAuthority,
 }
 
-impl Certificates {
+impl TestCertificates {
     /// Makes them, or finds them.
     pub fn new(folder: &Path) -> Self {
-        let authority = Authority::open(folder, "ca").expect("the folder can be written");
-        Self { folder: folder.to_owned(), authority }
+        let authority = CertificateAuthority::open_or_create(folder, "ca").expect("the folder can be written");
+        Self { dir: folder.to_owned(), authority }
     }
 
     /// What a client shows and believes.
-    pub fn client(&self) -> ClientFiles {
-        let own = self.issue("proxy-client", &Purpose::Client);
-        ClientFiles { authorities: self.authority.certificate().to_owned(), own: Some(own) }
+    pub fn client_files(&self) -> ClientTlsFiles {
+        let own = self.issue("proxy-client", &CertificateUsage::Client);
+        ClientTlsFiles { ca_bundle: self.authority.certificate().to_owned(), client_certificate: Some(own) }
     }
 
     /// What a peer shows.
-    pub fn server(&self) -> ServerConfig {
-        let pair = self.issue("serving", &Purpose::Serving { addresses: Vec::new(), names: Vec::new() });
-        serving(&pair.certificate, &pair.key).expect("it was just made")
+    pub fn server_config(&self) -> ServerConfig {
+        let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
+        server_config(&pair.certificate, &pair.key).expect("it was just made")
     }
 
     /// The folder that they are in.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Connections straight to peers, with these certificates.
     pub fn connector(&self) -> Arc<Connector> {
-        let tls = self.client().read().expect("they were just made");
-        Arc::new(Connector::new(Watched::fixed(tls), Dialer::direct()))
+        let tls = self.client_files().load().expect("they were just made");
+        Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()))
     }
 
-    fn issue(&self, name: &str, purpose: &Purpose) -> Pair {
-        self.authority.issue(name, name, None, purpose).expect("the folder can be written")
+    fn issue(&self, name: &str, purpose: &CertificateUsage) -> CertificateFiles {
+        self.authority.open_or_issue(name, name, None, purpose).expect("the folder can be written")
     }
 }
 
 /// A request as a peer heard it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedRequest {
     /// On which connection, from 0.
     pub connection: usize,
     /// The request line.
-    pub line: String,
+    pub request_line: String,
     /// The headers, in their order, names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
 }
 
-impl Heard {
+impl ReceivedRequest {
     /// All values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
@@ -88,14 +88,14 @@ pub struct ScriptedPeer {
     /// Where it listens.
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    heard: Mutex<mpsc::UnboundedReceiver<Heard>>,
+    requests: Mutex<mpsc::UnboundedReceiver<ReceivedRequest>>,
 }
 
 impl ScriptedPeer {
     /// A peer that plays `script` on every connection.
     pub async fn start<Play, Playing>(mut tls: ServerConfig, tasks: &Tasks, script: Play) -> Self
     where
-        Play: Fn(Visit) -> Playing + Clone + Send + Sync + 'static,
+        Play: Fn(ScriptedConnection) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = ()> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
@@ -111,24 +111,24 @@ impl ScriptedPeer {
                 let (acceptor, script, heard) = (acceptor.clone(), script.clone(), sender.clone());
                 tasks_within.spawn_once("scripted-connection", async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        script(Visit { stream, buffer: Vec::new(), connection, heard }).await;
+                        script(ScriptedConnection { stream, buffer: Vec::new(), connection, requests: heard }).await;
                     }
                 });
             }
         });
-        Self { address, connections, heard: Mutex::new(heard) }
+        Self { address, connections, requests: Mutex::new(heard) }
     }
 
     /// A peer that gives an answer to every request.
-    pub async fn answering<Answer>(tls: ServerConfig, tasks: &Tasks, answer: Answer) -> Self
+    pub async fn start_responder<Answer>(tls: ServerConfig, tasks: &Tasks, respond: Answer) -> Self
     where
-        Answer: Fn(&Heard) -> String + Clone + Send + Sync + 'static,
+        Answer: Fn(&ReceivedRequest) -> String + Clone + Send + Sync + 'static,
     {
         Self::start(tls, tasks, move |mut visit| {
-            let answer = answer.clone();
+            let answer = respond.clone();
             async move {
-                while let Some(heard) = visit.hear().await {
-                    visit.say(&answer(&heard)).await;
+                while let Some(heard) = visit.read_request().await {
+                    visit.write(&answer(&heard)).await;
                 }
             }
         })
@@ -136,70 +136,70 @@ impl ScriptedPeer {
     }
 
     /// The next request that it heard.
-    pub async fn heard(&self) -> Heard {
-        self.heard.lock().await.recv().await.expect("the peer lives as long as its test")
+    pub async fn next_request(&self) -> ReceivedRequest {
+        self.requests.lock().await.recv().await.expect("the peer lives as long as its test")
     }
 
     /// What it has heard so far and was not asked for.
-    pub async fn heard_so_far(&self) -> Vec<Heard> {
-        let mut heard = self.heard.lock().await;
+    pub async fn take_requests(&self) -> Vec<ReceivedRequest> {
+        let mut heard = self.requests.lock().await;
         std::iter::from_fn(|| heard.try_recv().ok()).collect()
     }
 
     /// How many connections were opened to it.
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
 /// One connection to a scripted peer.
-pub struct Visit {
+pub struct ScriptedConnection {
     stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,
     /// Which connection it is, from 0.
     pub connection: usize,
-    heard: mpsc::UnboundedSender<Heard>,
+    requests: mpsc::UnboundedSender<ReceivedRequest>,
 }
 
-impl Visit {
+impl ScriptedConnection {
     /// Reads a whole request; `None` at the end of the connection.
-    pub async fn hear(&mut self) -> Option<Heard> {
-        let mut heard = self.hear_head().await?;
-        heard.body = self.body(&heard).await?;
+    pub async fn read_request(&mut self) -> Option<ReceivedRequest> {
+        let mut heard = self.read_head().await?;
+        heard.body = self.read_body(&heard).await?;
         // A test that has ended does not listen any more.
-        let _ = self.heard.send(heard.clone());
+        let _ = self.requests.send(heard.clone());
         Some(heard)
     }
 
     /// Reads the head of a request.
-    pub async fn hear_head(&mut self) -> Option<Heard> {
-        let head = self.until(b"\r\n\r\n").await?;
+    pub async fn read_head(&mut self) -> Option<ReceivedRequest> {
+        let head = self.read_until(b"\r\n\r\n").await?;
         let mut lines = head.trim_end().lines();
         let line = lines.next()?.to_owned();
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-        Some(Heard { connection: self.connection, line, headers, body: String::new() })
+        Some(ReceivedRequest { connection: self.connection, request_line: line, headers, body: String::new() })
     }
 
     /// Reads a chunk of a body; the last one is empty.
-    pub async fn hear_chunk(&mut self) -> Option<String> {
-        let size = self.until(b"\r\n").await?;
+    pub async fn read_chunk(&mut self) -> Option<String> {
+        let size = self.read_until(b"\r\n").await?;
         let size = usize::from_str_radix(size.trim_end(), 16).ok()?;
-        let mut chunk = self.exactly(size + 2).await?;
+        let mut chunk = self.read_exactly(size + 2).await?;
         chunk.truncate(size);
         Some(chunk)
     }
 
-    async fn body(&mut self, heard: &Heard) -> Option<String> {
+    async fn read_body(&mut self, heard: &ReceivedRequest) -> Option<String> {
         if let [length] = heard.header("content-length")[..] {
-            return self.exactly(length.parse().ok()?).await;
+            return self.read_exactly(length.parse().ok()?).await;
         }
         let mut body = String::new();
         if heard.header("transfer-encoding") != ["chunked"] {
             return Some(body);
         }
         loop {
-            let chunk = self.hear_chunk().await?;
+            let chunk = self.read_chunk().await?;
             if chunk.is_empty() {
                 return Some(body);
             }
@@ -208,40 +208,40 @@ impl Visit {
     }
 
     /// Says this. That nobody listens is no fault.
-    pub async fn say(&mut self, text: &str) {
+    pub async fn write(&mut self, text: &str) {
         let _ = self.stream.write_all(text.as_bytes()).await;
         let _ = self.stream.flush().await;
     }
 
     /// Waits until the other side has closed the connection.
-    pub async fn closed(&mut self) {
+    pub async fn wait_for_close(&mut self) {
         let mut rest = [0; 1024];
         while matches!(self.stream.read(&mut rest).await, Ok(length) if length > 0) {}
     }
 
     /// Reads as many bytes.
-    pub async fn exactly(&mut self, length: usize) -> Option<String> {
+    pub async fn read_exactly(&mut self, length: usize) -> Option<String> {
         while self.buffer.len() < length {
-            self.more().await?;
+            self.fill_buffer().await?;
         }
-        Some(self.split(length))
+        Some(self.take_from_buffer(length))
     }
 
-    async fn until(&mut self, end: &[u8]) -> Option<String> {
+    async fn read_until(&mut self, end: &[u8]) -> Option<String> {
         loop {
             if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {
-                return Some(self.split(at + end.len()));
+                return Some(self.take_from_buffer(at + end.len()));
             }
-            self.more().await?;
+            self.fill_buffer().await?;
         }
     }
 
-    async fn more(&mut self) -> Option<()> {
+    async fn fill_buffer(&mut self) -> Option<()> {
         let read = self.stream.read_buf(&mut self.buffer).await.ok()?;
         (read > 0).then_some(())
     }
 
-    fn split(&mut self, length: usize) -> String {
+    fn take_from_buffer(&mut self, length: usize) -> String {
         let rest = self.buffer.split_off(length);
         let taken = std::mem::replace(&mut self.buffer, rest);
         String::from_utf8_lossy(&taken).into_owned()

@@ -25,9 +25,9 @@ pub(crate) enum Command {
         args: Vec<String>,
     },
     /// Something about a lab.
-    Lab(lab::Task),
+    Lab(lab::LabCommand),
     /// Become a process that ends with its parent.
-    Leashed {
+    TiedToParent {
         /// The parent.
         parent: u32,
         /// What to become.
@@ -48,45 +48,45 @@ pub(crate) enum Command {
 /// Reads the command line; help and version requests are `Err` too, as clap has it.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let stays = match args.get(1).and_then(|command| command.to_str()) {
-        Some(::lab::leash::COMMAND) => return Ok(leashed(&args[2..])),
-        Some(lab::args::STAY) => lab::args::Stays::Keeping,
-        Some(lab::args::STAY_AND_PURGE) => lab::args::Stays::Purging,
-        Some(_) | None => lab::args::Stays::No,
+    let detached = match args.get(1).and_then(|command| command.to_str()) {
+        Some(::lab::parent_death::TIED_TO_PARENT_COMMAND) => return Ok(parse_tied_to_parent(&args[2..])),
+        Some(lab::args::DETACHED_COMMAND) => lab::args::DetachedMode::KeepDataDir,
+        Some(lab::args::DETACHED_PURGE_COMMAND) => lab::args::DetachedMode::PurgeDataDir,
+        Some(_) | None => lab::args::DetachedMode::Foreground,
     };
-    if stays != lab::args::Stays::No {
+    if detached != lab::args::DetachedMode::Foreground {
         args[1] = "up".into();
     }
-    let typed = Typed::from_arg_matches(&grouped().try_get_matches_from(args)?)?;
-    Ok(match typed.job {
-        Job::Version => Command::Version,
-        Job::Releases { question: Question::Diff { from, to } } => Command::ReleasesDiff { from, to },
-        Job::Serve(typed) => Command::Serve { args: typed.texts() },
-        Job::Up(up) => Command::Lab(lab::Task::Up(lab::args::Up { stays, ..up })),
-        Job::Down(down) => Command::Lab(lab::Task::Down(down)),
-        Job::Kubeconfig(place) => Command::Lab(lab::Task::Kubeconfig(place)),
-        Job::Status(status) => Command::Lab(lab::Task::Status(status)),
-        Job::Start(order) => Command::Lab(lab::Task::Order("start", order)),
-        Job::Stop(order) => Command::Lab(lab::Task::Order("stop", order)),
-        Job::Kill(order) => Command::Lab(lab::Task::Order("kill", order)),
-        Job::Pause(order) => Command::Lab(lab::Task::Order("pause", order)),
-        Job::Resume(order) => Command::Lab(lab::Task::Order("resume", order)),
-        Job::Rollout(rollout) => Command::Lab(lab::Task::Rollout(rollout)),
-        Job::Demo => Command::Lab(lab::Task::Demo),
-        Job::Completion { shell } => Command::Completion { script: completion(shell) },
-        Job::Gateway(typed) => Command::Gateway { args: typed.texts() },
+    let cli = Cli::from_arg_matches(&grouped().try_get_matches_from(args)?)?;
+    Ok(match cli.command {
+        CliCommand::Version => Command::Version,
+        CliCommand::Releases { command: ReleasesCommand::Diff { from, to } } => Command::ReleasesDiff { from, to },
+        CliCommand::Serve(cli) => Command::Serve { args: cli.into_strings() },
+        CliCommand::Up(up) => Command::Lab(lab::LabCommand::Up(lab::args::UpArgs { detached, ..up })),
+        CliCommand::Down(down) => Command::Lab(lab::LabCommand::Down(down)),
+        CliCommand::Kubeconfig(place) => Command::Lab(lab::LabCommand::Kubeconfig(place)),
+        CliCommand::Status(status) => Command::Lab(lab::LabCommand::Status(status)),
+        CliCommand::Start(order) => Command::Lab(lab::LabCommand::ServerAction("start", order)),
+        CliCommand::Stop(order) => Command::Lab(lab::LabCommand::ServerAction("stop", order)),
+        CliCommand::Kill(order) => Command::Lab(lab::LabCommand::ServerAction("kill", order)),
+        CliCommand::Pause(order) => Command::Lab(lab::LabCommand::ServerAction("pause", order)),
+        CliCommand::Resume(order) => Command::Lab(lab::LabCommand::ServerAction("resume", order)),
+        CliCommand::Rollout(rollout) => Command::Lab(lab::LabCommand::Rollout(rollout)),
+        CliCommand::Demo => Command::Lab(lab::LabCommand::Demo),
+        CliCommand::Completion { shell } => Command::Completion { script: completion_script(shell) },
+        CliCommand::Gateway(cli) => Command::Gateway { args: cli.into_strings() },
     })
 }
 
 /// What the lab starts its processes with; people have no use for it, so neither help nor completion knows it.
-fn leashed(args: &[OsString]) -> Command {
+fn parse_tied_to_parent(args: &[OsString]) -> Command {
     let parent = args.first().and_then(|parent| parent.to_str()?.parse().ok()).unwrap_or_default();
-    Command::Leashed { parent, command: args.get(1..).unwrap_or_default().to_vec() }
+    Command::TiedToParent { parent, command: args.get(1..).unwrap_or_default().to_vec() }
 }
 
 /// The command line with commands grouped by job in its help; clap itself lists them without headings.
 fn grouped() -> clap::Command {
-    let command = Typed::command();
+    let command = Cli::command();
     let groups: String = GROUPS.iter().map(|(job, names)| group(&command, job, names)).collect();
     command.help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n\nCommands:\n\n{groups}Options:\n{{options}}{{after-help}}"
@@ -102,18 +102,18 @@ fn group(command: &clap::Command, job: &str, names: &[&str]) -> String {
     format!("{job}:\n{}\n", lines.collect::<String>())
 }
 
-fn completion(shell: clap_complete::Shell) -> String {
+fn completion_script(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Typed::command(), "unskew", &mut script);
+    clap_complete::generate(shell, &mut Cli::command(), "unskew", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Several Kubernetes API servers at different versions answer as one.
 #[derive(Debug, Parser)]
 #[command(name = "unskew", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
-struct Typed {
+struct Cli {
     #[command(subcommand)]
-    job: Job,
+    command: CliCommand,
 }
 
 /// Every command once, by job, in the order of the help.
@@ -146,39 +146,39 @@ const ROLLOUT_EXAMPLES: &str = "Examples:
 Exits with 1 if clients noticed a wrong 404, a lost event or a shrunk discovery document.";
 
 #[derive(Debug, Subcommand)]
-enum Job {
+enum CliCommand {
     /// Print the version
     Version,
     /// What Kubernetes releases serve and store
     Releases {
         #[command(subcommand)]
-        question: Question,
+        command: ReleasesCommand,
     },
     /// Run a Kubernetes API server on SQLite or etcd
-    Serve(Untouched),
+    Serve(PassthroughArgs),
     /// Run a mixed-version control plane on this machine
     #[command(after_help = UP_EXAMPLES)]
-    Up(lab::args::Up),
+    Up(lab::args::UpArgs),
     /// Stop the lab that `unskew up` runs
-    Down(lab::args::Down),
+    Down(lab::args::DownArgs),
     /// Print the path of the lab's kubeconfig
-    Kubeconfig(lab::args::Kubeconfig),
+    Kubeconfig(lab::args::KubeconfigArgs),
     /// Show a lab, or any cluster
     #[command(after_help = STATUS_EXAMPLES)]
-    Status(lab::args::Status),
+    Status(lab::args::StatusArgs),
     /// Start a server of the lab
-    Start(lab::args::Order),
+    Start(lab::args::ServerActionArgs),
     /// Stop a server of the lab in order
-    Stop(lab::args::Order),
+    Stop(lab::args::ServerActionArgs),
     /// Kill a server of the lab without a warning
-    Kill(lab::args::Order),
+    Kill(lab::args::ServerActionArgs),
     /// Pause a server of the lab: its process stays and answers nothing
-    Pause(lab::args::Order),
+    Pause(lab::args::ServerActionArgs),
     /// Resume a paused server of the lab
-    Resume(lab::args::Order),
+    Resume(lab::args::ServerActionArgs),
     /// Move the servers of the lab to other releases, and count what clients notice
     #[command(after_help = ROLLOUT_EXAMPLES)]
-    Rollout(lab::args::Rollout),
+    Rollout(lab::args::RolloutArgs),
     /// Show and check the mixed version proxy in a minute, on a throw-away lab
     Demo,
     /// Print the script that completes commands in a shell
@@ -189,11 +189,11 @@ enum Job {
         shell: clap_complete::Shell,
     },
     /// Run the mixed-version proxy in front of stock kube-apiservers
-    Gateway(Untouched),
+    Gateway(PassthroughArgs),
 }
 
 #[derive(Debug, Subcommand)]
-enum Question {
+enum ReleasesCommand {
     /// What appears, disappears and changes storage between two releases
     ///
     /// For example: unskew releases diff 1.33 1.34
@@ -208,14 +208,14 @@ enum Question {
 /// Flags that are not clap's to read: those of servers have pflag's rules.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-struct Untouched {
+struct PassthroughArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    rest: Vec<OsString>,
+    args: Vec<OsString>,
 }
 
-impl Untouched {
-    fn texts(self) -> Vec<String> {
-        self.rest.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
+impl PassthroughArgs {
+    fn into_strings(self) -> Vec<String> {
+        self.args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
     }
 }
 
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn version_is_a_command() {
+    fn version_command_is_parsed() {
         check("unskew version", &expect!["Version"]);
     }
 
     #[test]
     fn help_groups_every_command_by_job() {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        let command = Typed::command();
+        let command = Cli::command();
         let mut commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
         grouped.sort_unstable();
         commands.sort_unstable();
@@ -290,19 +290,19 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_servers_are_left_to_them() {
+    fn server_flags_are_passed_through() {
         check("unskew serve --secure-port=0 --help", &expect![[r#"Serve { args: ["--secure-port=0", "--help"] }"#]]);
     }
 
     #[test]
-    fn commands_of_the_lab_say_which_and_what() {
+    fn lab_commands_are_parsed_with_their_flags() {
         check(
             "unskew stop b",
-            &expect![[r#"Lab(Order("stop", Order { server: "b", place: Where { data_dir: None } }))"#]],
+            &expect![[r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#]],
         );
         check(
             "unskew rollout --to 1.37 --data-dir /x",
-            &expect![[r#"Lab(Rollout(Rollout { to: [R37], back: false, place: Where { data_dir: Some("/x") } }))"#]],
+            &expect![[r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#]],
         );
         check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
         check(
@@ -318,15 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lab_starts_itself_with_is_understood() {
-        check("unskew leashed 7 serve --v=1", &expect![[r#"Leashed { parent: 7, command: ["serve", "--v=1"] }"#]]);
+    fn hidden_lab_commands_are_parsed() {
+        check("unskew leashed 7 serve --v=1", &expect![[r#"TiedToParent { parent: 7, command: ["serve", "--v=1"] }"#]]);
         let args = ["unskew", "stay-and-purge", "--data-dir=/x"].map(OsString::from);
-        let Ok(Command::Lab(lab::Task::Up(up))) = parse(args) else { panic!("it is `up`") };
-        assert_eq!(up.stays, lab::args::Stays::Purging);
+        let Ok(Command::Lab(lab::LabCommand::Up(up))) = parse(args) else { panic!("it is `up`") };
+        assert_eq!(up.detached, lab::args::DetachedMode::PurgeDataDir);
     }
 
     #[test]
-    fn shells_complete_the_commands() {
+    fn completion_script_lists_public_commands_only() {
         let Ok(Command::Completion { script }) = parse(["unskew", "completion", "bash"].map(OsString::from)) else {
             panic!("it is a command");
         };
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn two_releases_are_compared_and_unknown_ones_named() {
+    fn releases_diff_parses_known_releases_and_rejects_others() {
         check("unskew releases diff 1.33 1.34", &expect!["ReleasesDiff { from: R33, to: R34 }"]);
         check(
             "unskew releases diff 1.33 1.12",
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_or_flag_is_named() {
+    fn unknown_command_or_flag_is_rejected_by_name() {
         check("unskew upp", &expect!["error: unrecognized subcommand 'upp'"]);
         check("unskew --frob", &expect!["error: unexpected argument '--frob' found"]);
     }

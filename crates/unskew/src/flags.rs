@@ -13,20 +13,20 @@ use std::fmt::Write as _;
 #[derive(Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FlagKind,
     /// As it would be typed; empty: none.
     pub(crate) default: &'static str,
     pub(crate) help: &'static str,
 }
 
 /// A row of a table.
-pub(crate) const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+pub(crate) const fn flag(name: &'static str, kind: FlagKind, default: &'static str, help: &'static str) -> Flag {
     Flag { name, kind, default, help }
 }
 
 /// What a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FlagKind {
     /// One value; the last counts.
     Text,
     /// Several values.
@@ -34,24 +34,24 @@ pub(crate) enum Kind {
     /// true or false.
     Bool,
     /// Accepted because kube-apiserver has it, without a meaning here; takes a value.
-    NoMeaning,
+    Ignored,
     /// The same, a boolean.
-    NoMeaningBool,
+    IgnoredBool,
 }
 
-impl Kind {
+impl FlagKind {
     fn is_bool(self) -> bool {
-        matches!(self, Self::Bool | Self::NoMeaningBool)
+        matches!(self, Self::Bool | Self::IgnoredBool)
     }
 
-    fn has_meaning(self) -> bool {
-        !matches!(self, Self::NoMeaning | Self::NoMeaningBool)
+    fn is_used(self) -> bool {
+        !matches!(self, Self::Ignored | Self::IgnoredBool)
     }
 }
 
 /// What was given, by flag name. Flags that were not given have their default.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub(crate) struct FlagValues {
     table: &'static [Flag],
     given: BTreeMap<&'static str, Vec<String>>,
 }
@@ -59,29 +59,29 @@ pub(crate) struct Values {
 /// What is wrong with what was typed, in pflag's words.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FlagError {
-    #[error("unknown flag: --{0}{hint}", hint = suggestion(.1.as_deref()))]
+    #[error("unknown flag: --{0}{hint}", hint = suggestion_text(.1.as_deref()))]
     Unknown(String, Option<String>),
     #[error("flag needs an argument: --{0}")]
     NoValue(&'static str),
     #[error("invalid argument \"{value}\" for \"--{flag}\" flag: {reason}")]
     Invalid { flag: &'static str, value: String, reason: String },
     #[error("unexpected argument \"{0}\": flags begin with --")]
-    Stray(String),
+    UnexpectedArgument(String),
     #[error("--config: {0}")]
-    File(String),
+    ConfigFile(String),
     /// Flags that do not go together, or with the files that they name.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
     /// Not a mistake: the user asks what there is.
     #[error("help")]
     Help,
 }
 
-fn suggestion(near: Option<&str>) -> String {
+fn suggestion_text(near: Option<&str>) -> String {
     near.map(|name| format!(" (is --{name} meant?)")).unwrap_or_default()
 }
 
-impl Values {
+impl FlagValues {
     /// Reads a command line.
     pub(crate) fn parse(table: &'static [Flag], args: impl IntoIterator<Item = String>) -> Result<Self, FlagError> {
         let mut values = Self { table, given: BTreeMap::new() };
@@ -92,49 +92,49 @@ impl Values {
             }
             let typed = match arg.strip_prefix("-v=") {
                 Some(level) => format!("v={level}"),
-                None => arg.strip_prefix("--").ok_or_else(|| FlagError::Stray(arg.clone()))?.to_owned(),
+                None => arg.strip_prefix("--").ok_or_else(|| FlagError::UnexpectedArgument(arg.clone()))?.to_owned(),
             };
             let (name, inline) = match typed.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (&*typed, None),
             };
-            let flag = find(table, name)?;
+            let flag = find_flag(table, name)?;
             let value = match inline {
                 Some(value) => value,
                 None if flag.kind.is_bool() => "true".to_owned(),
                 None => args.next().ok_or(FlagError::NoValue(flag.name))?,
             };
-            values.add(flag, value)?;
+            values.add_value(flag, value)?;
         }
         Ok(values)
     }
 
     /// Takes values from a file of the same keys, where the command line says nothing.
-    pub(crate) fn with_file(mut self, content: &str) -> Result<Self, FlagError> {
-        let file: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(content).map_err(|error| FlagError::File(format!("not a JSON object: {error}")))?;
+    pub(crate) fn with_config_file(mut self, content: &str) -> Result<Self, FlagError> {
+        let file: serde_json::Map<String, serde_json::Value> = serde_json::from_str(content)
+            .map_err(|error| FlagError::ConfigFile(format!("not a JSON object: {error}")))?;
         let typed: Vec<&'static str> = self.given.keys().copied().collect();
         for (key, value) in file {
-            let flag = find(self.table, &key)?;
+            let flag = find_flag(self.table, &key)?;
             if typed.contains(&flag.name) {
                 continue;
             }
-            for text in texts(&key, &value)? {
-                self.add(flag, text)?;
+            for text in json_to_flag_values(&key, &value)? {
+                self.add_value(flag, text)?;
             }
         }
         Ok(self)
     }
 
     /// The value, or the default. Empty if there is neither.
-    pub(crate) fn text(&self, name: &str) -> &str {
-        let flag = self.known(name);
+    pub(crate) fn value_or_default(&self, name: &str) -> &str {
+        let flag = self.flag(name);
         self.given.get(name).and_then(|values| values.last()).map_or(flag.default, String::as_str)
     }
 
     /// The value, if it was given and is not empty.
-    pub(crate) fn given(&self, name: &str) -> Option<&str> {
-        Some(self.text(name)).filter(|text| !text.is_empty())
+    pub(crate) fn given_value(&self, name: &str) -> Option<&str> {
+        Some(self.value_or_default(name)).filter(|text| !text.is_empty())
     }
 
     /// Whether it was given, be it empty.
@@ -143,13 +143,13 @@ impl Values {
     }
 
     /// Everything that was given, as it would be typed.
-    pub(crate) fn all(&self, name: &str) -> String {
+    pub(crate) fn joined_values(&self, name: &str) -> String {
         self.given.get(name).map(|values| values.join(",")).unwrap_or_default()
     }
 
     /// All values of a list.
-    pub(crate) fn list(&self, name: &str) -> Vec<String> {
-        let flag = self.known(name);
+    pub(crate) fn list_values(&self, name: &str) -> Vec<String> {
+        let flag = self.flag(name);
         let split = |text: &str| -> Vec<String> {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
@@ -160,8 +160,8 @@ impl Values {
     }
 
     /// All values of a list, blank ones too, where those are mistakes.
-    pub(crate) fn entries(&self, name: &str) -> Vec<String> {
-        let flag = self.known(name);
+    pub(crate) fn list_entries_with_blanks(&self, name: &str) -> Vec<String> {
+        let flag = self.flag(name);
         let given = self.given.get(name).into_iter().flatten().map(String::as_str);
         let texts: Vec<&str> = if self.given.contains_key(name) { given.collect() } else { vec![flag.default] };
         let texts = texts.into_iter().filter(|text| !text.is_empty());
@@ -169,17 +169,17 @@ impl Values {
     }
 
     /// A boolean.
-    pub(crate) fn is(&self, name: &str) -> bool {
-        matches!(self.text(name), "true" | "1" | "t" | "T" | "TRUE" | "True")
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        matches!(self.value_or_default(name), "true" | "1" | "t" | "T" | "TRUE" | "True")
     }
 
     /// A value that must parse.
-    pub(crate) fn parsed<T, E: std::fmt::Display>(
+    pub(crate) fn parse_value<T, E: std::fmt::Display>(
         &self,
         name: &str,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<T, FlagError> {
-        let (flag, text) = (self.known(name), self.text(name));
+        let (flag, text) = (self.flag(name), self.value_or_default(name));
         parse(text).map_err(|error| FlagError::Invalid {
             flag: flag.name,
             value: text.to_owned(),
@@ -188,11 +188,11 @@ impl Values {
     }
 
     /// The flags given that have no meaning here.
-    pub(crate) fn without_meaning(&self) -> Vec<&'static str> {
-        self.given.keys().copied().filter(|name| !self.known(name).kind.has_meaning()).collect()
+    pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
+        self.given.keys().copied().filter(|name| !self.flag(name).kind.is_used()).collect()
     }
 
-    fn add(&mut self, flag: &'static Flag, value: String) -> Result<(), FlagError> {
+    fn add_value(&mut self, flag: &'static Flag, value: String) -> Result<(), FlagError> {
         const BOOLEANS: [&str; 11] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE"];
         if flag.kind.is_bool() && !BOOLEANS.contains(&&*value) && value != "False" {
             let reason = format!("strconv.ParseBool: parsing \"{value}\": invalid syntax");
@@ -202,19 +202,19 @@ impl Values {
         Ok(())
     }
 
-    fn known(&self, name: &str) -> &'static Flag {
+    fn flag(&self, name: &str) -> &'static Flag {
         self.table.iter().find(|flag| flag.name == name).expect("the program asks for flags of its own table")
     }
 }
 
 /// The page that `--help` prints: every flag with a meaning, and its default.
-pub(crate) fn help(table: &[Flag]) -> String {
+pub(crate) fn render_help(table: &[Flag]) -> String {
     let mut page = String::new();
-    for flag in table.iter().filter(|flag| flag.kind.has_meaning()) {
+    for flag in table.iter().filter(|flag| flag.kind.is_used()) {
         let value = match flag.kind {
-            Kind::Bool => "",
-            Kind::List => " strings",
-            Kind::Text | Kind::NoMeaning | Kind::NoMeaningBool => " string",
+            FlagKind::Bool => "",
+            FlagKind::List => " strings",
+            FlagKind::Text | FlagKind::Ignored | FlagKind::IgnoredBool => " string",
         };
         let default = match flag.default {
             "" => String::new(),
@@ -225,16 +225,19 @@ pub(crate) fn help(table: &[Flag]) -> String {
     page
 }
 
-fn find(table: &'static [Flag], typed: &str) -> Result<&'static Flag, FlagError> {
+fn find_flag(table: &'static [Flag], typed: &str) -> Result<&'static Flag, FlagError> {
     let name = typed.replace('_', "-");
     table.iter().find(|flag| flag.name == name).ok_or_else(|| {
-        let near = table.iter().min_by_key(|flag| distance(flag.name, &name)).filter(|f| distance(f.name, &name) <= 2);
+        let near = table
+            .iter()
+            .min_by_key(|flag| edit_distance(flag.name, &name))
+            .filter(|f| edit_distance(f.name, &name) <= 2);
         FlagError::Unknown(typed.to_owned(), near.map(|flag| flag.name.to_owned()))
     })
 }
 
 /// How many letters must be added, removed or changed to get from one name to the other.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
@@ -247,13 +250,13 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-fn texts(key: &str, value: &serde_json::Value) -> Result<Vec<String>, FlagError> {
+fn json_to_flag_values(key: &str, value: &serde_json::Value) -> Result<Vec<String>, FlagError> {
     use serde_json::Value;
     let text = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            Err(FlagError::File(format!("{key}: a string, a number, a boolean or a list of them is expected")))
+            Err(FlagError::ConfigFile(format!("{key}: a string, a number, a boolean or a list of them is expected")))
         }
     };
     match value {

@@ -1,38 +1,41 @@
 //! `unskew gateway`: the mixed-version proxy in front of stock kube-apiservers.
 
 mod config;
+mod flag_table;
 mod kubeadm;
 mod run;
-mod table;
 
 use std::process::ExitCode;
 
-use crate::flags::{self, FlagError, Values};
-use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, complain, say};
+use crate::flags::{self, FlagError, FlagValues};
+use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, print_error, print_line};
 
 use config::Config;
 
 /// Reads the flags and runs the gateway until it is told to stop.
 pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
-    let config = match read(args) {
-        Ok(Asked::Run(config)) => config,
-        Ok(Asked::Print(page)) => {
-            say(&mut std::io::stdout(), page.trim_end());
+    let config = match read_config(args) {
+        Ok(GatewayInvocation::Run(config)) => config,
+        Ok(GatewayInvocation::PrintConfig(page)) => {
+            print_line(&mut std::io::stdout(), page.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(FlagError::Help) => {
-            say(&mut std::io::stdout(), &format!("{HELP}\n\nFlags:\n{}", flags::help(table::TABLE)));
+            print_line(&mut std::io::stdout(), &format!("{HELP}\n\nFlags:\n{}", flags::render_help(flag_table::FLAGS)));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            say(&mut std::io::stderr(), &format!("unskew gateway: {error}\nunskew gateway --help lists the flags."));
+            print_line(
+                &mut std::io::stderr(),
+                &format!("unskew gateway: {error}\nunskew gateway --help lists the flags."),
+            );
             return ExitCode::from(EXIT_USAGE);
         }
     };
     match run::run(*config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain("unskew gateway", &error);
+            print_error("unskew gateway", &error);
             ExitCode::from(if error.is::<FlagError>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
         }
     }
@@ -50,22 +53,22 @@ Elsewhere:
     --tls-cert-file=gateway.crt --tls-private-key-file=gateway.key";
 
 /// What the user asked for.
-enum Asked {
+enum GatewayInvocation {
     Run(Box<Config>),
     /// To be told what would run.
-    Print(String),
+    PrintConfig(String),
 }
 
-fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, FlagError> {
-    let mut values = Values::parse(table::TABLE, args)?;
-    if let Some(file) = values.given("config").map(str::to_owned) {
-        let content =
-            std::fs::read_to_string(&file).map_err(|error| FlagError::File(format!("cannot read {file}: {error}")))?;
-        values = values.with_file(&content)?;
+fn read_config(args: impl IntoIterator<Item = String>) -> Result<GatewayInvocation, FlagError> {
+    let mut values = FlagValues::parse(flag_table::FLAGS, args)?;
+    if let Some(file) = values.given_value("config").map(str::to_owned) {
+        let content = std::fs::read_to_string(&file)
+            .map_err(|error| FlagError::ConfigFile(format!("cannot read {file}: {error}")))?;
+        values = values.with_config_file(&content)?;
     }
-    let found = kubeadm::find(&values)?;
-    if values.is("print-config") {
-        return Ok(Asked::Print(found.describe(&values)));
+    let found = kubeadm::detect(&values)?;
+    if values.is_true("print-config") {
+        return Ok(GatewayInvocation::PrintConfig(found.render_config(&values)));
     }
-    Config::from_flags(&values, &found).map(|config| Asked::Run(Box::new(config)))
+    Config::from_flags(&values, &found).map(|config| GatewayInvocation::Run(Box::new(config)))
 }

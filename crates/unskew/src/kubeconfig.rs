@@ -5,17 +5,17 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
-use transport::pki::{self, Pair};
+use transport::pki::{self, CertificateFiles};
 
 /// Writes a kubeconfig that names files and holds no key itself, readable by its owner alone.
-pub(crate) fn write(file: &Path, server: SocketAddr, authority: &Path, user: &Pair) -> anyhow::Result<()> {
+pub(crate) fn write(file: &Path, server: SocketAddr, ca_file: &Path, user: &CertificateFiles) -> anyhow::Result<()> {
     let absolute = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "unskew", "cluster": {
             "server": format!("https://{server}"),
-            "certificate-authority": absolute(authority)?,
+            "certificate-authority": absolute(ca_file)?,
         }}],
         "users": [{"name": "admin", "user": {
             "client-certificate": absolute(&user.certificate)?,

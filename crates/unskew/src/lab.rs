@@ -3,73 +3,75 @@
 pub(crate) mod args;
 mod demo;
 mod detach;
-mod look;
-mod place;
+mod environment;
+mod status;
 mod up;
 
-pub(crate) use up::leashed;
+pub(crate) use up::run_tied_to_parent;
 
 use std::process::ExitCode;
 
-use ::lab::control::Wish;
-use ::lab::control::client::Line;
-use ::lab::folder::Folder;
+use ::lab::control::RolloutRequest;
+use ::lab::control::client::ControlClient;
+use ::lab::data_dir::LockedDataDir;
 use ::lab::status::Phase;
-use ::lab::status::table::progress;
+use ::lab::status::table::render_progress;
 
-use crate::{EXIT_NOT_CLEAN, EXIT_UNAVAILABLE, complain, say};
+use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, print_error, print_line};
 
 /// A server that is told to start may take so long to be ready before we say so.
-const READY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const READY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 /// A lab that is told to stop lets its servers drain for some seconds.
-const DOWN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+const DOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Task {
-    Up(args::Up),
-    Down(args::Down),
-    Kubeconfig(args::Kubeconfig),
-    Status(args::Status),
-    Order(&'static str, args::Order),
-    Rollout(args::Rollout),
+pub(crate) enum LabCommand {
+    Up(args::UpArgs),
+    Down(args::DownArgs),
+    Kubeconfig(args::KubeconfigArgs),
+    Status(args::StatusArgs),
+    ServerAction(&'static str, args::ServerActionArgs),
+    Rollout(args::RolloutArgs),
     Demo,
 }
 
 /// Does it.
-pub(crate) fn main(task: Task) -> ExitCode {
+pub(crate) fn main(command: LabCommand) -> ExitCode {
     // The main thread waits here: the processes of a lab end with the thread that started them.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(perform(task)),
+        Ok(runtime) => runtime.block_on(run_command(command)),
         Err(error) => Err(error.into()),
     };
     outcome.unwrap_or_else(|error| {
-        complain("unskew", &error);
+        print_error("unskew", &error);
         ExitCode::from(EXIT_UNAVAILABLE)
     })
 }
 
-async fn perform(task: Task) -> anyhow::Result<ExitCode> {
-    match task {
-        Task::Up(up) if up.detach => detach::up(up).await,
-        Task::Up(up) => up::run(up).await,
-        Task::Down(down) => stop(&down).await,
-        Task::Kubeconfig(asked) => kubeconfig(&asked),
-        Task::Status(status) => look::run(status).await,
-        Task::Order(verb, order) => tell(verb, &order).await,
-        Task::Rollout(rollout) => roll_out(&rollout).await,
-        Task::Demo => demo::run().await,
+async fn run_command(command: LabCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        LabCommand::Up(up) if up.detach => detach::run(up).await,
+        LabCommand::Up(up) => up::run(up).await,
+        LabCommand::Down(down) => shut_down_lab(&down).await,
+        LabCommand::Kubeconfig(asked) => print_kubeconfig(&asked),
+        LabCommand::Status(status) => status::run(status).await,
+        LabCommand::ServerAction(verb, order) => run_server_action(verb, &order).await,
+        LabCommand::Rollout(rollout) => roll_out(&rollout).await,
+        LabCommand::Demo => demo::run().await,
     }
 }
 
-fn kubeconfig(asked: &args::Kubeconfig) -> anyhow::Result<ExitCode> {
-    let layout = place::layout(&asked.place)?;
-    let folder = layout.folder().display();
-    let Some(state) = layout.read_state()? else { anyhow::bail!("there is no lab in {folder}: `unskew up` makes one") };
-    let file = match &asked.server {
-        None => layout.kubeconfig(),
+fn print_kubeconfig(args: &args::KubeconfigArgs) -> anyhow::Result<ExitCode> {
+    let data_dir = environment::data_dir(&args.lab)?;
+    let folder = data_dir.path().display();
+    let Some(state) = data_dir.read_state()? else {
+        anyhow::bail!("there is no lab in {folder}: `unskew up` makes one")
+    };
+    let file = match &args.server {
+        None => data_dir.kubeconfig(),
         Some(name) => {
             let known: Vec<&str> = state.servers.iter().map(|server| &*server.name).collect();
             anyhow::ensure!(
@@ -77,86 +79,86 @@ fn kubeconfig(asked: &args::Kubeconfig) -> anyhow::Result<ExitCode> {
                 "--server: the lab in {folder} has no server {name}: it has {}",
                 known.join(", ")
             );
-            layout.server_kubeconfig(name)
+            data_dir.server_kubeconfig(name)
         }
     };
-    say(&mut std::io::stdout(), &file.display().to_string());
+    print_line(&mut std::io::stdout(), &file.display().to_string());
     Ok(ExitCode::SUCCESS)
 }
 
-async fn stop(down: &args::Down) -> anyhow::Result<ExitCode> {
-    let layout = place::layout(&down.place)?;
-    let folder = layout.folder().display().to_string();
-    if layout.holder().is_some() {
-        Line::open(&layout).await?.down().await?;
-        let deadline = tokio::time::Instant::now() + DOWN_PATIENCE;
-        while let Some(pid) = layout.holder() {
+async fn shut_down_lab(args: &args::DownArgs) -> anyhow::Result<ExitCode> {
+    let data_dir = environment::data_dir(&args.lab)?;
+    let folder = data_dir.path().display().to_string();
+    if data_dir.lock_holder_pid().is_some() {
+        ControlClient::connect(&data_dir).await?.shut_down().await?;
+        let deadline = tokio::time::Instant::now() + DOWN_TIMEOUT;
+        while let Some(pid) = data_dir.lock_holder_pid() {
             anyhow::ensure!(tokio::time::Instant::now() < deadline, "the lab of process {pid} does not stop");
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        say(&mut std::io::stdout(), &format!("the lab in {folder} is stopped"));
+        print_line(&mut std::io::stdout(), &format!("the lab in {folder} is stopped"));
     } else {
-        say(&mut std::io::stdout(), &format!("no lab runs in {folder}"));
+        print_line(&mut std::io::stdout(), &format!("no lab runs in {folder}"));
     }
-    if down.purge && layout.folder().exists() {
-        Folder::take(layout)?.purge()?;
-        say(&mut std::io::stdout(), &format!("{folder} is deleted"));
+    if args.purge && data_dir.path().exists() {
+        LockedDataDir::lock(data_dir)?.purge()?;
+        print_line(&mut std::io::stdout(), &format!("{folder} is deleted"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn tell(verb: &str, order: &args::Order) -> anyhow::Result<ExitCode> {
-    let layout = place::layout(&order.place)?;
-    let mut line = Line::open(&layout).await?;
-    line.order(&order.server, verb).await?;
-    let awaited = match verb {
+async fn run_server_action(verb: &str, args: &args::ServerActionArgs) -> anyhow::Result<ExitCode> {
+    let data_dir = environment::data_dir(&args.lab)?;
+    let mut client = ControlClient::connect(&data_dir).await?;
+    client.send_action(&args.server, verb).await?;
+    let expected_phase = match verb {
         "start" | "resume" => Phase::Ready,
         "pause" => Phase::Paused,
         _ => Phase::Stopped,
     };
-    let deadline = tokio::time::Instant::now() + READY_PATIENCE;
+    let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
     loop {
-        let snapshot = line.status().await?;
-        let server = snapshot.servers.iter().find(|server| server.name == order.server);
-        let server = server.ok_or_else(|| anyhow::anyhow!("server {} is gone", order.server))?;
-        if server.phase == awaited {
-            say(&mut std::io::stdout(), &format!("server {} is {}", server.name, awaited.as_str()));
+        let snapshot = client.status().await?;
+        let server = snapshot.servers.iter().find(|server| server.name == args.server);
+        let server = server.ok_or_else(|| anyhow::anyhow!("server {} is gone", args.server))?;
+        if server.phase == expected_phase {
+            print_line(&mut std::io::stdout(), &format!("server {} is {}", server.name, expected_phase.as_str()));
             return Ok(ExitCode::SUCCESS);
         }
-        anyhow::ensure!(server.phase != Phase::Failed, "server {} failed: {}", server.name, server.trouble);
+        anyhow::ensure!(server.phase != Phase::Failed, "server {} failed: {}", server.name, server.problem);
         anyhow::ensure!(
             tokio::time::Instant::now() < deadline,
             "server {} is still {}. {}",
             server.name,
             server.phase.as_str(),
-            server.trouble
+            server.problem
         );
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn roll_out(rollout: &args::Rollout) -> anyhow::Result<ExitCode> {
+async fn roll_out(args: &args::RolloutArgs) -> anyhow::Result<ExitCode> {
     use std::io::{IsTerminal as _, Write as _};
-    let layout = place::layout(&rollout.place)?;
-    let mut line = Line::open(&layout).await?;
-    let wish = Wish { to: rollout.to.iter().map(ToString::to_string).collect() };
+    let data_dir = environment::data_dir(&args.lab)?;
+    let mut client = ControlClient::connect(&data_dir).await?;
+    let request = RolloutRequest { to: args.to.iter().map(ToString::to_string).collect() };
     let is_terminal = std::io::stdout().is_terminal();
     let mut last = String::new();
-    let ended = line.roll_out(&wish, |rollout| {
+    let ended = client.roll_out(&request, |rollout| {
         let mut out = std::io::stdout();
         if is_terminal {
             // Over the line before, and what is left of it cleared.
-            let _ = write!(out, "\r{}\x1b[K", progress(rollout));
+            let _ = write!(out, "\r{}\x1b[K", render_progress(rollout));
             let _ = out.flush();
-        } else if last != rollout.doing && !rollout.doing.is_empty() {
-            last.clone_from(&rollout.doing);
-            say(&mut out, &progress(rollout));
+        } else if last != rollout.current_action && !rollout.current_action.is_empty() {
+            last.clone_from(&rollout.current_action);
+            print_line(&mut out, &render_progress(rollout));
         }
     });
     let ended = ended.await?;
     if is_terminal {
-        say(&mut std::io::stdout(), "");
+        print_line(&mut std::io::stdout(), "");
     }
-    say(&mut std::io::stdout(), ::lab::rollout::report(&ended).trim_end());
-    Ok(if ::lab::rollout::is_clean(&ended) { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NOT_CLEAN) })
+    print_line(&mut std::io::stdout(), ::lab::rollout::report(&ended).trim_end());
+    Ok(if ::lab::rollout::is_clean(&ended) { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CHECK_FAILED) })
 }

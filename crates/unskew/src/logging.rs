@@ -3,7 +3,7 @@
 use tracing_subscriber::EnvFilter;
 
 /// Starts the log: text for people or JSON for programs; `--v` opens up what is usually quiet.
-pub(crate) fn start(json: bool, verbosity: u8) {
+pub(crate) fn init(json: bool, verbosity: u8) {
     let level = match verbosity {
         0 | 1 => "info",
         2..=4 => "info,unskew=debug,edge=debug,apiserver=debug,registry=debug,store=debug,transport=debug",

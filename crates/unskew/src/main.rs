@@ -11,7 +11,7 @@ mod lab;
 mod logging;
 mod process;
 mod serve;
-mod settings;
+mod shared_flags;
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Wrong usage: an unknown flag, a value that does not parse.
 pub(crate) const EXIT_USAGE: u8 = 64;
 /// It was done, and what it found is not as it should be: a rollout that clients noticed, a claim that does not hold.
-pub(crate) const EXIT_NOT_CLEAN: u8 = 1;
+pub(crate) const EXIT_CHECK_FAILED: u8 = 1;
 /// What was asked for cannot be had here and now.
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
 
@@ -41,31 +41,31 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     match command {
         Command::ReleasesDiff { from, to } => {
-            say(&mut std::io::stdout(), catalogue::diff(from, to).to_string().trim_end());
+            print_line(&mut std::io::stdout(), catalogue::diff_releases(from, to).to_string().trim_end());
             ExitCode::SUCCESS
         }
         Command::Serve { args } => serve::main(args),
         Command::Gateway { args } => gateway::main(args),
         Command::Lab(task) => lab::main(task),
-        Command::Leashed { parent, command } => lab::leashed(parent, &command),
+        Command::TiedToParent { parent, command } => lab::run_tied_to_parent(parent, &command),
         Command::Completion { script } => {
-            say(&mut std::io::stdout(), script.trim_end());
+            print_line(&mut std::io::stdout(), script.trim_end());
             ExitCode::SUCCESS
         }
         Command::Version => {
-            say(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
+            print_line(&mut std::io::stdout(), &format!("unskew {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
     }
 }
 
 /// Tells the user why something failed.
-pub(crate) fn complain(who: &str, error: &anyhow::Error) {
-    say(&mut std::io::stderr(), &format!("{who}: {}", explain(error)));
+pub(crate) fn print_error(who: &str, error: &anyhow::Error) {
+    print_line(&mut std::io::stderr(), &format!("{who}: {}", format_error_chain(error)));
 }
 
 /// An error and its causes, each said once: many errors name their cause themselves.
-fn explain(error: &anyhow::Error) -> String {
+fn format_error_chain(error: &anyhow::Error) -> String {
     let mut told = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !told.contains(&cause) {
@@ -76,7 +76,7 @@ fn explain(error: &anyhow::Error) -> String {
 }
 
 /// One line, or several, for the user.
-pub(crate) fn say(to: &mut dyn std::io::Write, line: &str) {
+pub(crate) fn print_line(to: &mut dyn std::io::Write, line: &str) {
     let _ = writeln!(to, "{line}");
     let _ = to.flush();
 }
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn error_chain_names_each_cause_once() {
         let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
         let error = anyhow::Error::from(cause).context("ca.key: no such file").context("own keys");
-        assert_eq!(explain(&error), "own keys: ca.key: no such file");
+        assert_eq!(format_error_chain(&error), "own keys: ca.key: no such file");
     }
 }

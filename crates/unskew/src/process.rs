@@ -12,7 +12,7 @@ pub(crate) fn raise_file_limit() {
 }
 
 /// Waits for SIGTERM or SIGINT.
-pub(crate) async fn stop_signal() {
+pub(crate) async fn wait_for_stop_signal() {
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return std::future::pending().await;

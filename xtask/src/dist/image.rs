@@ -8,7 +8,7 @@
 //! Invariants: the same input gives the same bytes; whatever the image names by digest and size has them; it runs without a file
 //! from outside.
 
-mod layout;
+mod blobs;
 mod libraries;
 
 use std::fs;
@@ -17,23 +17,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::tree::{self, Entry};
-use super::{PACK_LIMIT, Release, archives, needs, remove};
-use crate::process::Job;
+use super::contents::{self, PackedFile};
+use super::{DistRelease, PACK_TIMEOUT, archives, debian_depends, remove_folder_if_exists};
+use crate::process::TimedCommand;
 use crate::tools::sha256;
-use layout::{Blobs, Descriptor};
+use blobs::{BlobDescriptor, BlobStore};
 
 #[cfg(test)]
 mod tests;
 
 /// Where the program is in the image, as Debian has it.
-const PROGRAM: &str = "usr/bin/unskew";
+const PROGRAM_PATH: &str = "usr/bin/unskew";
 /// Names are looked up in `/etc/hosts`, which the runtime writes, and then asked for.
 const NSSWITCH: &str = "hosts: files dns\n";
 /// Some libraries want to know who they run as.
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\n";
 /// The layout, as its file says it.
-const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+const OCI_LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -41,73 +41,75 @@ const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// What goes into an image.
-pub(super) struct Program<'a> {
+pub(super) struct ImageProgram<'a> {
     pub(super) binary: &'a Path,
     pub(super) licence: &'a str,
 }
 
 /// Packs an image.
-pub(super) fn pack(program: &Program<'_>, release: &Release, into: &Path) -> Result<PathBuf> {
+pub(super) fn pack_image(program: &ImageProgram<'_>, release: &DistRelease, into: &Path) -> Result<PathBuf> {
     let stage = into.join("image-stage");
-    remove(&stage)?;
+    remove_folder_if_exists(&stage)?;
     let (root, layout) = (stage.join("root"), stage.join("layout"));
-    tree::write(&root, &entries(program, release)?)?;
+    contents::write_files(&root, &image_files(program, release)?)?;
     let layer = stage.join("layer.tar");
-    archives::tar_plainly(&root, &release.epoch, &layer)?;
+    archives::create_tar(&root, &release.commit_epoch_seconds, &layer)?;
     let content = format!("sha256:{}", sha256(&layer)?);
     archives::gzip(&layer)?;
 
-    let blobs = Blobs::new(&layout)?;
+    let blobs = BlobStore::new(&layout)?;
     let layer = blobs.add_file(LAYER_TYPE, &stage.join("layer.tar.gz"))?;
-    let config = blobs.add(CONFIG_TYPE, &config(release, &content)?)?;
+    let config = blobs.add_json(CONFIG_TYPE, &image_config(release, &content)?)?;
     let manifest = json!({
         "schemaVersion": 2, "mediaType": MANIFEST_TYPE,
         "config": config.to_json(), "layers": [layer.to_json()],
     });
-    let manifest = blobs.add(MANIFEST_TYPE, &manifest)?;
-    fs::write(layout.join("index.json"), index(release, &manifest).to_string())?;
-    fs::write(layout.join("oci-layout"), LAYOUT)?;
+    let manifest = blobs.add_json(MANIFEST_TYPE, &manifest)?;
+    fs::write(layout.join("index.json"), image_index(release, &manifest).to_string())?;
+    fs::write(layout.join("oci-layout"), OCI_LAYOUT)?;
     let archive = into.join(release.image_name());
-    archives::tar_plainly(&layout, &release.epoch, &archive)?;
-    remove(&stage)?;
+    archives::create_tar(&layout, &release.commit_epoch_seconds, &archive)?;
+    remove_folder_if_exists(&stage)?;
     Ok(archive)
 }
 
 /// Every file of the image.
-fn entries(program: &Program<'_>, release: &Release) -> Result<Vec<Entry>> {
+fn image_files(program: &ImageProgram<'_>, release: &DistRelease) -> Result<Vec<PackedFile>> {
     let binary = fs::read(program.binary).with_context(|| format!("{} cannot be read", program.binary.display()))?;
     let mut entries = vec![
-        Entry::executable(PROGRAM, binary),
-        Entry::new("etc/nsswitch.conf", NSSWITCH),
-        Entry::new("etc/passwd", PASSWD),
-        Entry::new("usr/share/doc/unskew/LICENSE", program.licence),
-        Entry::new("usr/share/doc/unskew/LICENSES-OF-CRATES", release.licences.as_bytes()),
+        PackedFile::executable(PROGRAM_PATH, binary),
+        PackedFile::new("etc/nsswitch.conf", NSSWITCH),
+        PackedFile::new("etc/passwd", PASSWD),
+        PackedFile::new("usr/share/doc/unskew/LICENSE", program.licence),
+        PackedFile::new("usr/share/doc/unskew/LICENSES-OF-CRATES", release.licences.as_bytes()),
     ];
     let mut packages = Vec::new();
-    for library in libraries::of(program.binary)? {
+    for library in libraries::linked_libraries(program.binary)? {
         let name = library.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        packages.extend(needs::package_of(&name).filter(|package| !packages.contains(package)));
+        packages.extend(debian_depends::package_of(&name).filter(|package| !packages.contains(package)));
         let bytes = fs::read(&library).with_context(|| format!("{} cannot be read", library.display()))?;
-        entries.push(Entry::executable(library.to_string_lossy().trim_start_matches('/'), bytes));
+        entries.push(PackedFile::executable(library.to_string_lossy().trim_start_matches('/'), bytes));
     }
     for package in packages {
         let file = format!("usr/share/doc/{package}/copyright");
         let text = fs::read(Path::new("/").join(&file)).with_context(|| {
             format!("/{file} cannot be read: an image with the libraries of {package} has to say whose they are")
         })?;
-        entries.push(Entry::new(file, text));
+        entries.push(PackedFile::new(file, text));
     }
     Ok(entries)
 }
 
 /// How a container is made of the image.
-fn config(release: &Release, content: &str) -> Result<Value> {
-    let date = Job::new("date", PACK_LIMIT).args(["--utc", "--date"]).arg(format!("@{}", release.epoch));
-    let created = date.arg("+%Y-%m-%dT%H:%M:%SZ").output()?.trim().to_owned();
+fn image_config(release: &DistRelease, content: &str) -> Result<Value> {
+    let date = TimedCommand::new("date", PACK_TIMEOUT)
+        .args(["--utc", "--date"])
+        .arg(format!("@{}", release.commit_epoch_seconds));
+    let created = date.arg("+%Y-%m-%dT%H:%M:%SZ").output_text()?.trim().to_owned();
     Ok(json!({
-        "created": created, "architecture": architecture(release)?, "os": "linux",
+        "created": created, "architecture": oci_architecture(release)?, "os": "linux",
         "config": {
-            "Entrypoint": [format!("/{PROGRAM}")],
+            "Entrypoint": [format!("/{PROGRAM_PATH}")],
             "Env": ["PATH=/usr/bin"],
             "Labels": {
                 "org.opencontainers.image.title": "unskew",
@@ -121,7 +123,7 @@ fn config(release: &Release, content: &str) -> Result<Value> {
 }
 
 /// What is in the archive, under the name that manifests use. Container engines look for it under either key.
-fn index(release: &Release, manifest: &Descriptor) -> Value {
+fn image_index(release: &DistRelease, manifest: &BlobDescriptor) -> Value {
     let name = format!("localhost/unskew:{}", release.version);
     let mut manifest = manifest.to_json();
     manifest["annotations"] = json!({"org.opencontainers.image.ref.name": name, "io.containerd.image.name": name});
@@ -129,7 +131,7 @@ fn index(release: &Release, manifest: &Descriptor) -> Value {
 }
 
 /// As Go names it, which images are told apart by.
-fn architecture(release: &Release) -> Result<&str> {
+fn oci_architecture(release: &DistRelease) -> Result<&str> {
     match release.architecture.as_str() {
         same @ ("amd64" | "arm64" | "riscv64" | "s390x") => Ok(same),
         "ppc64el" => Ok("ppc64le"),
@@ -139,22 +141,22 @@ fn architecture(release: &Release) -> Result<&str> {
 }
 
 /// An image that was unpacked.
-pub(super) struct Image {
+pub(super) struct UnpackedImage {
     root: PathBuf,
 }
 
 /// Unpacks an archive into a folder of its own, and checks every digest and every size on the way.
-pub(super) fn open(archive: &Path, scratch: &Path) -> Result<Image> {
-    remove(scratch)?;
+pub(super) fn unpack_image(archive: &Path, scratch: &Path) -> Result<UnpackedImage> {
+    remove_folder_if_exists(scratch)?;
     let (layout, root) = (scratch.join("layout"), scratch.join("root"));
-    archives::untar(archive, &layout)?;
-    if fs::read_to_string(layout.join("oci-layout"))? != LAYOUT {
+    archives::extract_tar(archive, &layout)?;
+    if fs::read_to_string(layout.join("oci-layout"))? != OCI_LAYOUT {
         bail!("{} is of another layout", archive.display());
     }
     let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
-    let blobs = Blobs::new(&layout)?;
-    let manifest = blobs.json(&index["manifests"][0])?;
-    let config = blobs.json(&manifest["config"])?;
+    let blobs = BlobStore::new(&layout)?;
+    let manifest = blobs.read_json(&index["manifests"][0])?;
+    let config = blobs.read_json(&manifest["config"])?;
     let contents = config["rootfs"]["diff_ids"].as_array().context("the configuration names no layers")?;
     let layers = manifest["layers"].as_array().context("the manifest names no layers")?;
     if contents.len() != layers.len() {
@@ -162,33 +164,33 @@ pub(super) fn open(archive: &Path, scratch: &Path) -> Result<Image> {
     }
     for (layer, content) in layers.iter().zip(contents) {
         let packed = scratch.join("layer.tar.gz");
-        fs::copy(blobs.file(layer)?, &packed)?;
+        fs::copy(blobs.verified_file(layer)?, &packed)?;
         archives::gunzip(&packed)?;
         let layer = scratch.join("layer.tar");
         let found = format!("sha256:{}", sha256(&layer)?);
         if content.as_str() != Some(&found) {
             bail!("a layer holds {found}, and the configuration says {content}");
         }
-        archives::untar(&layer, &root)?;
+        archives::extract_tar(&layer, &root)?;
     }
-    Ok(Image { root })
+    Ok(UnpackedImage { root })
 }
 
-impl Image {
+impl UnpackedImage {
     /// Starts the program that is in it by the loader that is in it, having seen that all its libraries are.
-    pub(super) fn run(&self, words: &[&str]) -> Result<String> {
-        let program = self.root.join(PROGRAM);
-        let loader = libraries::loader(&program)?;
+    pub(super) fn run_program(&self, words: &[&str]) -> Result<String> {
+        let program = self.root.join(PROGRAM_PATH);
+        let loader = libraries::loader_of(&program)?;
         let loader = self.root.join(loader.to_string_lossy().trim_start_matches('/'));
-        let folders = libraries::folders(&self.root)?;
-        let load = || Job::new(&loader, PACK_LIMIT).args(["--inhibit-cache", "--library-path", &folders]);
+        let folders = libraries::library_search_path(&self.root)?;
+        let load = || TimedCommand::new(&loader, PACK_TIMEOUT).args(["--inhibit-cache", "--library-path", &folders]);
         let found =
-            load().arg("--list").arg(&program).output().context("the loader of the image finds no libraries")?;
-        for library in libraries::listed(&found) {
+            load().arg("--list").arg(&program).output_text().context("the loader of the image finds no libraries")?;
+        for library in libraries::parse_ldd_output(&found) {
             if !library.starts_with(&self.root) {
                 bail!("the program of the image needs {}, which is not in it", library.display());
             }
         }
-        load().arg(&program).args(words).output()
+        load().arg(&program).args(words).output_text()
     }
 }

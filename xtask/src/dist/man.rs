@@ -4,41 +4,41 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::PACK_LIMIT;
-use crate::process::Job;
+use super::PACK_TIMEOUT;
+use crate::process::TimedCommand;
 use crate::tidy::subcommands;
 
 /// Commands within commands within commands there are none.
 const DEPTH_MAX: usize = 2;
 
 /// One command, such as `unskew serve`, and its help.
-pub(super) struct Help {
+pub(super) struct CommandHelp {
     pub(super) command: String,
     pub(super) text: String,
 }
 
 /// Asks the program and each of its commands, in the order in which it lists them.
-pub(super) fn ask(binary: &Path) -> Result<Vec<Help>> {
+pub(super) fn read_command_help(binary: &Path) -> Result<Vec<CommandHelp>> {
     let mut helps = Vec::new();
-    ask_below(binary, &[], &mut helps)?;
+    read_help_of_subcommands(binary, &[], &mut helps)?;
     Ok(helps)
 }
 
-fn ask_below(binary: &Path, words: &[&str], helps: &mut Vec<Help>) -> Result<()> {
-    let text = Job::new(binary, PACK_LIMIT).args(words).arg("--help").output()?;
+fn read_help_of_subcommands(binary: &Path, words: &[&str], helps: &mut Vec<CommandHelp>) -> Result<()> {
+    let text = TimedCommand::new(binary, PACK_TIMEOUT).args(words).arg("--help").output_text()?;
     let command = ["unskew"].iter().chain(words).copied().collect::<Vec<_>>().join(" ");
-    helps.push(Help { command, text: text.clone() });
+    helps.push(CommandHelp { command, text: text.clone() });
     for name in subcommands(&text) {
         if words.len() >= DEPTH_MAX {
             bail!("`unskew {} {name}` is deeper than {DEPTH_MAX} commands", words.join(" "));
         }
-        ask_below(binary, &[words, &[name]].concat(), helps)?;
+        read_help_of_subcommands(binary, &[words, &[name]].concat(), helps)?;
     }
     Ok(())
 }
 
 /// The page. `date` is that of the release.
-pub(super) fn page(helps: &[Help], version: &str, date: &str) -> Result<String> {
+pub(super) fn render_manual(helps: &[CommandHelp], version: &str, date: &str) -> Result<String> {
     let (whole, commands) = helps.split_first().context("the program has no help")?;
     let about = whole.text.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut page = format!(
@@ -46,11 +46,11 @@ pub(super) fn page(helps: &[Help], version: &str, date: &str) -> Result<String> 
          .SH NAME\nunskew \\- {}\n\
          .SH SYNOPSIS\n.B unskew\n.I command\n.RI [ flags ]\n\
          .SH DESCRIPTION\n{}",
-        escape(about),
-        verbatim(&whole.text)
+        roff_escape(about),
+        roff_verbatim(&whole.text)
     );
-    for Help { command, text } in commands {
-        page += &format!(".SH \"{}\"\n{}", command.to_uppercase(), verbatim(text));
+    for CommandHelp { command, text } in commands {
+        page += &format!(".SH \"{}\"\n{}", command.to_uppercase(), roff_verbatim(text));
     }
     page += ".SH FILES\n.I unskew\\-data\nwhere \\fBunskew serve\\fR keeps data, keys and a kubeconfig unless told otherwise\n";
     page += ".SH \"SEE ALSO\"\n.BR kubectl (1),\n.I /usr/share/doc/unskew\n";
@@ -58,13 +58,13 @@ pub(super) fn page(helps: &[Help], version: &str, date: &str) -> Result<String> 
 }
 
 /// As it stands, line by line.
-fn verbatim(text: &str) -> String {
-    let lines: String = text.trim_end().lines().map(|line| format!("{}\n", escape(line))).collect();
+fn roff_verbatim(text: &str) -> String {
+    let lines: String = text.trim_end().lines().map(|line| format!("{}\n", roff_escape(line))).collect();
     format!(".nf\n{lines}.fi\n")
 }
 
 /// A dash that can be copied, and no line that is a request to the formatter.
-fn escape(line: &str) -> String {
+fn roff_escape(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
     match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}"),
@@ -79,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_becomes_a_page() {
-        let help = |command: &str, text: &str| Help { command: command.to_owned(), text: text.to_owned() };
+    fn manual_page_is_rendered_from_help() {
+        let help = |command: &str, text: &str| CommandHelp { command: command.to_owned(), text: text.to_owned() };
         let helps = [
             help("unskew", "Answers as one.\n\nCommands:\n  serve  Serves\n"),
             help("unskew serve", ".a --b\n'c\\d\n"),
         ];
-        let page = page(&helps, "1.2.3", "2026-11-15").unwrap();
+        let page = render_manual(&helps, "1.2.3", "2026-11-15").unwrap();
         expect![[r#"
             .TH UNSKEW 1 "2026-11-15" "unskew 1.2.3" "User Commands"
             .SH NAME

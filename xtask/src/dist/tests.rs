@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 /// Answers as the program would.
-const STAND_IN: &str = "#!/bin/sh
+const STAND_IN_SCRIPT: &str = "#!/bin/sh
 case \"$*\" in
     version) echo unskew 1.2.3 ;;
     --help) printf 'Answers as one\\n\\nCommands:\\n  serve  Serves\\n\\nOptions:\\n  --help\\n' ;;
@@ -17,17 +17,17 @@ esac
 ";
 
 /// A folder of its own, removed at the end.
-pub(super) struct Scene(pub(super) PathBuf);
+pub(super) struct DistTestFolder(pub(super) PathBuf);
 
-impl Scene {
-    pub(super) fn new(name: &str) -> Scene {
+impl DistTestFolder {
+    pub(super) fn new(name: &str) -> DistTestFolder {
         let folder = std::env::temp_dir().join(format!("xtask-dist-{name}-{}", std::process::id()));
-        remove(&folder).unwrap();
+        remove_folder_if_exists(&folder).unwrap();
         fs::create_dir_all(&folder).unwrap();
-        Scene(folder)
+        DistTestFolder(folder)
     }
 
-    fn stand_in(&self, text: &str) -> PathBuf {
+    fn write_stand_in(&self, text: &str) -> PathBuf {
         let file = self.0.join("stand-in");
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();
@@ -38,29 +38,29 @@ impl Scene {
         let into = self.0.join(name);
         fs::create_dir_all(&into).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        pack(root, &self.0.join("stand-in"), &release(), &into)
+        pack(root, &self.0.join("stand-in"), &test_release(), &into)
     }
 }
 
-impl Drop for Scene {
+impl Drop for DistTestFolder {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
-pub(super) fn release() -> Release {
-    Release {
+pub(super) fn test_release() -> DistRelease {
+    DistRelease {
         version: "1.2.3".to_owned(),
         machine: "x86_64".to_owned(),
         architecture: "amd64".to_owned(),
-        epoch: "1700000000".to_owned(),
+        commit_epoch_seconds: "1700000000".to_owned(),
         depends: "libc6 (>= 2.34)".to_owned(),
         licences: "serde 1.0 MIT\n".to_owned(),
     }
 }
 
 /// Paths below a folder, with the mode of each.
-pub(super) fn listed(folder: &Path) -> BTreeSet<String> {
+pub(super) fn files_with_modes(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {
@@ -79,20 +79,20 @@ pub(super) fn listed(folder: &Path) -> BTreeSet<String> {
 
 #[track_caller]
 fn check_listed(folder: &Path, expected: &[&str]) {
-    let found = listed(folder);
+    let found = files_with_modes(folder);
     for path in expected {
         assert!(found.contains(*path), "{path} is not in {found:#?}");
     }
 }
 
 #[test]
-fn both_archives_hold_everything_and_say_what_they_are() {
-    let scene = Scene::new("whole");
-    scene.stand_in(STAND_IN);
+fn archive_and_package_hold_all_files_and_metadata() {
+    let scene = DistTestFolder::new("whole");
+    scene.write_stand_in(STAND_IN_SCRIPT);
     let [archive, package] = scene.pack("out").unwrap();
     let (from_archive, from_package) = (scene.0.join("a"), scene.0.join("p"));
-    archives::untar(&archive, &from_archive).unwrap();
-    archives::undeb(&package, &from_package).unwrap();
+    archives::extract_tar(&archive, &from_archive).unwrap();
+    archives::extract_deb(&package, &from_package).unwrap();
     check_listed(
         &from_archive.join("unskew-1.2.3-x86_64"),
         &[
@@ -121,7 +121,7 @@ fn both_archives_hold_everything_and_say_what_they_are() {
     );
     let manual = fs::read_to_string(from_package.join("usr/share/man/man1/unskew.1")).unwrap();
     assert!(manual.contains("\"2023-11-14\" \"unskew 1.2.3\"") && manual.contains(".SH \"UNSKEW SERVE\""), "{manual}");
-    let fields = Job::new("dpkg-deb", PACK_LIMIT).arg("--field").arg(&package).output().unwrap();
+    let fields = TimedCommand::new("dpkg-deb", PACK_TIMEOUT).arg("--field").arg(&package).output_text().unwrap();
     for line in ["Package: unskew\n", "Version: 1.2.3\n", "Architecture: amd64\n", "Depends: libc6 (>= 2.34)\n"] {
         assert!(fields.contains(line), "{line} is not in {fields}");
     }
@@ -129,9 +129,9 @@ fn both_archives_hold_everything_and_say_what_they_are() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
-    let scene = Scene::new("same");
-    let program = scene.stand_in(STAND_IN);
+fn archive_bytes_are_reproducible() {
+    let scene = DistTestFolder::new("same");
+    let program = scene.write_stand_in(STAND_IN_SCRIPT);
     let first = scene.pack("first").unwrap();
     // Neither the time nor the mode of the file that was built is in the archives.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -144,9 +144,9 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_program_of_another_version_is_not_packed() {
-    let scene = Scene::new("other");
-    scene.stand_in(&STAND_IN.replace("unskew 1.2.3", "unskew 1.2.2"));
+fn program_of_another_version_is_rejected() {
+    let scene = DistTestFolder::new("other");
+    scene.write_stand_in(&STAND_IN_SCRIPT.replace("unskew 1.2.3", "unskew 1.2.2"));
     let error = scene.pack("out").unwrap_err().to_string();
     assert!(error.contains("says `unskew 1.2.2`"), "{error}");
 }

@@ -4,30 +4,30 @@ use anyhow::{Result, bail};
 
 /// `AND` binds closer than `OR`.
 #[derive(Debug)]
-pub(super) enum Expression {
+pub(super) enum LicenceExpression {
     /// With its exception, if it has one: `Apache-2.0 WITH LLVM-exception`.
     Licence(String),
-    All(Vec<Expression>),
-    Any(Vec<Expression>),
+    All(Vec<LicenceExpression>),
+    Any(Vec<LicenceExpression>),
 }
 
-impl Expression {
+impl LicenceExpression {
     /// Whether these licences are enough to choose from.
     pub(super) fn is_satisfied_by(&self, allowed: &[&str]) -> bool {
         match self {
             // `MPL-2.0+` is that version or a later one, so that version will do.
-            Expression::Licence(name) => allowed.contains(&name.trim_end_matches('+')),
-            Expression::All(parts) => parts.iter().all(|part| part.is_satisfied_by(allowed)),
-            Expression::Any(parts) => parts.iter().any(|part| part.is_satisfied_by(allowed)),
+            LicenceExpression::Licence(name) => allowed.contains(&name.trim_end_matches('+')),
+            LicenceExpression::All(parts) => parts.iter().all(|part| part.is_satisfied_by(allowed)),
+            LicenceExpression::Any(parts) => parts.iter().any(|part| part.is_satisfied_by(allowed)),
         }
     }
 }
 
 /// Reads an expression; a slash, as old manifests have it, means `OR`.
-pub(super) fn parse(text: &str) -> Result<Expression> {
+pub(super) fn parse(text: &str) -> Result<LicenceExpression> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let mut tokens = Tokens { tokens: spaced.split_whitespace().collect(), next: 0, text };
-    let expression = tokens.any(0)?;
+    let mut tokens = ExpressionParser { tokens: spaced.split_whitespace().collect(), next: 0, text };
+    let expression = tokens.parse_or(0)?;
     match tokens.peek() {
         None => Ok(expression),
         Some(token) => bail!("the licence expression `{text}` has `{token}` where it should end"),
@@ -37,58 +37,58 @@ pub(super) fn parse(text: &str) -> Result<Expression> {
 /// Expressions of real crates are one or two deep.
 const DEPTH_MAX: usize = 8;
 
-struct Tokens<'a> {
+struct ExpressionParser<'a> {
     tokens: Vec<&'a str>,
     next: usize,
     text: &'a str,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> ExpressionParser<'a> {
     fn peek(&self) -> Option<&'a str> {
         self.tokens.get(self.next).copied()
     }
 
-    fn take(&mut self, token: &str) -> bool {
+    fn take_token(&mut self, token: &str) -> bool {
         let found = self.peek() == Some(token);
         self.next += usize::from(found);
         found
     }
 
-    fn any(&mut self, depth: usize) -> Result<Expression> {
-        let mut parts = vec![self.all(depth)?];
-        while self.take("OR") {
-            parts.push(self.all(depth)?);
+    fn parse_or(&mut self, depth: usize) -> Result<LicenceExpression> {
+        let mut parts = vec![self.parse_and(depth)?];
+        while self.take_token("OR") {
+            parts.push(self.parse_and(depth)?);
         }
-        Ok(Expression::Any(parts))
+        Ok(LicenceExpression::Any(parts))
     }
 
-    fn all(&mut self, depth: usize) -> Result<Expression> {
-        let mut parts = vec![self.one(depth)?];
-        while self.take("AND") {
-            parts.push(self.one(depth)?);
+    fn parse_and(&mut self, depth: usize) -> Result<LicenceExpression> {
+        let mut parts = vec![self.parse_operand(depth)?];
+        while self.take_token("AND") {
+            parts.push(self.parse_operand(depth)?);
         }
-        Ok(Expression::All(parts))
+        Ok(LicenceExpression::All(parts))
     }
 
-    fn one(&mut self, depth: usize) -> Result<Expression> {
+    fn parse_operand(&mut self, depth: usize) -> Result<LicenceExpression> {
         if depth > DEPTH_MAX {
             bail!("the licence expression `{}` is nested too deep", self.text);
         }
-        if self.take("(") {
-            let inner = self.any(depth + 1)?;
-            if !self.take(")") {
+        if self.take_token("(") {
+            let inner = self.parse_or(depth + 1)?;
+            if !self.take_token(")") {
                 bail!("the licence expression `{}` lacks a closing parenthesis", self.text);
             }
             return Ok(inner);
         }
-        let name = self.name()?;
-        if self.take("WITH") {
-            return Ok(Expression::Licence(format!("{name} WITH {}", self.name()?)));
+        let name = self.parse_name()?;
+        if self.take_token("WITH") {
+            return Ok(LicenceExpression::Licence(format!("{name} WITH {}", self.parse_name()?)));
         }
-        Ok(Expression::Licence(name.to_owned()))
+        Ok(LicenceExpression::Licence(name.to_owned()))
     }
 
-    fn name(&mut self) -> Result<&'a str> {
+    fn parse_name(&mut self) -> Result<&'a str> {
         let name = self.peek().filter(|token| !["AND", "OR", "WITH", "(", ")"].contains(token));
         let Some(name) = name else { bail!("the licence expression `{}` lacks a licence", self.text) };
         self.next += 1;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_is_enough_where_one_may_choose() {
+    fn or_needs_one_and_and_needs_all_licences() {
         check("MIT", true);
         check("GPL-3.0", false);
         check("GPL-3.0 OR MIT", true);
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_belongs_to_its_licence() {
+    fn licence_exception_is_part_of_the_name() {
         check("Apache-2.0 WITH LLVM-exception OR GPL-3.0", true);
         check("MIT WITH LLVM-exception", false);
     }
 
     #[test]
-    fn what_is_no_expression_says_where() {
+    fn parse_error_names_the_position() {
         for (text, expected) in [
             ("", "the licence expression `` lacks a licence"),
             ("MIT OR", "the licence expression `MIT OR` lacks a licence"),

@@ -5,53 +5,57 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::row::{Field, Releases, is_special};
+use super::row::{FieldDefinition, ReleaseSet, is_scalar};
 
 /// The types of one Go package.
 #[derive(Debug, Default)]
-pub(crate) struct Package {
+pub(crate) struct GoPackage {
     /// `apps/v1`, `v1`; empty if no type of it is a kind.
     pub(crate) group_version: String,
-    pub(crate) types: BTreeMap<String, Type>,
+    pub(crate) types: BTreeMap<String, TypeDefinition>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Type {
-    pub(crate) releases: Releases,
+pub(crate) struct TypeDefinition {
+    pub(crate) releases: ReleaseSet,
     /// Whether objects say their kind, and it is this.
     pub(crate) is_kind: bool,
     /// `atomic` or `granular`, if said.
     pub(crate) map_type: Option<String>,
-    pub(crate) fields: BTreeMap<Field, Releases>,
+    pub(crate) fields: BTreeMap<FieldDefinition, ReleaseSet>,
 }
 
 /// Adds the definitions of one release.
-pub(crate) fn add(packages: &mut BTreeMap<String, Package>, document: &Value, position: usize) -> Result<()> {
+pub(crate) fn add_release(
+    packages: &mut BTreeMap<String, GoPackage>,
+    document: &Value,
+    release_index: usize,
+) -> Result<()> {
     let definitions = document["$defs"].as_object().context("there is no $defs in it")?;
     for (definition, schema) in definitions {
-        if is_special(definition) {
+        if is_scalar(definition) {
             continue;
         }
         let (package, name) = definition.rsplit_once('.').with_context(|| format!("{definition} has no package"))?;
-        let home = packages.entry(package.to_owned()).or_default();
-        let known = home.types.entry(name.to_owned()).or_default();
-        known.releases.insert(position);
-        known.map_type = schema["x-kubernetes-map-type"].as_str().map(str::to_owned);
+        let go_package = packages.entry(package.to_owned()).or_default();
+        let type_definition = go_package.types.entry(name.to_owned()).or_default();
+        type_definition.releases.insert(release_index);
+        type_definition.map_type = schema["x-kubernetes-map-type"].as_str().map(str::to_owned);
         if let Some(group_version) = group_version_of(schema, name) {
-            home.group_version = group_version;
-            known.is_kind = true;
+            go_package.group_version = group_version;
+            type_definition.is_kind = true;
         }
-        add_fields(known, package, schema, position).with_context(|| definition.clone())?;
+        add_fields(type_definition, package, schema, release_index).with_context(|| definition.clone())?;
     }
     Ok(())
 }
 
-fn add_fields(known: &mut Type, package: &str, schema: &Value, position: usize) -> Result<()> {
+fn add_fields(type_definition: &mut TypeDefinition, package: &str, schema: &Value, release_index: usize) -> Result<()> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let field = Field::of(package, name, property, required.contains(&name.as_str()))
+        let field = FieldDefinition::parse(package, name, property, required.contains(&name.as_str()))
             .with_context(|| format!("field {name}"))?;
-        known.fields.entry(field).or_default().insert(position);
+        type_definition.fields.entry(field).or_default().insert(release_index);
     }
     Ok(())
 }
@@ -71,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_changes_is_kept_in_each_form() {
+    fn changed_field_is_kept_once_per_form() {
         let document = |kind: &str| {
             json!({"$defs": {"io.k8s.api.apps.v1.Scale": {
                 "type": "object",
@@ -82,7 +86,7 @@ mod tests {
         };
         let mut packages = BTreeMap::new();
         for (position, kind) in ["integer", "integer", "string"].into_iter().enumerate() {
-            add(&mut packages, &document(kind), position).unwrap();
+            add_release(&mut packages, &document(kind), position).unwrap();
         }
         let package = &packages["io.k8s.api.apps.v1"];
         assert_eq!(package.group_version, "apps/v1");

@@ -5,13 +5,13 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::MINORS;
+use super::MINOR_VERSIONS;
 
 /// A set of releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Releases(u8);
+pub(crate) struct ReleaseSet(u8);
 
-impl Releases {
+impl ReleaseSet {
     pub(crate) fn insert(&mut self, position: usize) {
         self.0 |= 1 << position;
     }
@@ -22,20 +22,20 @@ impl Releases {
 }
 
 /// Spans, the oldest first: `31-33`, `34`, `36+` for those that reach the newest release.
-impl fmt::Display for Releases {
+impl fmt::Display for ReleaseSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spans = Vec::new();
         let mut position = 0;
-        while position < MINORS.len() {
+        while position < MINOR_VERSIONS.len() {
             let start = position;
-            while position < MINORS.len() && self.contains(position) {
+            while position < MINOR_VERSIONS.len() && self.contains(position) {
                 position += 1;
             }
             match position - start {
                 0 => position += 1,
-                _ if position == MINORS.len() => spans.push(format!("{}+", MINORS[start])),
-                1 => spans.push(MINORS[start].to_string()),
-                _ => spans.push(format!("{}-{}", MINORS[start], MINORS[position - 1])),
+                _ if position == MINOR_VERSIONS.len() => spans.push(format!("{}+", MINOR_VERSIONS[start])),
+                1 => spans.push(MINOR_VERSIONS[start].to_string()),
+                _ => spans.push(format!("{}-{}", MINOR_VERSIONS[start], MINOR_VERSIONS[position - 1])),
             }
         }
         f.write_str(&spans.join(","))
@@ -44,27 +44,27 @@ impl fmt::Display for Releases {
 
 /// What the definitions say of a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Field {
+pub(crate) struct FieldDefinition {
     pub(crate) name: String,
     pub(crate) is_required: bool,
     pub(crate) shape: String,
     /// List type, map type and patch strategy, each a word.
-    pub(crate) marks: Vec<String>,
+    pub(crate) merge_rules: Vec<String>,
 }
 
-impl Field {
+impl FieldDefinition {
     /// Reads a property; `package` is that of its type.
-    pub(crate) fn of(package: &str, name: &str, property: &Value, is_required: bool) -> Result<Field> {
-        let shape = shape_of(package, property)?;
+    pub(crate) fn parse(package: &str, name: &str, property: &Value, is_required: bool) -> Result<FieldDefinition> {
+        let shape = parse_shape(package, property)?;
         let mut marks = Vec::new();
-        marks.extend(list_mark(property, &shape)?);
-        marks.extend(patch_mark(property));
-        Ok(Field { name: name.to_owned(), is_required, shape, marks })
+        marks.extend(list_rule(property, &shape)?);
+        marks.extend(patch_rule(property));
+        Ok(FieldDefinition { name: name.to_owned(), is_required, shape, merge_rules: marks })
     }
 }
 
 /// Types of the definitions that are not made of fields, and their words in the table.
-const SPECIAL: [(&str, &str); 11] = [
+const SCALAR_TYPES: [(&str, &str); 11] = [
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "json"),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray", "schema-or-array"),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool", "schema-or-bool"),
@@ -79,36 +79,36 @@ const SPECIAL: [(&str, &str); 11] = [
 ];
 
 /// Whether a type is one word of the table instead of a list of fields.
-pub(crate) fn is_special(definition: &str) -> bool {
-    SPECIAL.iter().any(|(name, _)| *name == definition)
+pub(crate) fn is_scalar(definition: &str) -> bool {
+    SCALAR_TYPES.iter().any(|(name, _)| *name == definition)
 }
 
-fn shape_of(package: &str, schema: &Value) -> Result<String> {
+fn parse_shape(package: &str, schema: &Value) -> Result<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let definition = reference.rsplit('/').next().unwrap_or_default();
-        return Ok(reference_of(package, definition));
+        return Ok(reference_name(package, definition));
     }
-    Ok(match (type_of(schema)?, schema["format"].as_str()) {
+    Ok(match (schema_type(schema)?, schema["format"].as_str()) {
         ("string", None) => "string".to_owned(),
         ("string", Some("byte")) => "bytes".to_owned(),
         ("integer", Some(format @ ("int32" | "int64"))) => format.to_owned(),
         ("number", Some("double")) => "double".to_owned(),
         ("boolean", None) => "bool".to_owned(),
-        ("array", None) => format!("[{}]", shape_of(package, &schema["items"])?),
-        ("object", None) => format!("{{{}}}", shape_of(package, &schema["additionalProperties"])?),
+        ("array", None) => format!("[{}]", parse_shape(package, &schema["items"])?),
+        ("object", None) => format!("{{{}}}", parse_shape(package, &schema["additionalProperties"])?),
         (other, format) => bail!("a field of type {other} and format {format:?}"),
     })
 }
 
 /// Optional fields were given `["string", "null"]` as type.
-fn type_of(schema: &Value) -> Result<&str> {
+fn schema_type(schema: &Value) -> Result<&str> {
     let text = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
     text.with_context(|| format!("a schema without a type: {schema}"))
 }
 
 /// Types of the same package by their name, others with the last two parts of their package.
-fn reference_of(package: &str, definition: &str) -> String {
-    if let Some((_, word)) = SPECIAL.iter().find(|(name, _)| *name == definition) {
+fn reference_name(package: &str, definition: &str) -> String {
+    if let Some((_, word)) = SCALAR_TYPES.iter().find(|(name, _)| *name == definition) {
         return (*word).to_owned();
     }
     let (home, name) = definition.rsplit_once('.').unwrap_or(("", definition));
@@ -119,7 +119,7 @@ fn reference_of(package: &str, definition: &str) -> String {
     format!("{}.{}.{name}", parts.get(1).unwrap_or(&""), parts[0])
 }
 
-fn list_mark(property: &Value, shape: &str) -> Result<Option<String>> {
+fn list_rule(property: &Value, shape: &str) -> Result<Option<String>> {
     if let Some(kind) = property["x-kubernetes-map-type"].as_str() {
         return Ok(Some(kind.to_owned()));
     }
@@ -136,7 +136,7 @@ fn list_mark(property: &Value, shape: &str) -> Result<Option<String>> {
     Ok(Some(format!("map({})", keys.join(","))))
 }
 
-fn patch_mark(property: &Value) -> Option<String> {
+fn patch_rule(property: &Value) -> Option<String> {
     let strategy = property["x-kubernetes-patch-strategy"].as_str()?;
     Some(match property["x-kubernetes-patch-merge-key"].as_str() {
         Some(key) => format!("patch({strategy}:{key})"),
@@ -153,15 +153,15 @@ mod tests {
     #[track_caller]
     fn check(property: &str, expected: &Expect) {
         let property = serde_json::from_str(property).unwrap();
-        let shown = match Field::of("io.k8s.api.core.v1", "f", &property, false) {
-            Ok(field) => [vec![field.shape], field.marks].concat().join(" "),
+        let shown = match FieldDefinition::parse("io.k8s.api.core.v1", "f", &property, false) {
+            Ok(field) => [vec![field.shape], field.merge_rules].concat().join(" "),
             Err(error) => error.to_string(),
         };
         expected.assert_eq(&shown);
     }
 
     #[test]
-    fn shapes_are_words_and_brackets() {
+    fn shapes_are_parsed_from_schemas() {
         check(r#"{"type": ["string", "null"]}"#, &expect!["string"]);
         check(r#"{"type": "integer", "format": "int64"}"#, &expect!["int64"]);
         check(r##"{"$ref": "#/$defs/io.k8s.api.core.v1.Pod"}"##, &expect!["Pod"]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_follow_the_shape() {
+    fn merge_rules_follow_the_shape() {
         check(
             r#"{"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["a", "b"], "x-kubernetes-patch-strategy": "merge,retainKeys",
@@ -191,15 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn a_form_nobody_has_seen_is_an_error() {
+    fn unknown_schema_forms_are_rejected() {
         check(r#"{"type": "integer"}"#, &expect!["a field of type integer and format None"]);
         check(r#"{"enum": ["a"]}"#, &expect![[r#"a schema without a type: {"enum":["a"]}"#]]);
     }
 
     #[test]
-    fn releases_are_spans() {
+    fn release_sets_are_shown_as_ranges() {
         let shown = |positions: &[usize]| {
-            let mut releases = Releases::default();
+            let mut releases = ReleaseSet::default();
             positions.iter().for_each(|position| releases.insert(*position));
             releases.to_string()
         };

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 
-use super::definitions::{Package, Type};
-use super::row::{Field, Releases};
+use super::definitions::{GoPackage, TypeDefinition};
+use super::row::{FieldDefinition, ReleaseSet};
 
 /// Describes the form of the table to whoever opens it.
 const HEAD: &str = "\
@@ -26,23 +26,23 @@ const HEAD: &str = "\
 
 /// What the definitions do not say, from a table that does.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct DeclaredFields {
     /// By package, type and field.
-    fields: HashMap<(String, String, String), Declared>,
+    fields: HashMap<(String, String, String), FieldDeclaration>,
 }
 
 #[derive(Debug)]
-struct Declared {
+struct FieldDeclaration {
     number: String,
     /// With Go's names.
     shape: String,
     default: Option<String>,
 }
 
-impl Known {
+impl DeclaredFields {
     /// Reads a table; an empty text knows nothing.
-    pub(crate) fn read(text: &str) -> Result<Known> {
-        let mut known = Known::default();
+    pub(crate) fn parse(text: &str) -> Result<DeclaredFields> {
+        let mut known = DeclaredFields::default();
         let (mut package, mut home) = (String::new(), String::new());
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -51,7 +51,7 @@ impl Known {
                 ["type" | "kind" | "list", name, ..] if !line.starts_with(' ') => home = name.to_owned(),
                 [name, number, shape, ref rest @ ..] => {
                     let default = rest.iter().find(|word| word.starts_with('=')).map(|word| (*word).to_owned());
-                    let declared = Declared { number: number.to_owned(), shape: shape.to_owned(), default };
+                    let declared = FieldDeclaration { number: number.to_owned(), shape: shape.to_owned(), default };
                     let key = (package.clone(), home.clone(), name.trim_end_matches('!').to_owned());
                     known.fields.insert(key, declared);
                 }
@@ -61,14 +61,14 @@ impl Known {
         Ok(known)
     }
 
-    fn of(&self, package: &str, home: &str, field: &Field) -> (String, String, Option<String>) {
+    fn declaration_of(&self, package: &str, home: &str, field: &FieldDefinition) -> (String, String, Option<String>) {
         let key = (package.to_owned(), home.to_owned(), field.name.clone());
         match self.fields.get(&key) {
             // A shape that changed loses its names: they were those of another type.
-            Some(Declared { number, shape, default }) if without_names(shape) == field.shape => {
+            Some(FieldDeclaration { number, shape, default }) if without_names(shape) == field.shape => {
                 (number.clone(), shape.clone(), default.clone())
             }
-            Some(Declared { number, default, .. }) => (number.clone(), field.shape.clone(), default.clone()),
+            Some(FieldDeclaration { number, default, .. }) => (number.clone(), field.shape.clone(), default.clone()),
             None => ("?".to_owned(), field.shape.clone(), None),
         }
     }
@@ -93,12 +93,12 @@ fn without_names(shape: &str) -> String {
     bare
 }
 
-pub(crate) fn count_types(packages: &BTreeMap<String, Package>) -> usize {
+pub(crate) fn count_types(packages: &BTreeMap<String, GoPackage>) -> usize {
     packages.values().map(|package| package.types.len()).sum()
 }
 
 /// The whole text.
-pub(crate) fn render(packages: &BTreeMap<String, Package>, known: &Known) -> Result<String> {
+pub(crate) fn render_table(packages: &BTreeMap<String, GoPackage>, known: &DeclaredFields) -> Result<String> {
     let mut text = HEAD.to_owned();
     for (name, package) in packages {
         writeln!(text, "\npackage {name} {}", package.group_version).context("writing to a text")?;
@@ -112,9 +112,9 @@ pub(crate) fn render(packages: &BTreeMap<String, Package>, known: &Known) -> Res
     Ok(text)
 }
 
-fn render_type(text: &mut String, package: &str, home: &str, known_type: &Type, known: &Known) {
-    let mut all = Releases::default();
-    (0..super::MINORS.len()).for_each(|position| all.insert(position));
+fn render_type(text: &mut String, package: &str, home: &str, known_type: &TypeDefinition, known: &DeclaredFields) {
+    let mut all = ReleaseSet::default();
+    (0..super::MINOR_VERSIONS.len()).for_each(|position| all.insert(position));
     let span = if known_type.releases == all { String::new() } else { format!(" {}", known_type.releases) };
     if let Some(kind) = listed_kind(home, known_type) {
         text.push_str(&format!("list {home} of {kind}{span}\n"));
@@ -127,29 +127,29 @@ fn render_type(text: &mut String, package: &str, home: &str, known_type: &Type, 
         if known_type.is_kind && is_type_meta(field) {
             continue;
         }
-        let (number, shape, default) = known.of(package, home, field);
+        let (number, shape, default) = known.declaration_of(package, home, field);
         let mut words = vec![format!("{}{}", field.name, if field.is_required { "!" } else { "" }), number, shape];
         words.extend(default);
-        words.extend(field.marks.iter().cloned());
+        words.extend(field.merge_rules.iter().cloned());
         words.extend((*releases != known_type.releases).then(|| releases.to_string()));
         text.push_str(&format!(" {}\n", words.join(" ")));
     }
 }
 
 /// The two fields that every kind has in one form.
-fn is_type_meta(field: &Field) -> bool {
+fn is_type_meta(field: &FieldDefinition) -> bool {
     matches!(field.name.as_str(), "apiVersion" | "kind") && field.shape == "string" && !field.is_required
 }
 
 /// What a list lists, if it has the usual form in every release.
-fn listed_kind<'a>(home: &'a str, known_type: &Type) -> Option<&'a str> {
+fn listed_kind<'a>(home: &'a str, known_type: &TypeDefinition) -> Option<&'a str> {
     let kind = home.strip_suffix("List")?;
-    let usual = |field: &Field| match field.name.as_str() {
-        "items" => field.is_required && field.shape == format!("[{kind}]") && field.marks.is_empty(),
+    let usual = |field: &FieldDefinition| match field.name.as_str() {
+        "items" => field.is_required && field.shape == format!("[{kind}]") && field.merge_rules.is_empty(),
         "metadata" => {
             !field.is_required
                 && matches!(field.shape.as_str(), "meta.v1.ListMeta" | "ListMeta")
-                && field.marks.is_empty()
+                && field.merge_rules.is_empty()
         }
         _ => is_type_meta(field),
     };
@@ -167,7 +167,7 @@ mod tests {
     use super::super::definitions;
     use super::*;
 
-    fn packages() -> BTreeMap<String, Package> {
+    fn packages() -> BTreeMap<String, GoPackage> {
         let document = serde_json::json!({"$defs": {
             "io.k8s.api.apps.v1.Thing": {
                 "properties": {
@@ -192,7 +192,7 @@ mod tests {
         }});
         let mut packages = BTreeMap::new();
         for position in 3..7 {
-            definitions::add(&mut packages, &document, position).unwrap();
+            definitions::add_release(&mut packages, &document, position).unwrap();
         }
         packages
     }
@@ -202,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_has_no_number_yet() {
-        let text = render(&packages(), &Known::default()).unwrap();
+    fn new_field_is_rendered_without_number() {
+        let text = render_table(&packages(), &DeclaredFields::default()).unwrap();
         expect![[r#"
 
             package io.k8s.api.apps.v1 apps/v1
@@ -216,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_names_and_defaults_are_kept() {
+    fn declared_numbers_names_and_defaults_are_kept() {
         let old = "package io.k8s.api.apps.v1 apps/v1\nkind Thing\n policy 3 string:Policy =\"Always\"\n count 4 int64:Count\n";
-        let text = render(&packages(), &Known::read(old).unwrap()).unwrap();
+        let text = render_table(&packages(), &DeclaredFields::parse(old).unwrap()).unwrap();
         expect![[r#"
 
             package io.k8s.api.apps.v1 apps/v1
@@ -228,12 +228,12 @@ mod tests {
             list ThingList of Thing 34+
         "#]]
         .assert_eq(body(&text));
-        let again = render(&packages(), &Known::read(&text).unwrap()).unwrap();
+        let again = render_table(&packages(), &DeclaredFields::parse(&text).unwrap()).unwrap();
         assert_eq!(again, text);
     }
 
     #[test]
-    fn names_are_not_part_of_a_shape() {
+    fn without_names_strips_go_names_from_shapes() {
         for (named, bare) in [
             ("string:types.UID", "string"),
             ("[string:Verb]", "[string]"),

@@ -5,32 +5,32 @@ use std::collections::BTreeMap;
 /// Reads cargo's `Running …` lines and the test harness's `test result: …` lines.
 ///
 /// Invariant: a test executable that was started and gave no result, because it crashed, counts as one failure.
-pub(crate) struct Results<'a> {
+pub(crate) struct TestResults<'a> {
     packages: &'a BTreeMap<String, String>,
-    counts: BTreeMap<String, Counts>,
+    counts: BTreeMap<String, TestCounts>,
     /// The package whose executable runs now.
     running: Option<String>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
     filtered_out: u64,
 }
 
-impl<'a> Results<'a> {
+impl<'a> TestResults<'a> {
     /// `packages` maps the file name of a test executable to its package.
-    pub(crate) fn new(packages: &'a BTreeMap<String, String>) -> Results<'a> {
-        Results { packages, counts: BTreeMap::new(), running: None }
+    pub(crate) fn new(packages: &'a BTreeMap<String, String>) -> TestResults<'a> {
+        TestResults { packages, counts: BTreeMap::new(), running: None }
     }
 
-    pub(crate) fn read(&mut self, line: &str) {
+    pub(crate) fn read_line(&mut self, line: &str) {
         let line = without_colours(line);
         let line = line.trim();
-        if let Some(package) = self.started(line) {
-            self.end();
+        if let Some(package) = self.parse_start(line) {
+            self.finish_executable();
             self.running = Some(package);
         } else if let Some(counts) = parse_result(line) {
             let package = self.running.take().unwrap_or_else(|| "?".to_owned());
@@ -39,7 +39,7 @@ impl<'a> Results<'a> {
     }
 
     /// No more output will come from the executable that runs now.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn finish_executable(&mut self) {
         if let Some(package) = self.running.take() {
             self.counts.entry(package).or_default().failed += 1;
         }
@@ -64,14 +64,14 @@ impl<'a> Results<'a> {
     /// One row per package, with a head.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let head = vec!["package".to_owned(), "passed".to_owned(), "failed".to_owned()];
-        let row = |(package, counts): (&String, &Counts)| {
+        let row = |(package, counts): (&String, &TestCounts)| {
             vec![package.clone(), counts.passed.to_string(), counts.failed.to_string()]
         };
         std::iter::once(head).chain(self.counts.iter().map(row)).collect()
     }
 
     /// `Running unittests src/lib.rs (target/debug/deps/api-0123)` and `Doc-tests api`.
-    fn started(&self, line: &str) -> Option<String> {
+    fn parse_start(&self, line: &str) -> Option<String> {
         if let Some(package) = line.strip_prefix("Doc-tests ") {
             return Some(package.to_owned());
         }
@@ -81,8 +81,8 @@ impl<'a> Results<'a> {
     }
 }
 
-impl Counts {
-    fn add(&mut self, other: &Counts) {
+impl TestCounts {
+    fn add(&mut self, other: &TestCounts) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
@@ -91,9 +91,9 @@ impl Counts {
 }
 
 /// `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s`
-fn parse_result(line: &str) -> Option<Counts> {
+fn parse_result(line: &str) -> Option<TestCounts> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let mut counts = Counts::default();
+    let mut counts = TestCounts::default();
     for part in numbers.split("; ") {
         match part.split_once(' ') {
             Some((count, "passed")) => counts.passed = count.parse().ok()?,
@@ -130,9 +130,9 @@ mod tests {
     fn check(output: &str, expected: &Expect) {
         let packages = [("it-01", "store"), ("it-02", "api"), ("api-03", "api")];
         let packages = packages.map(|(file, package)| (file.to_owned(), package.to_owned())).into();
-        let mut results = Results::new(&packages);
-        output.lines().for_each(|line| results.read(line));
-        results.end();
+        let mut results = TestResults::new(&packages);
+        output.lines().for_each(|line| results.read_line(line));
+        results.finish_executable();
         let rows: Vec<String> = results.rows().iter().skip(1).map(|row| row.join(" ")).collect();
         let (ignored, filtered_out) = (results.ignored(), results.filtered_out());
         let counts = format!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_summed_by_package() {
+    fn test_results_are_summed_by_package() {
         check(
             "     Running unittests src/lib.rs (target/debug/deps/api-03)\n\
              test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s\n\
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executable_that_crashed_is_a_failure() {
+    fn crashed_executable_counts_as_failure() {
         check(
             "Running tests/it/main.rs (target/debug/deps/it-01)\n\
              test a ... ok\n\
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_hide_a_result() {
+    fn results_are_parsed_through_terminal_colours() {
         check(
             "\u{1b}[1m\u{1b}[32m     Running\u{1b}[0m tests/it/main.rs (target/debug/deps/it-01)\n\
              test result: \u{1b}[31mFAILED\u{1b}[0m. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",

@@ -6,55 +6,60 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Finding;
-use crate::process::Job;
+use super::TidyFinding;
+use crate::process::TimedCommand;
 
 /// Where every flag is described.
 pub(super) const DOCUMENT: &str = "docs/operating.md";
 
 /// Every program has them; they need no description.
-const UNDESCRIBED: [&str; 2] = ["--help", "--version"];
+const COMMON_FLAGS: [&str; 2] = ["--help", "--version"];
 
-const HELP_LIMIT: Duration = Duration::from_secs(30);
+const HELP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Commands within commands; ours have one level.
 const DEPTH_MAX: usize = 3;
 
 /// Command line, such as `unskew serve`, → its flags.
-pub(super) type Helps = BTreeMap<String, BTreeSet<String>>;
+pub(super) type FlagsByCommand = BTreeMap<String, BTreeSet<String>>;
 
 /// Asks the program, and each of its commands, for help.
-pub(super) fn read_help(binary: &Path) -> Result<Helps> {
-    let mut helps = Helps::new();
+pub(super) fn read_flags(binary: &Path) -> Result<FlagsByCommand> {
+    let mut helps = FlagsByCommand::new();
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
     while let Some(command) = commands.pop() {
         if command.len() > DEPTH_MAX {
             bail!("`unskew {}` is deeper than {DEPTH_MAX} commands", command.join(" "));
         }
-        let text = Job::new(binary, HELP_LIMIT).args(&command).arg("--help").output();
+        let text = TimedCommand::new(binary, HELP_TIMEOUT).args(&command).arg("--help").output_text();
         let text = text.context("tidy compares the flags of `unskew --help` with the manual")?;
         commands.extend(subcommands(&text).map(|name| [command.as_slice(), &[name.to_owned()]].concat()));
-        helps.insert(["unskew".to_owned()].into_iter().chain(command).collect::<Vec<_>>().join(" "), flags(&text));
+        helps.insert(
+            ["unskew".to_owned()].into_iter().chain(command).collect::<Vec<_>>().join(" "),
+            flags_in_help(&text),
+        );
     }
     Ok(helps)
 }
 
 /// Every flag of the program is in the manual; every flag in the manual's tables is the program's.
-pub(super) fn check(helps: &Helps, manual: Option<&str>) -> Vec<Finding> {
+pub(super) fn check(helps: &FlagsByCommand, manual: Option<&str>) -> Vec<TidyFinding> {
     let manual = manual.unwrap_or_default();
-    let mentioned = words(manual);
+    let mentioned = flags_in_text(manual);
     let mut findings = Vec::new();
     for (command, flags) in helps {
-        let missing = flags.iter().filter(|flag| !mentioned.contains(*flag) && !UNDESCRIBED.contains(&flag.as_str()));
-        findings.extend(
-            missing.map(|flag| Finding::of(DOCUMENT, format!("`{flag}` of `{command} --help` is not described"))),
-        );
+        let missing = flags.iter().filter(|flag| !mentioned.contains(*flag) && !COMMON_FLAGS.contains(&flag.as_str()));
+        findings
+            .extend(missing.map(|flag| {
+                TidyFinding::in_file(DOCUMENT, format!("`{flag}` of `{command} --help` is not described"))
+            }));
     }
     for (number, line) in manual.lines().enumerate() {
         let Some(cell) = line.trim_start().strip_prefix('|').and_then(|rest| rest.split('|').next()) else { continue };
-        let unknown = words(cell).into_iter().filter(|flag| !helps.values().any(|flags| flags.contains(flag)));
+        let unknown = flags_in_text(cell).into_iter().filter(|flag| !helps.values().any(|flags| flags.contains(flag)));
         findings.extend(
-            unknown.map(|flag| Finding::at(DOCUMENT, number + 1, format!("no command of unskew has `{flag}`"))),
+            unknown
+                .map(|flag| TidyFinding::at_line(DOCUMENT, number + 1, format!("no command of unskew has `{flag}`"))),
         );
     }
     findings
@@ -72,13 +77,13 @@ pub(crate) fn subcommands(help: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `-p, --port <PORT>` and `      --data-dir <DIR>`: flags that start a line, not those that a description mentions.
-fn flags(help: &str) -> BTreeSet<String> {
+fn flags_in_help(help: &str) -> BTreeSet<String> {
     let starts = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    starts.flat_map(|line| words(line.split("  ").next().unwrap_or(line))).collect()
+    starts.flat_map(|line| flags_in_text(line.split("  ").next().unwrap_or(line))).collect()
 }
 
 /// Every `--flag` in the text.
-pub(super) fn words(text: &str) -> BTreeSet<String> {
+pub(super) fn flags_in_text(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (start, _) in text.match_indices("--") {
         let joined = text[..start].ends_with(|before: char| before == '-' || before.is_alphanumeric());
@@ -122,15 +127,15 @@ Options:
 ";
 
     #[test]
-    fn commands_and_flags_are_read_from_help() {
+    fn commands_and_flags_are_parsed_from_help() {
         assert_eq!(subcommands(HELP).collect::<Vec<_>>(), ["serve", "gateway"]);
-        let flags: Vec<String> = flags(HELP).into_iter().collect();
+        let flags: Vec<String> = flags_in_help(HELP).into_iter().collect();
         assert_eq!(flags, ["--data-dir", "--etcd-servers", "--help", "--verbose"]);
     }
 
-    fn helps() -> Helps {
+    fn helps() -> FlagsByCommand {
         let flags = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Helps::from([
+        FlagsByCommand::from([
             ("unskew".to_owned(), flags(&["--help", "--verbose"])),
             ("unskew serve".to_owned(), flags(&["--help", "--port"])),
         ])
@@ -138,12 +143,12 @@ Options:
 
     #[track_caller]
     fn check_manual(manual: Option<&str>, expected: &Expect) {
-        let found: Vec<String> = check(&helps(), manual).iter().map(Finding::to_string).collect();
+        let found: Vec<String> = check(&helps(), manual).iter().map(TidyFinding::to_string).collect();
         expected.assert_eq(&found.join("\n"));
     }
 
     #[test]
-    fn a_flag_that_the_manual_lacks_is_found() {
+    fn flag_missing_from_the_manual_is_reported() {
         check_manual(Some("| `--verbose` | says more |\n\nBelow `--port` there is nothing.\n"), &expect![""]);
         check_manual(
             Some("| `--verbose` | |\n`--port-range`\n"),
@@ -158,7 +163,7 @@ Options:
     }
 
     #[test]
-    fn a_flag_that_only_the_manual_has_is_found() {
+    fn unknown_flag_in_the_manual_is_reported() {
         check_manual(
             Some("--verbose --port\n\n| Flag | Meaning |\n|---|---|\n| `--gone <X>` | see `--other` |\n"),
             &expect!["docs/operating.md:5: no command of unskew has `--gone`"],

@@ -1,6 +1,6 @@
 //! How long files are.
 
-use super::{Finding, Source};
+use super::{SourceFile, TidyFinding};
 
 /// A Rust file beyond this has more than one duty.
 const RUST_LINES_MAX: usize = 500;
@@ -8,7 +8,7 @@ const RUST_LINES_MAX: usize = 500;
 /// A newcomer reads these two whole, so they must be short.
 const DOCUMENT_LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
 
-pub(super) fn check(source: &Source) -> Option<Finding> {
+pub(super) fn check(source: &SourceFile) -> Option<TidyFinding> {
     let document = DOCUMENT_LINES_MAX.iter().find(|(path, _)| *path == source.path);
     let limit = match document {
         Some((_, limit)) => *limit,
@@ -16,7 +16,7 @@ pub(super) fn check(source: &Source) -> Option<Finding> {
         None => return None,
     };
     let lines = source.text.lines().count();
-    (lines > limit).then(|| Finding::of(&source.path, format!("{lines} lines; {limit} is the limit")))
+    (lines > limit).then(|| TidyFinding::in_file(&source.path, format!("{lines} lines; {limit} is the limit")))
 }
 
 #[cfg(test)]
@@ -25,12 +25,12 @@ mod tests {
 
     #[track_caller]
     fn check_lines(path: &str, lines: usize, expected: Option<&str>) {
-        let found = check(&Source { path: path.to_owned(), text: "x\n".repeat(lines) });
+        let found = check(&SourceFile { path: path.to_owned(), text: "x\n".repeat(lines) });
         assert_eq!(found.map(|finding| finding.message).as_deref(), expected);
     }
 
     #[test]
-    fn limits_are_inclusive() {
+    fn line_limits_are_inclusive() {
         check_lines("a.rs", 500, None);
         check_lines("a.rs", 501, Some("501 lines; 500 is the limit"));
         check_lines("README.md", 120, None);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::flags::{Helps, words};
-use super::{Finding, Source};
+use super::flags::{FlagsByCommand, flags_in_text};
+use super::{SourceFile, TidyFinding};
 
 /// Where alerts and dashboards are, and where metrics are explained.
 const MONITORING: [&str; 2] = ["docs/monitoring/", "docs/operating.md"];
@@ -12,33 +12,37 @@ const MONITORING: [&str; 2] = ["docs/monitoring/", "docs/operating.md"];
 const DEPLOY: &str = "docs/deploy/";
 
 /// Prometheus' own labels, and those that every scrape has.
-const LABELS_OF_ALL: [&str; 3] = ["instance", "job", "le"];
+const COMMON_LABELS: [&str; 3] = ["instance", "job", "le"];
 
 /// What a metric's name ends in besides, where it is a histogram.
-const PARTS: [&str; 3] = ["_bucket", "_count", "_sum"];
+const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_count", "_sum"];
 
 /// Every metric, with the labels it is chosen by, is one that some file of a crate names.
-pub(super) fn check_metrics(sources: &[Source]) -> Vec<Finding> {
-    let product: Vec<&Source> = sources.iter().filter(|source| is_product(source)).collect();
+pub(super) fn check_metrics(sources: &[SourceFile]) -> Vec<TidyFinding> {
+    let product: Vec<&SourceFile> = sources.iter().filter(|source| is_product_source(source)).collect();
     let mut findings = Vec::new();
-    let speaks = |source: &&Source| MONITORING.iter().any(|place| source.path.starts_with(place));
+    let speaks = |source: &&SourceFile| MONITORING.iter().any(|place| source.path.starts_with(place));
     for document in sources.iter().filter(speaks) {
         for (number, line) in document.text.lines().enumerate() {
-            for (metric, labels) in metrics(line) {
+            for (metric, labels) in metrics_in_line(line) {
                 let quoted = |name: &str| format!("\"{name}\"");
-                let defining = product.iter().filter(|source| source.text.contains(&quoted(base(&metric))));
-                let labels = labels.iter().filter(|label| !LABELS_OF_ALL.contains(&label.as_str()));
+                let defining = product.iter().filter(|source| source.text.contains(&quoted(metric_base_name(&metric))));
+                let labels = labels.iter().filter(|label| !COMMON_LABELS.contains(&label.as_str()));
                 let mut defining = defining.peekable();
                 if defining.peek().is_none() {
                     let message = format!("no server has the metric `{metric}`");
-                    findings.push(Finding::at(&document.path, number + 1, message));
+                    findings.push(TidyFinding::at_line(&document.path, number + 1, message));
                     continue;
                 }
                 let defining: Vec<_> = defining.collect();
                 let missing =
                     labels.filter(|label| !defining.iter().any(|source| source.text.contains(&quoted(label))));
                 findings.extend(missing.map(|label| {
-                    Finding::at(&document.path, number + 1, format!("the metric `{metric}` has no label `{label}`"))
+                    TidyFinding::at_line(
+                        &document.path,
+                        number + 1,
+                        format!("the metric `{metric}` has no label `{label}`"),
+                    )
                 }));
             }
         }
@@ -46,17 +50,17 @@ pub(super) fn check_metrics(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-fn is_product(source: &Source) -> bool {
+fn is_product_source(source: &SourceFile) -> bool {
     source.is_rust() && source.path.starts_with("crates/") && source.path.contains("/src/")
 }
 
 /// The name under which a histogram is registered.
-fn base(metric: &str) -> &str {
-    PARTS.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric)
+fn metric_base_name(metric: &str) -> &str {
+    HISTOGRAM_SUFFIXES.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric)
 }
 
 /// Names with one of our prefixes, and the labels in the braces behind them.
-fn metrics(line: &str) -> Vec<(String, BTreeSet<String>)> {
+fn metrics_in_line(line: &str) -> Vec<(String, BTreeSet<String>)> {
     /// What the names of the program's metrics begin with; `up` and functions are Prometheus' own.
     const PREFIXES: [&str; 6] =
         ["aggregator_", "apiserver_", "kubernetes_", "leader_election_", "unskew_", "workqueue_"];
@@ -77,20 +81,19 @@ fn metrics(line: &str) -> Vec<(String, BTreeSet<String>)> {
 }
 
 /// Every flag in an example is one of the program's, and so is every key of a configuration file.
-pub(super) fn check_deploy(sources: &[Source], helps: &Helps) -> Vec<Finding> {
+pub(super) fn check_deploy(sources: &[SourceFile], helps: &FlagsByCommand) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for document in sources.iter().filter(|source| source.path.starts_with(DEPLOY)) {
         for (number, line) in document.text.lines().enumerate() {
-            let mut used = words(line);
+            let mut used = flags_in_text(line);
             if document.path.ends_with(".json") {
                 let key = line.trim().strip_prefix('"').and_then(|rest| rest.split_once("\":"));
                 used.extend(key.map(|(name, _)| format!("--{name}")));
             }
             let unknown = used.into_iter().filter(|flag| !helps.values().any(|flags| flags.contains(flag)));
-            findings.extend(
-                unknown
-                    .map(|flag| Finding::at(&document.path, number + 1, format!("no command of unskew has `{flag}`"))),
-            );
+            findings.extend(unknown.map(|flag| {
+                TidyFinding::at_line(&document.path, number + 1, format!("no command of unskew has `{flag}`"))
+            }));
         }
     }
     findings
@@ -100,8 +103,8 @@ pub(super) fn check_deploy(sources: &[Source], helps: &Helps) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), text: text.to_owned() }
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: text.to_owned() }
     }
 
     #[track_caller]
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_must_exist() {
+    fn unknown_metric_is_reported() {
         check_line(r#"expr: sum by (instance) (rate(unskew_gears_total{job="x",size=~"1|2"}[5m])) > up"#, &[]);
         check_line(r#""expr": "apiserver_wait_bucket{le=\"1\"} / apiserver_wait_count""#, &[]);
         check_line("expr: unskew_gear_total", &["no server has the metric `unskew_gear_total`"]);
@@ -127,19 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn labels_must_exist() {
+    fn unknown_metric_label_is_reported() {
         check_line(r#"unskew_gears_total{colour!="red"}"#, &["the metric `unskew_gears_total` has no label `colour`"]);
     }
 
     #[test]
-    fn examples_use_flags_that_there_are() {
-        let helps = Helps::from([("unskew serve".to_owned(), BTreeSet::from(["--port".to_owned()]))]);
+    fn unknown_flag_in_deploy_example_is_reported() {
+        let helps = FlagsByCommand::from([("unskew serve".to_owned(), BTreeSet::from(["--port".to_owned()]))]);
         let sources = [
             source("docs/deploy/a.service", "ExecStart=unskew serve --port=1 \\\n  --prot=2\n"),
             source("docs/deploy/a.json", "{\n  \"port\": \"1\",\n  \"pork\": \"2\"\n}\n"),
             source("docs/lab.md", "--other\n"),
         ];
-        let found: Vec<String> = check_deploy(&sources, &helps).iter().map(Finding::to_string).collect();
+        let found: Vec<String> = check_deploy(&sources, &helps).iter().map(TidyFinding::to_string).collect();
         assert_eq!(
             found,
             [

@@ -1,37 +1,37 @@
 //! Rules about the text of a file that rustfmt and clippy do not check.
 
-use super::{Finding, Source};
+use super::{SourceFile, TidyFinding};
 
 /// The rules for a Rust file: no `mod.rs`, a `//!` comment, no ignored test.
-pub(super) fn check_rust(source: &Source) -> Vec<Finding> {
+pub(super) fn check_rust(source: &SourceFile) -> Vec<TidyFinding> {
     let path = &source.path;
     let mut findings = Vec::new();
     if path == "mod.rs" || path.ends_with("/mod.rs") {
-        findings.push(Finding::of(path, "a module `foo` is `foo.rs` beside `foo/`, never `mod.rs`"));
+        findings.push(TidyFinding::in_file(path, "a module `foo` is `foo.rs` beside `foo/`, never `mod.rs`"));
     }
     // `foo/tests.rs` holds the tests of `foo`: its path says so already.
     let is_tests = path.ends_with("/tests.rs");
     if !is_tests && !source.text.lines().any(|line| line.starts_with("//!")) {
-        findings.push(Finding::of(path, "the module has no `//!` comment"));
+        findings.push(TidyFinding::in_file(path, "the module has no `//!` comment"));
     }
     for (number, line) in source.text.lines().enumerate() {
         if line.trim_start().starts_with("#[ignore") {
             let advice = "`#[ignore]`: size the test down; `cargo xtask soak` runs it in full";
-            findings.push(Finding::at(path, number + 1, advice));
+            findings.push(TidyFinding::at_line(path, number + 1, advice));
         }
     }
     findings
 }
 
 /// Markdown has no tabs and no trailing spaces. In Rust files rustfmt sees to it.
-pub(super) fn check_markdown_spaces(source: &Source) -> Vec<Finding> {
+pub(super) fn check_markdown_spaces(source: &SourceFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
-            findings.push(Finding::at(&source.path, number + 1, "space at the end of the line"));
+            findings.push(TidyFinding::at_line(&source.path, number + 1, "space at the end of the line"));
         }
         if line.contains('\t') {
-            findings.push(Finding::at(&source.path, number + 1, "tab"));
+            findings.push(TidyFinding::at_line(&source.path, number + 1, "tab"));
         }
     }
     findings
@@ -41,12 +41,12 @@ pub(super) fn check_markdown_spaces(source: &Source) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), text: text.to_owned() }
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: text.to_owned() }
     }
 
-    fn shown(findings: &[Finding]) -> Vec<String> {
-        findings.iter().map(Finding::to_string).collect()
+    fn shown(findings: &[TidyFinding]) -> Vec<String> {
+        findings.iter().map(TidyFinding::to_string).collect()
     }
 
     #[track_caller]

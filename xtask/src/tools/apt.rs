@@ -9,46 +9,46 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::sources::Entry;
-use crate::process::Job;
+use super::apt_sources::AptSource;
+use crate::process::TimedCommand;
 
 /// Package lists are some 10 MB for a suite, a browser 100 MB.
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(10 * 60);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// What works on local files only.
-const LOCAL_LIMIT: Duration = Duration::from_secs(120);
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The settings by which a machine's owner says how archives are reached.
 const NETWORK_SETTINGS: [&str; 5] =
     ["Acquire::http::", "Acquire::https::", "Acquire::ForceIPv", "Acquire::Check-Valid-Until", "Acquire::proxy"];
 
 /// An apt with its own archives, lists and cache.
-pub(crate) struct Apt {
-    configuration: PathBuf,
+pub(crate) struct PrivateApt {
+    config_file: PathBuf,
 }
 
-impl Apt {
+impl PrivateApt {
     /// Writes its configuration into the folder and fetches the lists of the archives.
-    pub(crate) fn with_archives(folder: &Path, archives: &[Entry]) -> Result<Apt> {
+    pub(crate) fn with_archives(folder: &Path, archives: &[AptSource]) -> Result<PrivateApt> {
         if crate::process::find_on_path("apt-get").is_none() || crate::process::find_on_path("dpkg-deb").is_none() {
             bail!("`apt-get` and `dpkg-deb` are not on PATH, so no package can be unpacked");
         }
         for name in ["sources", "nothing", "state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;
         }
-        let stanzas: Vec<String> = archives.iter().map(Entry::stanza).collect();
+        let stanzas: Vec<String> = archives.iter().map(AptSource::to_deb822).collect();
         fs::write(folder.join("sources/private.sources"), stanzas.join("\n"))?;
-        let settings = Job::new("apt-config", LOCAL_LIMIT).arg("dump").output()?;
+        let settings = TimedCommand::new("apt-config", LOCAL_TIMEOUT).arg("dump").output_text()?;
         let configuration = folder.join("apt.conf");
-        fs::write(&configuration, configure(folder, &settings))?;
-        let apt = Apt { configuration };
-        apt.get(DOWNLOAD_LIMIT).args(["--quiet", "update"]).output()?;
+        fs::write(&configuration, render_config(folder, &settings))?;
+        let apt = PrivateApt { config_file: configuration };
+        apt.apt_get(DOWNLOAD_TIMEOUT).args(["--quiet", "update"]).output_text()?;
         Ok(apt)
     }
 
     /// The newest version of a package that the archives have, whatever is installed.
-    pub(crate) fn newest(&self, package: &str) -> Result<Option<String>> {
-        let table = self.job("apt-cache", LOCAL_LIMIT).args(["madison", package]).output()?;
+    pub(crate) fn newest_version(&self, package: &str) -> Result<Option<String>> {
+        let table = self.command("apt-cache", LOCAL_TIMEOUT).args(["madison", package]).output_text()?;
         Ok(table.lines().next().and_then(|line| Some(line.split('|').nth(1)?.trim().to_owned())))
     }
 
@@ -56,16 +56,20 @@ impl Apt {
     pub(crate) fn download(&self, packages: &[String], scratch: &Path) -> Result<Vec<PathBuf>> {
         let folder = scratch.join("packages");
         fs::create_dir_all(&folder)?;
-        self.get(DOWNLOAD_LIMIT).args(["--quiet", "download"]).args(packages).folder(&folder).output()?;
+        self.apt_get(DOWNLOAD_TIMEOUT)
+            .args(["--quiet", "download"])
+            .args(packages)
+            .current_dir(&folder)
+            .output_text()?;
         let mut files: Vec<PathBuf> = fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).collect();
         files.sort();
         Ok(files)
     }
 
     /// These packages and all they need that the machine has not installed, as `name` or `name=version`.
-    pub(crate) fn with_missing(&self, packages: &[&str]) -> Result<Vec<String>> {
-        let job = self.get(LOCAL_LIMIT).args(["--simulate", "--no-install-recommends", "install"]).args(packages);
-        let mut missing = parse_simulation(&job.output()?);
+    pub(crate) fn with_missing_dependencies(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let job = self.apt_get(LOCAL_TIMEOUT).args(["--simulate", "--no-install-recommends", "install"]).args(packages);
+        let mut missing = parse_simulation(&job.output_text()?);
         for package in packages {
             // One that is installed, yet was not found where it is looked for.
             if !missing.iter().any(|known| known.split('=').next() == Some(package)) {
@@ -75,17 +79,17 @@ impl Apt {
         Ok(missing)
     }
 
-    fn get(&self, limit: Duration) -> Job {
-        self.job("apt-get", limit)
+    fn apt_get(&self, limit: Duration) -> TimedCommand {
+        self.command("apt-get", limit)
     }
 
-    fn job(&self, program: &str, limit: Duration) -> Job {
-        Job::new(program, limit).env("APT_CONFIG", &self.configuration).env("LC_ALL", "C.UTF-8")
+    fn command(&self, program: &str, limit: Duration) -> TimedCommand {
+        TimedCommand::new(program, limit).env("APT_CONFIG", &self.config_file).env("LC_ALL", "C.UTF-8")
     }
 }
 
 /// The whole configuration: it is read before the machine's, and points apt away from that.
-fn configure(folder: &Path, machine_settings: &str) -> String {
+fn render_config(folder: &Path, machine_settings: &str) -> String {
     let network = |line: &&str| NETWORK_SETTINGS.iter().any(|prefix| line.starts_with(prefix));
     let network: Vec<&str> = machine_settings.lines().filter(network).collect();
     let folder = folder.display();
@@ -119,16 +123,16 @@ fn parse_simulation(text: &str) -> Vec<String> {
 }
 
 /// Unpacks package files into one folder; none of their scripts is run.
-pub(crate) fn extract(files: &[PathBuf], into: &Path) -> Result<()> {
+pub(crate) fn extract_packages(files: &[PathBuf], into: &Path) -> Result<()> {
     for file in files {
-        Job::new("dpkg-deb", LOCAL_LIMIT).arg("--extract").arg(file).arg(into).output()?;
+        TimedCommand::new("dpkg-deb", LOCAL_TIMEOUT).arg("--extract").arg(file).arg(into).output_text()?;
     }
     Ok(())
 }
 
 /// The machine's architecture, as packages spell it.
 pub(crate) fn architecture() -> Result<String> {
-    let output = Job::new("dpkg", LOCAL_LIMIT).arg("--print-architecture").output()?;
+    let output = TimedCommand::new("dpkg", LOCAL_TIMEOUT).arg("--print-architecture").output_text()?;
     Ok(output.trim().to_owned())
 }
 
@@ -139,16 +143,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_machines_settings_only_the_network_is_kept() {
+    fn apt_config_keeps_only_network_settings() {
         let settings = "APT::Update::Post-Invoke \"\";\nAPT::Update::Post-Invoke:: \"rm -rf /\";\n\
                         Acquire::http::Proxy \"http://proxy.example:3128\";\nAcquire::Languages:: \"en\";\n";
-        let configuration = configure(Path::new("/f"), settings);
+        let configuration = render_config(Path::new("/f"), settings);
         assert!(configuration.starts_with("Acquire::http::Proxy \"http://proxy.example:3128\";\nDir::Etc::main"));
         assert!(!configuration.contains("Post-Invoke"));
     }
 
     #[test]
-    fn a_simulation_lists_what_is_missing() {
+    fn simulation_lists_missing_packages() {
         let text = "NOTE: This is only a simulation!\nInst libogg0 (1.3.5-3 Debian:12.14/stable [amd64])\n\
                     Inst libnss3 [2:3.87] (2:3.87.1-1 Debian:12.14/stable [amd64])\nConf libogg0 (1.3.5-3 x [amd64])\n";
         expect!["libogg0=1.3.5-3 libnss3=2:3.87.1-1"].assert_eq(&parse_simulation(text).join(" "));

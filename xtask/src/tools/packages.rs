@@ -8,37 +8,37 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::apt::{self, Apt};
-use super::shelf::{Label, Shelf, Shelved};
-use super::sources::Machine;
+use super::apt::{self, PrivateApt};
+use super::apt_sources::AptSources;
+use super::tool_cache::{CachedTool, ToolCache, ToolStamp};
 
 /// What was found among unpacked packages.
-pub(crate) struct Inspected {
+pub(crate) struct UnpackedTool {
     /// Relative to the folder they were unpacked into.
     pub(crate) executable: String,
     pub(crate) version: String,
 }
 
 /// Finds the tool on the shelf, or unpacks the packages and what they need. `inspect` says what came of it.
-pub(crate) fn unpack(
-    shelf: &Shelf,
+pub(crate) fn find_or_unpack(
+    shelf: &ToolCache,
     name: &str,
     packages: &[&str],
-    inspect: &dyn Fn(&Path) -> Result<Inspected>,
-) -> Result<Shelved> {
+    inspect: &dyn Fn(&Path) -> Result<UnpackedTool>,
+) -> Result<CachedTool> {
     let recipe = packages.join(" ");
-    if let Some(shelved) = shelf.find(name, &recipe) {
+    if let Some(shelved) = shelf.find_tool(name, &recipe) {
         return Ok(shelved);
     }
-    let machine = Machine::read()?;
+    let machine = AptSources::read_etc()?;
     println!("unpacking {recipe} from {} {} …", machine.family.name(), machine.codename);
-    let stage = shelf.stage(name)?;
-    let apt = Apt::with_archives(&stage.scratch().join("apt"), &machine.own()?)?;
-    let files = apt.download(&apt.with_missing(packages)?, &stage.scratch())?;
-    apt::extract(&files, &stage.tool())?;
-    let Inspected { executable, version } = inspect(&stage.tool())?;
+    let stage = shelf.start_staging(name)?;
+    let apt = PrivateApt::with_archives(&stage.scratch_dir().join("apt"), &machine.distribution_sources()?)?;
+    let files = apt.download(&apt.with_missing_dependencies(packages)?, &stage.scratch_dir())?;
+    apt::extract_packages(&files, &stage.tool_dir())?;
+    let UnpackedTool { executable, version } = inspect(&stage.tool_dir())?;
     let origin = format!("{} {}, the archive's signature verified", machine.family.name(), machine.codename);
-    stage.finish(Label { recipe: &recipe, executable: &executable, version, origin })
+    stage.install(ToolStamp { recipe: &recipe, executable: &executable, version, origin })
 }
 
 /// Folders with shared libraries among unpacked packages, relative to where they were unpacked.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::Result;
 
 pub(crate) use self::interpreter::Interpreter;
-use super::shelf::{self, Label, Shelf, Shelved};
-use super::{Provided, given, script};
-use crate::process::Job;
+use super::tool_cache::{self, CachedTool, ToolCache, ToolStamp};
+use super::{ProvidedTool, given_path, script};
+use crate::process::TimedCommand;
 
 /// The client and all it needs.
 const REQUIREMENTS: &str = include_str!("../../tools/python-client.txt");
 
 /// Importing the client takes a second or two.
-const CHECK_LIMIT: Duration = Duration::from_secs(120);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "python";
 const VARIABLE: &str = "UNSKEW_PYTHON";
@@ -25,42 +25,54 @@ const SHOW_VERSION: &str = "import sys; print(sys.version.split()[0])";
 const SHOW_VERSIONS: &str =
     "import sys, kubernetes; print(sys.version.split()[0], 'with kubernetes', kubernetes.__version__)";
 
-pub(crate) fn provide(shelf: &Shelf) -> Result<Provided> {
-    if let Some(path) = given(VARIABLE)? {
-        let version = Job::new(&path, CHECK_LIMIT).args(["-c", SHOW_VERSIONS]).output()?.trim().to_owned();
-        return Ok(Provided { name: NAME, variable: VARIABLE, path, version, origin: format!("given by {VARIABLE}") });
+pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+    if let Some(path) = given_path(VARIABLE)? {
+        let version =
+            TimedCommand::new(&path, CHECK_TIMEOUT).args(["-c", SHOW_VERSIONS]).output_text()?.trim().to_owned();
+        return Ok(ProvidedTool {
+            name: NAME,
+            variable: VARIABLE,
+            path,
+            version,
+            origin: format!("given by {VARIABLE}"),
+        });
     }
-    let recipe = format!("python-client.txt {}", shelf::mark(REQUIREMENTS));
-    let found = shelf.find(NAME, &recipe).filter(still_runs);
+    let recipe = format!("python-client.txt {}", tool_cache::fingerprint(REQUIREMENTS));
+    let found = shelf.find_tool(NAME, &recipe).filter(still_runs);
     let shelved = match found {
         Some(shelved) => shelved,
-        None => make(shelf, &recipe)?,
+        None => create_environment(shelf, &recipe)?,
     };
-    Ok(Provided::shelved(NAME, VARIABLE, shelved))
+    Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 
 /// The environment borrows the machine's Python, which may have been replaced since.
-fn still_runs(shelved: &Shelved) -> bool {
-    let version = Job::new(&shelved.executable, CHECK_LIMIT).args(["-c", SHOW_VERSION]).output();
+fn still_runs(shelved: &CachedTool) -> bool {
+    let version = TimedCommand::new(&shelved.executable, CHECK_TIMEOUT).args(["-c", SHOW_VERSION]).output_text();
     version.is_ok_and(|version| shelved.version.starts_with(version.trim()))
 }
 
-fn make(shelf: &Shelf, recipe: &str) -> Result<Shelved> {
+fn create_environment(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
     let python = Interpreter::find(shelf)?;
     println!("making a Python environment with the Kubernetes client …");
-    let stage = shelf.stage(NAME)?;
-    let environment = stage.tool().join("venv");
-    python.job(CHECK_LIMIT).args(["-m", "venv", "--without-pip"]).arg(&environment).output()?;
+    let stage = shelf.start_staging(NAME)?;
+    let environment = stage.tool_dir().join("venv");
+    python.command(CHECK_TIMEOUT).args(["-m", "venv", "--without-pip"]).arg(&environment).output_text()?;
     // An environment is moved safely: it refers to the interpreter's place, not to its own.
-    script::write(&stage.tool().join(NAME), &[("LD_LIBRARY_PATH", &python.library_path())], &["venv/bin/python"])?;
-    let show = |code: &str| Job::new(stage.tool().join(NAME), CHECK_LIMIT).args(["-c", code]).output();
+    script::write_script(
+        &stage.tool_dir().join(NAME),
+        &[("LD_LIBRARY_PATH", &python.library_path())],
+        &["venv/bin/python"],
+    )?;
+    let show =
+        |code: &str| TimedCommand::new(stage.tool_dir().join(NAME), CHECK_TIMEOUT).args(["-c", code]).output_text();
     let packages = show("import sysconfig; print(sysconfig.get_path('purelib'))")?;
-    let requirements = stage.scratch().join("python-client.txt");
+    let requirements = stage.scratch_dir().join("python-client.txt");
     fs::write(&requirements, REQUIREMENTS)?;
-    python.pip(&["install", "--target", packages.trim(), "--no-compile"], &requirements)?;
+    python.run_pip(&["install", "--target", packages.trim(), "--no-compile"], &requirements)?;
     let version = show(SHOW_VERSIONS)?.trim().to_owned();
     let origin = format!("{}, every wheel's checksum pinned", python.origin);
-    stage.finish(Label { recipe, executable: NAME, version, origin })
+    stage.install(ToolStamp { recipe, executable: NAME, version, origin })
 }
 
 #[cfg(test)]
@@ -68,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_requirement_is_pinned_by_version_and_hash() {
+    fn python_requirements_are_pinned_by_version_and_hash() {
         let lines = REQUIREMENTS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let mut previous = "--hash";
         for line in lines {

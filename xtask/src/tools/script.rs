@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// Writes a script that sets variables and runs a command: a program relative to the script's folder, and its arguments.
 ///
 /// In values `$here` is that folder, so that the folder can be moved. A variable that would be empty is left alone.
-pub(crate) fn write(file: &Path, variables: &[(&str, &str)], command: &[&str]) -> Result<()> {
+pub(crate) fn write_script(file: &Path, variables: &[(&str, &str)], command: &[&str]) -> Result<()> {
     let variables = variables.iter().filter(|(_, value)| !value.is_empty());
     let exports: String = variables.map(|(name, value)| format!("export {name}=\"{value}\"\n")).collect();
     let command = command.join(" ");

@@ -1,9 +1,9 @@
 //! Roles for the parts of a cluster.
 
-use super::table::{EVENTS, READ, READ_UPDATE, READ_WRITE, Row, named, rule};
+use super::rule_row::{EVENTS, READ, READ_UPDATE, READ_WRITE, RuleRow, rule, rule_for_names};
 
 /// Schedulers, nodes, proxies and the like.
-pub(super) static COMPONENTS: &[(&str, &[Row])] = &[
+pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
         &[rule("create", "certificates.k8s.io", "certificatesigningrequests/nodeclient")],
@@ -14,19 +14,19 @@ pub(super) static COMPONENTS: &[(&str, &[Row])] = &[
     ),
     (
         "system:certificates.k8s.io:kube-apiserver-client-approver",
-        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client")],
+        &[rule_for_names("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client")],
     ),
     (
         "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
-        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet")],
+        &[rule_for_names("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet")],
     ),
     (
         "system:certificates.k8s.io:kubelet-serving-approver",
-        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kubelet-serving")],
+        &[rule_for_names("approve", "certificates.k8s.io", "signers", "kubernetes.io/kubelet-serving")],
     ),
     (
         "system:certificates.k8s.io:legacy-unknown-approver",
-        &[named("approve", "certificates.k8s.io", "signers", "kubernetes.io/legacy-unknown")],
+        &[rule_for_names("approve", "certificates.k8s.io", "signers", "kubernetes.io/legacy-unknown")],
     ),
     ("system:heapster", &[rule(READ, "core", "events namespaces nodes pods"), rule(READ, "extensions", "deployments")]),
     ("system:kube-aggregator", &[rule(READ, "core", "endpoints services")]),
@@ -35,7 +35,7 @@ pub(super) static COMPONENTS: &[(&str, &[Row])] = &[
         &[
             EVENTS,
             rule("create", "coordination.k8s.io", "leases"),
-            named("get update", "coordination.k8s.io", "leases", "kube-controller-manager"),
+            rule_for_names("get update", "coordination.k8s.io", "leases", "kube-controller-manager"),
             rule("create", "core", "secrets serviceaccounts"),
             rule("delete", "core", "secrets"),
             rule("get", "core", "configmaps namespaces secrets serviceaccounts"),
@@ -52,7 +52,7 @@ pub(super) static COMPONENTS: &[(&str, &[Row])] = &[
         &[
             EVENTS,
             rule("create", "coordination.k8s.io", "leases"),
-            named("get list watch update", "coordination.k8s.io", "leases", "kube-scheduler"),
+            rule_for_names("get list watch update", "coordination.k8s.io", "leases", "kube-scheduler"),
             rule(READ_WRITE, "coordination.k8s.io", "leasecandidates"),
             rule(READ, "core", "nodes"),
             rule("get list watch delete", "core", "pods"),

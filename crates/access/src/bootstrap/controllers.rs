@@ -1,9 +1,9 @@
 //! The controllers of kube-controller-manager: each runs as a service account of kube-system that may do its own work only.
 
-use super::table::{EVENTS, READ, READ_UPDATE, Row, named, rule};
+use super::rule_row::{EVENTS, READ, READ_UPDATE, RuleRow, rule, rule_for_names};
 
 /// Those that run and end pods.
-pub(super) static WORKLOADS: &[(&str, &[Row])] = &[
+pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "cronjob-controller",
         &[
@@ -159,7 +159,7 @@ pub(super) static WORKLOADS: &[(&str, &[Row])] = &[
 ];
 
 /// Those that lead to pods.
-pub(super) static NETWORK: &[(&str, &[Row])] = &[
+pub(super) static NETWORK_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "endpoint-controller",
         &[
@@ -211,7 +211,7 @@ pub(super) static NETWORK: &[(&str, &[Row])] = &[
 ];
 
 /// Those that keep what pods store.
-pub(super) static VOLUMES: &[(&str, &[Row])] = &[
+pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "attachdetach-controller",
         &[
@@ -289,7 +289,7 @@ pub(super) static VOLUMES: &[(&str, &[Row])] = &[
 ];
 
 /// Those that look after the cluster itself.
-pub(super) static CLUSTER: &[(&str, &[Row])] = &[
+pub(super) static CLUSTER_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "certificate-controller",
         &[
@@ -299,8 +299,8 @@ pub(super) static CLUSTER: &[(&str, &[Row])] = &[
                 "certificates.k8s.io",
                 "certificatesigningrequests/approval certificatesigningrequests/status",
             ),
-            named("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet"),
-            named(
+            rule_for_names("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet"),
+            rule_for_names(
                 "sign",
                 "certificates.k8s.io",
                 "signers",
@@ -318,7 +318,7 @@ pub(super) static CLUSTER: &[(&str, &[Row])] = &[
     (
         "kube-apiserver-serving-clustertrustbundle-publisher",
         &[
-            named("attest", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-serving"),
+            rule_for_names("attest", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-serving"),
             rule("list watch create update delete", "certificates.k8s.io", "clustertrustbundles"),
             EVENTS,
         ],
@@ -326,7 +326,7 @@ pub(super) static CLUSTER: &[(&str, &[Row])] = &[
     (
         "legacy-service-account-token-cleaner",
         &[
-            named("get", "core", "configmaps", "kube-apiserver-legacy-service-account-token-tracking"),
+            rule_for_names("get", "core", "configmaps", "kube-apiserver-legacy-service-account-token-tracking"),
             rule("patch delete", "core", "secrets"),
         ],
     ),

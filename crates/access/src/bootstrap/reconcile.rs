@@ -9,75 +9,81 @@ use api::wire::read;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{AUTOUPDATE, Wanted};
-use crate::rbac::{AggregationRule, Binding, Kind, ObjectError, PolicyRule, Role, missing_rules};
+use super::{AUTOUPDATE_ANNOTATION, DefaultRbacObject};
+use crate::rbac::{AggregationRule, PolicyRule, RbacKind, RbacObjectError, Role, RoleBinding, missing_rules};
 
 /// What is to be done about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ReconcileAction {
     /// It has all it should have.
-    None,
+    UpToDate,
     /// It does not exist: write it.
     Create(Vec<u8>),
     /// It lacks something: write it, if it has not changed since it was read.
     Update(Vec<u8>),
     /// It lacks something and is to be left alone.
-    Skip(Skipped),
+    Skip(SkipReason),
 }
 
 /// Why an object is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skipped {
+pub enum SkipReason {
     /// Its annotation says so.
-    Protected,
+    AutoupdateDisabled,
     /// It is a union of other roles, where a plain role was expected.
-    Aggregates,
+    UnexpectedAggregation,
     /// It binds another role.
-    OtherRole,
+    BindsOtherRole,
 }
 
 /// The object there is cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct ReconcileError(#[from] ObjectError);
+pub struct ReconcileError(#[from] RbacObjectError);
 
 /// What it takes to give the existing object everything that is wanted. Fields we do not know are kept.
-pub fn reconcile(existing: Option<&[u8]>, wanted: &Wanted) -> Result<Change, ReconcileError> {
-    let Some(json) = existing else { return Ok(Change::Create(wanted.to_json())) };
-    let (kind, name) = (wanted.kind(), &wanted.metadata().name);
-    let unreadable = |source| ReconcileError(ObjectError { kind, name: name.clone(), source });
+pub fn reconcile(existing: Option<&[u8]>, desired: &DefaultRbacObject) -> Result<ReconcileAction, ReconcileError> {
+    let Some(json) = existing else { return Ok(ReconcileAction::Create(desired.to_json())) };
+    let (kind, name) = (desired.kind(), &desired.metadata().name);
+    let unreadable = |source| ReconcileError(RbacObjectError { kind, name: name.clone(), source });
     let mut object: Map<String, Value> = read(json).map_err(unreadable)?;
-    let outcome = match wanted {
-        Wanted::Role(wanted) => complete_role(&mut object, &read(json).map_err(unreadable)?, wanted),
-        Wanted::Binding(wanted) => complete_binding(&mut object, &read(json).map_err(unreadable)?, wanted),
+    let outcome = match desired {
+        DefaultRbacObject::Role(wanted) => add_missing_rules(&mut object, &read(json).map_err(unreadable)?, wanted),
+        DefaultRbacObject::Binding(wanted) => {
+            add_missing_subjects(&mut object, &read(json).map_err(unreadable)?, wanted)
+        }
     };
-    let has_metadata = complete_metadata(&mut object, wanted);
-    let is_protected = object["metadata"]["annotations"][AUTOUPDATE] == "false";
+    let has_metadata = add_missing_metadata(&mut object, desired);
+    let is_protected = object["metadata"]["annotations"][AUTOUPDATE_ANNOTATION] == "false";
     Ok(match outcome {
-        Ok(Completed::Nothing) if has_metadata => Change::None,
-        Ok(_) if is_protected => Change::Skip(Skipped::Protected),
-        Err(skipped) => Change::Skip(skipped),
-        Ok(_) => Change::Update(api::json::to_go_json(&object)),
+        Ok(CompletionResult::Unchanged) if has_metadata => ReconcileAction::UpToDate,
+        Ok(_) if is_protected => ReconcileAction::Skip(SkipReason::AutoupdateDisabled),
+        Err(skipped) => ReconcileAction::Skip(skipped),
+        Ok(_) => ReconcileAction::Update(api::json::to_go_json(&object)),
     })
 }
 
-enum Completed {
-    Nothing,
-    Something,
+enum CompletionResult {
+    Unchanged,
+    Changed,
 }
 
-fn complete_role(object: &mut Map<String, Value>, existing: &Role, wanted: &Role) -> Result<Completed, Skipped> {
-    if existing.aggregation_rule.is_some() && wanted.aggregation_rule.is_none() {
-        return Err(Skipped::Aggregates);
+fn add_missing_rules(
+    object: &mut Map<String, Value>,
+    existing: &Role,
+    desired: &Role,
+) -> Result<CompletionResult, SkipReason> {
+    if existing.aggregation_rule.is_some() && desired.aggregation_rule.is_none() {
+        return Err(SkipReason::UnexpectedAggregation);
     }
-    let mut completed = Completed::Nothing;
-    let missing = missing_rules(&existing.rules, &wanted.rules);
+    let mut result = CompletionResult::Unchanged;
+    let missing = missing_rules(&existing.rules, &desired.rules);
     if !missing.is_empty() {
         let rules: Vec<&PolicyRule> = existing.rules.iter().chain(&missing).collect();
         object.insert("rules".to_owned(), to_value(&rules));
-        completed = Completed::Something;
+        result = CompletionResult::Changed;
     }
-    if let Some(wanted) = &wanted.aggregation_rule {
+    if let Some(wanted) = &desired.aggregation_rule {
         let mut selectors = existing.aggregation_rule.clone().unwrap_or_default().cluster_role_selectors;
         let before = selectors.len();
         for selector in &wanted.cluster_role_selectors {
@@ -88,35 +94,35 @@ fn complete_role(object: &mut Map<String, Value>, existing: &Role, wanted: &Role
         if selectors.len() > before {
             let rule = AggregationRule { cluster_role_selectors: selectors };
             object.insert("aggregationRule".to_owned(), to_value(&rule));
-            completed = Completed::Something;
+            result = CompletionResult::Changed;
         }
     }
-    Ok(completed)
+    Ok(result)
 }
 
-fn complete_binding(
+fn add_missing_subjects(
     object: &mut Map<String, Value>,
-    existing: &Binding,
-    wanted: &Binding,
-) -> Result<Completed, Skipped> {
-    let (there, wanted_role) = (&existing.role_ref, &wanted.role_ref);
-    if there.kind != wanted_role.kind || there.name != wanted_role.name {
-        return Err(Skipped::OtherRole);
+    existing: &RoleBinding,
+    desired: &RoleBinding,
+) -> Result<CompletionResult, SkipReason> {
+    let (existing_role, desired_role) = (&existing.role_ref, &desired.role_ref);
+    if existing_role.kind != desired_role.kind || existing_role.name != desired_role.name {
+        return Err(SkipReason::BindsOtherRole);
     }
     let mut subjects = existing.subjects.clone();
-    subjects.extend(wanted.subjects.iter().filter(|subject| !existing.subjects.contains(subject)).cloned());
+    subjects.extend(desired.subjects.iter().filter(|subject| !existing.subjects.contains(subject)).cloned());
     if subjects.len() == existing.subjects.len() {
-        return Ok(Completed::Nothing);
+        return Ok(CompletionResult::Unchanged);
     }
     object.insert("subjects".to_owned(), to_value(&subjects));
-    Ok(Completed::Something)
+    Ok(CompletionResult::Changed)
 }
 
 /// Adds labels and annotations that are not there; says whether all were. Values that are there stay.
-fn complete_metadata(object: &mut Map<String, Value>, wanted: &Wanted) -> bool {
+fn add_missing_metadata(object: &mut Map<String, Value>, desired: &DefaultRbacObject) -> bool {
     let mut was_complete = true;
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-    let wanted = wanted.metadata();
+    let wanted = desired.metadata();
     for (field, pairs) in [("labels", &wanted.labels), ("annotations", &wanted.annotations)] {
         for (key, value) in pairs {
             if metadata[field].get(key).is_none() {
@@ -132,14 +138,14 @@ fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("rules and subjects are plain data")
 }
 
-impl Skipped {
+impl SkipReason {
     /// What a log line says about the object.
-    pub fn describe(self, kind: Kind, name: &str) -> String {
-        let why = match self {
-            Self::Protected => format!("it is annotated {AUTOUPDATE}=false"),
-            Self::Aggregates => "it aggregates other roles".to_owned(),
-            Self::OtherRole => "it binds another role".to_owned(),
+    pub fn describe(self, kind: RbacKind, name: &str) -> String {
+        let reason = match self {
+            Self::AutoupdateDisabled => format!("it is annotated {AUTOUPDATE_ANNOTATION}=false"),
+            Self::UnexpectedAggregation => "it aggregates other roles".to_owned(),
+            Self::BindsOtherRole => "it binds another role".to_owned(),
         };
-        format!("{kind} {name} lacks something that this release gives it, and is left alone: {why}")
+        format!("{kind} {name} lacks something that this release gives it, and is left alone: {reason}")
     }
 }

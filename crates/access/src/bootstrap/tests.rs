@@ -5,115 +5,128 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::attributes::{Attributes, Resource};
-use crate::authorize::Authorizer;
-use crate::rbac::{Index, Policy, PolicyRule};
+use crate::attributes::{Attributes, ResourceAttributes};
+use crate::authorization::Authorizer;
+use crate::rbac::{PolicyRule, RbacIndex, RbacPolicy};
 use crate::user::User;
 
-fn index() -> Index {
-    let mut policy = Policy::default();
-    for wanted in wanted() {
-        let ObjectMeta { name, namespace, .. } = wanted.metadata();
-        let _ = policy.put(wanted.kind(), namespace, name, &wanted.to_json()).unwrap();
+fn default_index() -> RbacIndex {
+    let mut policy = RbacPolicy::default();
+    for desired in default_rbac_objects() {
+        let ObjectMeta { name, namespace, .. } = desired.metadata();
+        let _ = policy.put(desired.kind(), namespace, name, &desired.to_json()).unwrap();
     }
-    policy.index()
+    policy.build_index()
 }
 
 #[test]
-fn every_object_of_kubernetes_is_there() {
-    let of_kind = |kind: Kind| {
-        let wanted = wanted();
-        let lines = wanted.iter().filter(|wanted| wanted.kind() == kind).map(|wanted| {
-            let count = match wanted {
-                Wanted::Role(role) => role.rules.len(),
-                Wanted::Binding(binding) => binding.subjects.len(),
+fn default_objects_match_kubernetes() {
+    let of_kind = |kind: RbacKind| {
+        let desired = default_rbac_objects();
+        let lines = desired.iter().filter(|desired| desired.kind() == kind).map(|desired| {
+            let count = match desired {
+                DefaultRbacObject::Role(role) => role.rules.len(),
+                DefaultRbacObject::Binding(binding) => binding.subjects.len(),
             };
-            let ObjectMeta { name, namespace, .. } = wanted.metadata();
-            let name = name.strip_prefix(CONTROLLER).map_or(name.clone(), |name| format!("..{name}"));
+            let ObjectMeta { name, namespace, .. } = desired.metadata();
+            let name = name.strip_prefix(CONTROLLER_ROLE_PREFIX).map_or(name.clone(), |name| format!("..{name}"));
             if namespace.is_empty() { format!("{name} {count}") } else { format!("{namespace}/{name} {count}") }
         });
         lines.collect::<Vec<_>>().join(", ")
     };
-    expect!["cluster-admin 2, system:aggregate-to-admin 2, system:aggregate-to-edit 15, system:aggregate-to-view 12, system:basic-user 2, system:discovery 1, system:monitoring 2, system:public-info-viewer 1, system:service-account-issuer-discovery 1, system:cluster-trust-bundle-discovery 1, system:auth-delegator 2, system:kubelet-api-admin 4, system:certificates.k8s.io:certificatesigningrequests:nodeclient 1, system:certificates.k8s.io:certificatesigningrequests:selfnodeclient 1, system:certificates.k8s.io:kube-apiserver-client-approver 1, system:certificates.k8s.io:kube-apiserver-client-kubelet-approver 1, system:certificates.k8s.io:kubelet-serving-approver 1, system:certificates.k8s.io:legacy-unknown-approver 1, system:heapster 2, system:kube-aggregator 1, system:kube-controller-manager 11, system:kube-dns 1, system:kube-scheduler 28, system:node 27, system:node-bootstrapper 1, system:node-problem-detector 3, system:node-proxier 5, system:persistent-volume-provisioner 5, system:volume-scheduler 3, unskew:viewer 1, admin 0, edit 0, view 0, ..cronjob-controller 6, ..daemon-set-controller 8, ..deployment-controller 6, ..device-taint-eviction-controller 8, ..disruption-controller 9, ..horizontal-pod-autoscaler 8, ..job-controller 5, ..pod-garbage-collector 3, ..podgroup-protection-controller 2, ..replicaset-controller 5, ..replication-controller 5, ..resource-claim-controller 7, ..resourcepoolstatusrequest-controller 6, ..statefulset-controller 10, ..ttl-after-finished-controller 2, ..endpoint-controller 4, ..endpointslice-controller 4, ..endpointslicemirroring-controller 5, ..route-controller 3, ..service-cidrs-controller 5, ..service-controller 4, ..attachdetach-controller 8, ..ephemeral-volume-controller 4, ..expand-controller 4, ..persistent-volume-binder 9, ..pv-protection-controller 2, ..pvc-protection-controller 4, ..selinux-warning-controller 5, ..volumeattributesclass-protection-controller 4, ..certificate-controller 6, ..clusterrole-aggregation-controller 1, ..generic-garbage-collector 2, ..kube-apiserver-serving-clustertrustbundle-publisher 3, ..legacy-service-account-token-cleaner 2, ..namespace-controller 3, ..node-controller 6, ..podcertificaterequestcleaner 1, ..resourcequota-controller 3, ..root-ca-cert-publisher 2, ..service-account-controller 2, ..storage-version-garbage-collector 3, ..storage-version-migrator-controller 4, ..ttl-controller 2, ..validatingadmissionpolicy-status-controller 3"].assert_eq(&of_kind(Kind::ClusterRole));
-    expect!["kube-public/..bootstrap-signer 3, kube-system/extension-apiserver-authentication-reader 1, kube-system/system::leader-locking-kube-controller-manager 2, kube-system/system::leader-locking-kube-scheduler 2, kube-system/..bootstrap-signer 1, kube-system/..cloud-provider 1, kube-system/..token-cleaner 2"].assert_eq(&of_kind(Kind::Role));
-    expect!["kube-public/..bootstrap-signer 1, kube-system/system::extension-apiserver-authentication-reader 2, kube-system/system::leader-locking-kube-controller-manager 3, kube-system/system::leader-locking-kube-scheduler 2, kube-system/..bootstrap-signer 1, kube-system/..cloud-provider 1, kube-system/..token-cleaner 1"].assert_eq(&of_kind(Kind::RoleBinding));
-    let bindings = of_kind(Kind::ClusterRoleBinding);
+    expect!["cluster-admin 2, system:aggregate-to-admin 2, system:aggregate-to-edit 15, system:aggregate-to-view 12, system:basic-user 2, system:discovery 1, system:monitoring 2, system:public-info-viewer 1, system:service-account-issuer-discovery 1, system:cluster-trust-bundle-discovery 1, system:auth-delegator 2, system:kubelet-api-admin 4, system:certificates.k8s.io:certificatesigningrequests:nodeclient 1, system:certificates.k8s.io:certificatesigningrequests:selfnodeclient 1, system:certificates.k8s.io:kube-apiserver-client-approver 1, system:certificates.k8s.io:kube-apiserver-client-kubelet-approver 1, system:certificates.k8s.io:kubelet-serving-approver 1, system:certificates.k8s.io:legacy-unknown-approver 1, system:heapster 2, system:kube-aggregator 1, system:kube-controller-manager 11, system:kube-dns 1, system:kube-scheduler 28, system:node 27, system:node-bootstrapper 1, system:node-problem-detector 3, system:node-proxier 5, system:persistent-volume-provisioner 5, system:volume-scheduler 3, unskew:viewer 1, admin 0, edit 0, view 0, ..cronjob-controller 6, ..daemon-set-controller 8, ..deployment-controller 6, ..device-taint-eviction-controller 8, ..disruption-controller 9, ..horizontal-pod-autoscaler 8, ..job-controller 5, ..pod-garbage-collector 3, ..podgroup-protection-controller 2, ..replicaset-controller 5, ..replication-controller 5, ..resource-claim-controller 7, ..resourcepoolstatusrequest-controller 6, ..statefulset-controller 10, ..ttl-after-finished-controller 2, ..endpoint-controller 4, ..endpointslice-controller 4, ..endpointslicemirroring-controller 5, ..route-controller 3, ..service-cidrs-controller 5, ..service-controller 4, ..attachdetach-controller 8, ..ephemeral-volume-controller 4, ..expand-controller 4, ..persistent-volume-binder 9, ..pv-protection-controller 2, ..pvc-protection-controller 4, ..selinux-warning-controller 5, ..volumeattributesclass-protection-controller 4, ..certificate-controller 6, ..clusterrole-aggregation-controller 1, ..generic-garbage-collector 2, ..kube-apiserver-serving-clustertrustbundle-publisher 3, ..legacy-service-account-token-cleaner 2, ..namespace-controller 3, ..node-controller 6, ..podcertificaterequestcleaner 1, ..resourcequota-controller 3, ..root-ca-cert-publisher 2, ..service-account-controller 2, ..storage-version-garbage-collector 3, ..storage-version-migrator-controller 4, ..ttl-controller 2, ..validatingadmissionpolicy-status-controller 3"].assert_eq(&of_kind(RbacKind::ClusterRole));
+    expect!["kube-public/..bootstrap-signer 3, kube-system/extension-apiserver-authentication-reader 1, kube-system/system::leader-locking-kube-controller-manager 2, kube-system/system::leader-locking-kube-scheduler 2, kube-system/..bootstrap-signer 1, kube-system/..cloud-provider 1, kube-system/..token-cleaner 2"].assert_eq(&of_kind(RbacKind::Role));
+    expect!["kube-public/..bootstrap-signer 1, kube-system/system::extension-apiserver-authentication-reader 2, kube-system/system::leader-locking-kube-controller-manager 3, kube-system/system::leader-locking-kube-scheduler 2, kube-system/..bootstrap-signer 1, kube-system/..cloud-provider 1, kube-system/..token-cleaner 1"].assert_eq(&of_kind(RbacKind::RoleBinding));
+    let bindings = of_kind(RbacKind::ClusterRoleBinding);
     assert!(bindings.starts_with("cluster-admin 1, system:monitoring 1, system:discovery 1, system:basic-user 1, system:public-info-viewer 2, "), "{bindings}");
     assert!(bindings.contains(", system:node 0, "), "{bindings}");
 }
 
 #[test]
-fn names_are_unique_and_every_binding_has_its_role() {
-    let wanted = wanted();
-    let key = |kind: Kind, namespace: &str, name: &str| format!("{kind} {namespace}/{name}");
-    let names: HashSet<String> =
-        wanted.iter().map(|wanted| key(wanted.kind(), &wanted.metadata().namespace, &wanted.metadata().name)).collect();
-    assert_eq!(names.len(), wanted.len());
-    for wanted in &wanted {
-        let Wanted::Binding(Binding { metadata, role_ref, .. }) = wanted else { continue };
+fn default_object_names_are_unique_and_bound_roles_exist() {
+    let desired = default_rbac_objects();
+    let key = |kind: RbacKind, namespace: &str, name: &str| format!("{kind} {namespace}/{name}");
+    let names: HashSet<String> = desired
+        .iter()
+        .map(|desired| key(desired.kind(), &desired.metadata().namespace, &desired.metadata().name))
+        .collect();
+    assert_eq!(names.len(), desired.len());
+    for desired in &desired {
+        let DefaultRbacObject::Binding(RoleBinding { metadata, role_ref, .. }) = desired else { continue };
         let role = match role_ref.kind.as_str() {
-            "ClusterRole" => key(Kind::ClusterRole, "", &role_ref.name),
-            _ => key(Kind::Role, &metadata.namespace, &role_ref.name),
+            "ClusterRole" => key(RbacKind::ClusterRole, "", &role_ref.name),
+            _ => key(RbacKind::Role, &metadata.namespace, &role_ref.name),
         };
         assert!(names.contains(&role), "{role}");
     }
 }
 
 #[test]
-fn objects_are_written_as_kubernetes_writes_them() {
-    let find = |name: &str, kind: Kind| {
-        let found =
-            wanted().into_iter().find(|wanted| wanted.metadata().name == name && wanted.kind() == kind).unwrap();
+fn default_objects_serialize_as_in_kubernetes() {
+    let find = |name: &str, kind: RbacKind| {
+        let found = default_rbac_objects()
+            .into_iter()
+            .find(|desired| desired.metadata().name == name && desired.kind() == kind)
+            .unwrap();
         String::from_utf8(found.to_json()).unwrap()
     };
-    expect![[r#"{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"edit","labels":{"kubernetes.io/bootstrapping":"rbac-defaults","rbac.authorization.k8s.io/aggregate-to-admin":"true"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"rules":[],"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"rbac.authorization.k8s.io/aggregate-to-edit":"true"}}]}}"#]].assert_eq(&find("edit", Kind::ClusterRole));
-    expect![[r#"{"kind":"RoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system::leader-locking-kube-scheduler","namespace":"kube-system","labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"system:kube-scheduler"},{"kind":"ServiceAccount","name":"kube-scheduler","namespace":"kube-system"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"system::leader-locking-kube-scheduler"}}"#]].assert_eq(&find("system::leader-locking-kube-scheduler", Kind::RoleBinding));
-    expect![[r#"{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"unskew:viewer","labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"rules":[{"verbs":["get"],"nonResourceURLs":["/debug/peers","/debug/peers/*","/metrics"]}]}"#]].assert_eq(&find(VIEWER, Kind::ClusterRole));
+    expect![[r#"{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"edit","labels":{"kubernetes.io/bootstrapping":"rbac-defaults","rbac.authorization.k8s.io/aggregate-to-admin":"true"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"rules":[],"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"rbac.authorization.k8s.io/aggregate-to-edit":"true"}}]}}"#]].assert_eq(&find("edit", RbacKind::ClusterRole));
+    expect![[r#"{"kind":"RoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"system::leader-locking-kube-scheduler","namespace":"kube-system","labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"system:kube-scheduler"},{"kind":"ServiceAccount","name":"kube-scheduler","namespace":"kube-system"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"system::leader-locking-kube-scheduler"}}"#]].assert_eq(&find("system::leader-locking-kube-scheduler", RbacKind::RoleBinding));
+    expect![[r#"{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"unskew:viewer","labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}},"rules":[{"verbs":["get"],"nonResourceURLs":["/debug/peers","/debug/peers/*","/metrics"]}]}"#]].assert_eq(&find(VIEWER_ROLE, RbacKind::ClusterRole));
 }
 
 #[test]
-fn a_new_cluster_lets_everybody_do_their_work_and_no_more() {
-    let index = index();
+fn default_policy_grants_each_user_only_its_own_work() {
+    let index = default_index();
     let authorizer = Authorizer::parse("RBAC").unwrap();
-    let resource = |user: &User, verb: &str, resource: Resource<'_>| {
-        authorizer.decide(&index, &Attributes::resource(user, verb, resource)).is_allowed()
+    let resource = |user: &User, verb: &str, resource: ResourceAttributes<'_>| {
+        authorizer.decide(&index, &Attributes::for_resource(user, verb, resource)).is_allowed()
     };
-    let path = |user: &User, path: &str| authorizer.decide(&index, &Attributes::path(user, "get", path)).is_allowed();
+    let path =
+        |user: &User, path: &str| authorizer.decide(&index, &Attributes::for_path(user, "get", path)).is_allowed();
 
     let anonymous = User::anonymous();
     assert!(path(&anonymous, "/healthz") && path(&anonymous, "/version") && path(&anonymous, "/readyz"));
     assert!(!path(&anonymous, "/api") && !path(&anonymous, "/metrics") && !path(&anonymous, "/readyz/etcd"));
 
-    let alice = User::named("alice").authenticated();
+    let alice = User::named("alice").with_authenticated_group();
     assert!(path(&alice, "/apis/apps/v1") && path(&alice, "/openapi/v3") && path(&alice, "/version/"));
     assert!(!path(&alice, "/metrics") && !path(&alice, "/debug/peers"));
-    let review =
-        Resource { group: "authorization.k8s.io", resource: "selfsubjectaccessreviews", ..Resource::default() };
+    let review = ResourceAttributes {
+        group: "authorization.k8s.io",
+        resource: "selfsubjectaccessreviews",
+        ..ResourceAttributes::default()
+    };
     assert!(resource(&alice, "create", review));
-    let pods = Resource { resource: "pods", namespace: "dev", ..Resource::default() };
+    let pods = ResourceAttributes { resource: "pods", namespace: "dev", ..ResourceAttributes::default() };
     assert!(!resource(&alice, "list", pods));
 
-    let scheduler = User::named(user::KUBE_SCHEDULER).authenticated();
-    assert!(resource(&scheduler, "create", Resource { subresource: "binding", name: "p", ..pods }));
+    let scheduler = User::named(user::KUBE_SCHEDULER).with_authenticated_group();
+    assert!(resource(&scheduler, "create", ResourceAttributes { subresource: "binding", name: "p", ..pods }));
     assert!(resource(&scheduler, "list", pods) && !resource(&scheduler, "create", pods));
-    let lease =
-        Resource { group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "any", ..pods };
+    let lease = ResourceAttributes {
+        group: "coordination.k8s.io",
+        resource: "leases",
+        namespace: "kube-system",
+        name: "any",
+        ..pods
+    };
     assert!(
         resource(&scheduler, "update", lease)
-            && !resource(&scheduler, "update", Resource { namespace: "dev", ..lease })
+            && !resource(&scheduler, "update", ResourceAttributes { namespace: "dev", ..lease })
     );
 
-    let deployments = User::service_account("kube-system", "deployment-controller", "u").authenticated();
-    assert!(resource(&deployments, "create", Resource { group: "apps", resource: "replicasets", ..pods }));
+    let deployments = User::service_account("kube-system", "deployment-controller", "u").with_authenticated_group();
+    assert!(resource(&deployments, "create", ResourceAttributes { group: "apps", resource: "replicasets", ..pods }));
     assert!(!resource(&deployments, "create", pods));
-    let elsewhere = User::service_account("dev", "deployment-controller", "u").authenticated();
-    assert!(!resource(&elsewhere, "create", Resource { group: "apps", resource: "replicasets", ..pods }));
+    let elsewhere = User::service_account("dev", "deployment-controller", "u").with_authenticated_group();
+    assert!(!resource(&elsewhere, "create", ResourceAttributes { group: "apps", resource: "replicasets", ..pods }));
     assert!(path(&elsewhere, "/openid/v1/jwks"));
 }
 
 #[test]
-fn edit_is_view_and_more_and_admin_is_edit_and_more() {
-    let index = index();
+fn aggregated_edit_includes_view_and_admin_includes_edit() {
+    let index = default_index();
     let rules = |name: &str| -> Vec<PolicyRule> {
         let role = RoleRef { kind: "ClusterRole".to_owned(), name: name.to_owned(), ..RoleRef::default() };
         index.rules_of_role(&role, "").unwrap().cloned().collect()
@@ -126,54 +139,56 @@ fn edit_is_view_and_more_and_admin_is_edit_and_more() {
     }
 }
 
-fn role(rules: &Value) -> Wanted {
+fn desired_role(rules: &Value) -> DefaultRbacObject {
     let rules: Vec<PolicyRule> = serde_json::from_value(rules.clone()).unwrap();
-    Wanted::Role(Role { metadata: metadata("r"), rules, aggregation_rule: None })
+    DefaultRbacObject::Role(Role { metadata: metadata("r"), rules, aggregation_rule: None })
 }
 
 #[track_caller]
-fn check(existing: &Value, wanted: &Wanted, expected: &Expect) {
-    let text = match reconcile(Some(existing.to_string().as_bytes()), wanted).unwrap() {
-        Change::Update(json) => {
-            assert_eq!(reconcile(Some(&json), wanted).unwrap(), Change::None, "once is enough");
+fn check(existing: &Value, desired: &DefaultRbacObject, expected: &Expect) {
+    let text = match reconcile(Some(existing.to_string().as_bytes()), desired).unwrap() {
+        ReconcileAction::Update(json) => {
+            assert_eq!(reconcile(Some(&json), desired).unwrap(), ReconcileAction::UpToDate, "once is enough");
             String::from_utf8(json).unwrap()
         }
-        other @ (Change::None | Change::Create(_) | Change::Skip(_)) => format!("{other:?}"),
+        other @ (ReconcileAction::UpToDate | ReconcileAction::Create(_) | ReconcileAction::Skip(_)) => {
+            format!("{other:?}")
+        }
     };
     expected.assert_eq(&text);
 }
 
-fn existing(rules: &Value) -> Value {
-    let Wanted::Role(role) = role(rules) else { panic!() };
+fn existing_role(rules: &Value) -> Value {
+    let DefaultRbacObject::Role(role) = desired_role(rules) else { panic!() };
     let mut object: Value = serde_json::to_value(role).unwrap();
     object["metadata"]["uid"] = "u".into();
     object
 }
 
 #[test]
-fn what_is_missing_is_created_and_what_is_complete_is_left() {
-    let wanted = role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-    assert_eq!(reconcile(None, &wanted).unwrap(), Change::Create(wanted.to_json()));
+fn reconcile_creates_missing_and_keeps_complete_objects() {
+    let desired = desired_role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+    assert_eq!(reconcile(None, &desired).unwrap(), ReconcileAction::Create(desired.to_json()));
     for complete in [
         json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]),
         json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]),
         json!([{"verbs": ["list"], "apiGroups": ["x"], "resources": ["y"]}, {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["nodes", "pods"]}]),
     ] {
-        check(&existing(&complete), &wanted, &expect!["None"]);
+        check(&existing_role(&complete), &desired, &expect!["UpToDate"]);
     }
 }
 
 #[test]
-fn rules_are_added_and_none_is_removed() {
-    let wanted = role(
+fn reconcile_adds_rules_and_removes_none() {
+    let desired = desired_role(
         &json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "nodes"]}, {"verbs": ["get"], "nonResourceURLs": ["/a", "/b"]}]),
     );
-    let there = existing(
+    let there = existing_role(
         &json!([{"verbs": ["get", "delete"], "apiGroups": [""], "resources": ["pods"]}, {"verbs": ["get"], "nonResourceURLs": ["/b*"]}]),
     );
     check(
         &there,
-        &wanted,
+        &desired,
         &expect![[
             r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"},"labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"name":"r","uid":"u"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get","delete"]},{"nonResourceURLs":["/b*"],"verbs":["get"]},{"apiGroups":[""],"resources":["pods"],"verbs":["list"]},{"apiGroups":[""],"resources":["nodes"],"verbs":["get","list"]},{"nonResourceURLs":["/a"],"verbs":["get"]}]}"#
         ]],
@@ -181,11 +196,11 @@ fn rules_are_added_and_none_is_removed() {
 }
 
 #[test]
-fn labels_and_annotations_are_added_and_unknown_fields_kept() {
-    let wanted = role(&json!([]));
+fn reconcile_adds_metadata_and_keeps_unknown_fields() {
+    let desired = desired_role(&json!([]));
     check(
         &json!({"metadata": {"name": "r", "labels": {"mine": "1", "kubernetes.io/bootstrapping": "changed"}, "annotations": null}, "rules": null, "newField": [1]}),
-        &wanted,
+        &desired,
         &expect![[
             r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"},"labels":{"kubernetes.io/bootstrapping":"changed","mine":"1"},"name":"r"},"newField":[1],"rules":null}"#
         ]],
@@ -193,21 +208,21 @@ fn labels_and_annotations_are_added_and_unknown_fields_kept() {
 }
 
 #[test]
-fn who_asks_to_be_left_alone_is() {
-    let wanted = role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-    let mut there = existing(&json!([]));
-    there["metadata"]["annotations"][AUTOUPDATE] = "false".into();
-    check(&there, &wanted, &expect!["Skip(Protected)"]);
-    let mut complete = existing(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-    complete["metadata"]["annotations"][AUTOUPDATE] = "false".into();
-    check(&complete, &wanted, &expect!["None"]);
+fn reconcile_skips_objects_with_autoupdate_false() {
+    let desired = desired_role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+    let mut there = existing_role(&json!([]));
+    there["metadata"]["annotations"][AUTOUPDATE_ANNOTATION] = "false".into();
+    check(&there, &desired, &expect!["Skip(AutoupdateDisabled)"]);
+    let mut complete = existing_role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+    complete["metadata"]["annotations"][AUTOUPDATE_ANNOTATION] = "false".into();
+    check(&complete, &desired, &expect!["UpToDate"]);
 }
 
 #[test]
-fn selectors_are_added_and_an_unexpected_aggregation_is_left() {
-    let mut there = existing(&json!([]));
+fn reconcile_adds_selectors_and_skips_unexpected_aggregation() {
+    let mut there = existing_role(&json!([]));
     there["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"mine": "yes"}}]});
-    let edit = Wanted::Role(aggregate("r", None));
+    let edit = DefaultRbacObject::Role(build_aggregated_role("r", None));
     check(
         &there,
         &edit,
@@ -215,37 +230,38 @@ fn selectors_are_added_and_an_unexpected_aggregation_is_left() {
             r#"{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"mine":"yes"}},{"matchLabels":{"rbac.authorization.k8s.io/aggregate-to-r":"true"}}]},"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"},"labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"name":"r","uid":"u"},"rules":[]}"#
         ]],
     );
-    let plain = role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-    check(&there, &plain, &expect!["Skip(Aggregates)"]);
+    let plain = desired_role(&json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
+    check(&there, &plain, &expect!["Skip(UnexpectedAggregation)"]);
 }
 
 #[test]
-fn subjects_are_added_and_another_role_is_left() {
-    let wanted = wanted()
+fn reconcile_adds_subjects_and_skips_other_role() {
+    let desired = default_rbac_objects()
         .into_iter()
-        .find(|wanted| {
-            wanted.metadata().name == "system:public-info-viewer" && wanted.kind() == Kind::ClusterRoleBinding
+        .find(|desired| {
+            desired.metadata().name == "system:public-info-viewer" && desired.kind() == RbacKind::ClusterRoleBinding
         })
         .unwrap();
-    let mut there: Value = serde_json::from_slice(&wanted.to_json()).unwrap();
-    check(&there, &wanted, &expect!["None"]);
-    there["subjects"] = json!([{"kind": "User", "apiGroup": GROUP, "name": "guest"}, {"kind": "Group", "apiGroup": GROUP, "name": "system:unauthenticated"}]);
+    let mut there: Value = serde_json::from_slice(&desired.to_json()).unwrap();
+    check(&there, &desired, &expect!["UpToDate"]);
+    there["subjects"] = json!([{"kind": "User", "apiGroup": RBAC_GROUP, "name": "guest"}, {"kind": "Group", "apiGroup": RBAC_GROUP, "name": "system:unauthenticated"}]);
     check(
         &there,
-        &wanted,
+        &desired,
         &expect![[
             r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"},"labels":{"kubernetes.io/bootstrapping":"rbac-defaults"},"name":"system:public-info-viewer"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:public-info-viewer"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"guest"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:unauthenticated"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:authenticated"}]}"#
         ]],
     );
     there["roleRef"]["name"] = "system:discovery".into();
-    check(&there, &wanted, &expect!["Skip(OtherRole)"]);
+    check(&there, &desired, &expect!["Skip(BindsOtherRole)"]);
 }
 
 #[test]
-fn what_is_skipped_is_told() {
-    let text: Vec<String> = [Skipped::Protected, Skipped::Aggregates, Skipped::OtherRole]
-        .map(|skipped| skipped.describe(Kind::ClusterRole, "r"))
-        .into();
+fn skip_reason_describes_object_and_cause() {
+    let text: Vec<String> =
+        [SkipReason::AutoupdateDisabled, SkipReason::UnexpectedAggregation, SkipReason::BindsOtherRole]
+            .map(|skipped| skipped.describe(RbacKind::ClusterRole, "r"))
+            .into();
     expect![[r#"
         ClusterRole r lacks something that this release gives it, and is left alone: it is annotated rbac.authorization.kubernetes.io/autoupdate=false
         ClusterRole r lacks something that this release gives it, and is left alone: it aggregates other roles
@@ -253,15 +269,15 @@ fn what_is_skipped_is_told() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
-    let wanted = role(&json!([]));
+fn reconcile_rejects_unreadable_objects() {
+    let desired = desired_role(&json!([]));
     for bad in ["", "[]", r#"{"rules":{}}"#, r#"{"metadata":{"labels":[]}}"#, r#"{"metadata":null}"#] {
-        let error = reconcile(Some(bad.as_bytes()), &wanted).unwrap_err();
+        let error = reconcile(Some(bad.as_bytes()), &desired).unwrap_err();
         assert!(error.to_string().starts_with("ClusterRole r cannot be read and grants nothing: "), "{error}");
     }
 }
 
-fn rules() -> impl Strategy<Value = Vec<PolicyRule>> {
+fn arbitrary_rules() -> impl Strategy<Value = Vec<PolicyRule>> {
     let words = |from: &'static [&'static str]| proptest::collection::vec(proptest::sample::select(from), 1..3);
     let rule = (words(&["get", "list", "*"]), words(&["", "apps"]), words(&["pods", "nodes", "*"])).prop_map(
         |(verbs, groups, resources)| {
@@ -279,13 +295,13 @@ fn rules() -> impl Strategy<Value = Vec<PolicyRule>> {
 
 proptest! {
     #[test]
-    fn releases_may_start_in_any_order(older in rules(), newer in rules(), there in rules()) {
-        let wanted = |rules: &[PolicyRule]| Wanted::Role(Role { metadata: metadata("r"), rules: rules.to_vec(), aggregation_rule: None });
-        let apply = |json: Vec<u8>, rules: &[PolicyRule]| match reconcile(Some(&json), &wanted(rules)).unwrap() {
-            Change::Update(json) => json,
-            Change::None | Change::Create(_) | Change::Skip(_) => json,
+    fn reconcile_result_is_independent_of_release_order(older in arbitrary_rules(), newer in arbitrary_rules(), there in arbitrary_rules()) {
+        let desired = |rules: &[PolicyRule]| DefaultRbacObject::Role(Role { metadata: metadata("r"), rules: rules.to_vec(), aggregation_rule: None });
+        let apply = |json: Vec<u8>, rules: &[PolicyRule]| match reconcile(Some(&json), &desired(rules)).unwrap() {
+            ReconcileAction::Update(json) => json,
+            ReconcileAction::UpToDate | ReconcileAction::Create(_) | ReconcileAction::Skip(_) => json,
         };
-        let start = wanted(&there).to_json();
+        let start = desired(&there).to_json();
         let one = apply(apply(start.clone(), &older), &newer);
         let other = apply(apply(start, &newer), &older);
         let rules_of = |json: &[u8]| serde_json::from_slice::<Role>(json).unwrap().rules;

@@ -15,9 +15,9 @@ use super::policy::StoredRole;
 pub(super) type SharedRules = Vec<Arc<PolicyRule>>;
 
 /// The rules of every role that aggregates, in the order of its selectors and of the selected names.
-pub(super) fn aggregate(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<str>, SharedRules> {
-    let aggregates: Vec<Aggregate<'_>> =
-        roles.iter().filter_map(|(name, role)| Aggregate::of(name, role, roles)).collect();
+pub(super) fn aggregate_rules(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<str>, SharedRules> {
+    let aggregates: Vec<AggregatedRole<'_>> =
+        roles.iter().filter_map(|(name, role)| AggregatedRole::from_role(name, role, roles)).collect();
     let position_of: BTreeMap<&str, usize> =
         aggregates.iter().enumerate().map(|(position, aggregate)| (&**aggregate.name, position)).collect();
     let mut dependents = vec![Vec::new(); aggregates.len()];
@@ -29,19 +29,19 @@ pub(super) fn aggregate(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<
         }
     }
     let mut results = vec![SharedRules::new(); aggregates.len()];
-    let mut is_due = vec![true; aggregates.len()];
+    let mut needs_update = vec![true; aggregates.len()];
     // A chain of aggregates is as long as there are aggregates; in a ring the sets have settled by then.
     for _ in 0..=aggregates.len() {
         let mut has_changed = false;
         for (position, aggregate) in aggregates.iter().enumerate() {
-            if !std::mem::take(&mut is_due[position]) {
+            if !std::mem::take(&mut needs_update[position]) {
                 continue;
             }
             let result = aggregate.union(&position_of, &results);
             if result != results[position] {
                 results[position] = result;
                 has_changed = true;
-                dependents[position].iter().for_each(|&dependent| is_due[dependent] = true);
+                dependents[position].iter().for_each(|&dependent| needs_update[dependent] = true);
             }
         }
         if !has_changed {
@@ -51,13 +51,13 @@ pub(super) fn aggregate(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<
     aggregates.into_iter().map(|aggregate| aggregate.name.clone()).zip(results).collect()
 }
 
-struct Aggregate<'a> {
+struct AggregatedRole<'a> {
     name: &'a Arc<str>,
     sources: Vec<(&'a Arc<str>, &'a StoredRole)>,
 }
 
-impl<'a> Aggregate<'a> {
-    fn of(name: &'a Arc<str>, role: &StoredRole, roles: &'a BTreeMap<Arc<str>, StoredRole>) -> Option<Self> {
+impl<'a> AggregatedRole<'a> {
+    fn from_role(name: &'a Arc<str>, role: &StoredRole, roles: &'a BTreeMap<Arc<str>, StoredRole>) -> Option<Self> {
         let selectors = &role.object.aggregation_rule.as_ref()?.cluster_role_selectors;
         let sources = selectors.iter().flat_map(|selector| {
             roles.iter().filter(move |(other, role)| *other != name && selector.matches(&role.object.metadata.labels))

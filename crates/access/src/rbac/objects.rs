@@ -7,11 +7,11 @@ use api::quote::Quoted;
 use api::wire::{null_is_default, object, objects, optional_object};
 use serde::{Deserialize, Serialize};
 
-use super::{LabelSelector, PolicyRule};
-use crate::user::{SERVICE_ACCOUNT_PREFIX, User};
+use super::{LabelSelectorSpec, PolicyRule};
+use crate::user::{SERVICE_ACCOUNT_USER_PREFIX, User};
 
 /// The group of the four kinds.
-pub const GROUP: &str = "rbac.authorization.k8s.io";
+pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// A Role or a ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,13 +34,13 @@ pub struct Role {
 pub struct AggregationRule {
     /// A role is selected if any of these selects it.
     #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
-    pub cluster_role_selectors: Vec<LabelSelector>,
+    pub cluster_role_selectors: Vec<LabelSelectorSpec>,
 }
 
 /// A RoleBinding or a ClusterRoleBinding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Binding {
+pub struct RoleBinding {
     /// Name, namespace, labels and annotations; the namespace is empty in a ClusterRoleBinding.
     #[serde(default)]
     pub metadata: ObjectMeta,
@@ -88,9 +88,9 @@ pub struct RoleRef {
 /// Bytes that are not the object they should be.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind} {name} cannot be read and grants nothing: {source}")]
-pub struct ObjectError {
+pub struct RbacObjectError {
     /// The kind it should be.
-    pub kind: super::Kind,
+    pub kind: super::RbacKind,
     /// Its name, with the namespace before it if it has one.
     pub name: String,
     /// What is wrong.
@@ -100,27 +100,27 @@ pub struct ObjectError {
 
 impl Subject {
     /// Whether this is the user, in a binding of that namespace (empty in a ClusterRoleBinding).
-    pub fn is(&self, user: &User, binding_namespace: &str) -> bool {
+    pub fn matches_user(&self, user: &User, binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user.name,
-            "Group" => user.is_in(&self.name),
+            "Group" => user.is_in_group(&self.name),
             "ServiceAccount" => {
-                let namespace = self.namespace_in(binding_namespace);
+                let namespace = self.effective_namespace(binding_namespace);
                 !namespace.is_empty() && is_service_account(&user.name, namespace, &self.name)
             }
             _ => false,
         }
     }
 
-    pub(in crate::rbac) fn namespace_in<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
+    pub(in crate::rbac) fn effective_namespace<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
         if self.namespace.is_empty() { binding_namespace } else { &self.namespace }
     }
 }
 
-impl Binding {
+impl RoleBinding {
     /// The first subject that the user is.
-    pub fn subject_of(&self, user: &User) -> Option<&Subject> {
-        self.subjects.iter().find(|subject| subject.is(user, &self.metadata.namespace))
+    pub fn matching_subject(&self, user: &User) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.matches_user(user, &self.metadata.namespace))
     }
 
     /// What this binding grants to whom, for reasons: `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
@@ -135,7 +135,7 @@ impl Binding {
         write!(f, " of {} {}", self.role_ref.kind, Quoted(&self.role_ref.name))?;
         let Some(subject) = subject else { return Ok(()) };
         if subject.kind == "ServiceAccount" {
-            let name = format!("{}/{}", subject.name, subject.namespace_in(namespace));
+            let name = format!("{}/{}", subject.name, subject.effective_namespace(namespace));
             return write!(f, " to {} {}", subject.kind, Quoted(&name));
         }
         write!(f, " to {} {}", subject.kind, Quoted(&subject.name))
@@ -143,7 +143,7 @@ impl Binding {
 }
 
 fn is_service_account(user: &str, namespace: &str, name: &str) -> bool {
-    user.strip_prefix(SERVICE_ACCOUNT_PREFIX)
+    user.strip_prefix(SERVICE_ACCOUNT_USER_PREFIX)
         .and_then(|rest| rest.strip_prefix(namespace))
         .and_then(|rest| rest.strip_prefix(':'))
         .is_some_and(|rest| rest == name)

@@ -7,7 +7,7 @@ use api::wire::null_is_default;
 use serde::{Deserialize, Serialize};
 
 /// Stands for every verb, group, resource or path.
-const ALL: &str = "*";
+const WILDCARD: &str = "*";
 
 /// What may be done to what: verbs on resources of groups, or verbs on paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,46 +37,47 @@ pub struct PolicyRule {
 
 /// A question in the form rules answer it: resource and subresource already joined.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question<'a> {
-    Resource { verb: &'a str, group: &'a str, combined: &'a str, subresource: &'a str, name: &'a str },
+pub(super) enum RuleQuery<'a> {
+    Resource { verb: &'a str, group: &'a str, combined_resource: &'a str, subresource: &'a str, name: &'a str },
     Path { verb: &'a str, path: &'a str },
 }
 
 impl PolicyRule {
-    pub(super) fn allows(&self, question: &Question<'_>) -> bool {
-        match question {
-            Question::Resource { verb, group, combined, subresource, name } => {
-                has(&self.api_groups, group)
-                    && has(&self.verbs, verb)
+    pub(super) fn allows(&self, query: &RuleQuery<'_>) -> bool {
+        match query {
+            RuleQuery::Resource { verb, group, combined_resource: combined, subresource, name } => {
+                contains_or_wildcard(&self.api_groups, group)
+                    && contains_or_wildcard(&self.verbs, verb)
                     && self.resources.iter().any(|of_rule| resource_matches(of_rule, combined, subresource))
                     && (self.resource_names.is_empty() || self.resource_names.iter().any(|of_rule| of_rule == name))
             }
-            Question::Path { verb, path } => {
-                has(&self.verbs, verb) && self.non_resource_urls.iter().any(|of_rule| path_matches(of_rule, path))
+            RuleQuery::Path { verb, path } => {
+                contains_or_wildcard(&self.verbs, verb)
+                    && self.non_resource_urls.iter().any(|of_rule| path_matches(of_rule, path))
             }
         }
     }
 
     /// Whether no table of exact names can find this rule by its resources.
-    pub(super) fn is_wild(&self) -> bool {
+    pub(super) fn has_wildcard_resource(&self) -> bool {
         self.resources.iter().any(|resource| resource.starts_with('*'))
     }
 }
 
 /// Whether the list names the value, or everything.
-fn has(of_rule: &[String], value: &str) -> bool {
-    of_rule.iter().any(|item| item == ALL || item == value)
+fn contains_or_wildcard(rule_items: &[String], value: &str) -> bool {
+    rule_items.iter().any(|item| item == WILDCARD || item == value)
 }
 
-fn resource_matches(of_rule: &str, combined: &str, subresource: &str) -> bool {
-    of_rule == ALL
-        || of_rule == combined
-        || (!subresource.is_empty() && of_rule.strip_prefix("*/").is_some_and(|of_any| of_any == subresource))
+fn resource_matches(pattern: &str, combined_resource: &str, subresource: &str) -> bool {
+    pattern == WILDCARD
+        || pattern == combined_resource
+        || (!subresource.is_empty() && pattern.strip_prefix("*/").is_some_and(|of_any| of_any == subresource))
 }
 
 /// Whether a path of a rule stands for the path. Stars count only at the end, and several there are as good as one.
-pub(super) fn path_matches(of_rule: &str, path: &str) -> bool {
-    of_rule == path || (of_rule.ends_with('*') && path.starts_with(of_rule.trim_end_matches('*')))
+pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
+    pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
 /// As escalation errors show rules: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}`.

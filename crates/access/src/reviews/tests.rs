@@ -5,16 +5,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authenticate::BearerTokens;
-use crate::rbac::{Kind, Policy};
-use crate::tokens::{self, Objects, TokenFile};
+use crate::authentication::TokenAuthenticator;
+use crate::rbac::{RbacKind, RbacPolicy};
+use crate::tokens::{self, BoundObjects, TokenFile};
 use crate::user::User;
 
-fn index() -> Index {
-    let mut policy = Policy::default();
+fn test_index() -> RbacIndex {
+    let mut policy = RbacPolicy::default();
     for (kind, namespace, name, object) in [
         (
-            Kind::ClusterRole,
+            RbacKind::ClusterRole,
             "",
             "reader",
             json!({"rules": [
@@ -23,31 +23,31 @@ fn index() -> Index {
             ]}),
         ),
         (
-            Kind::ClusterRoleBinding,
+            RbacKind::ClusterRoleBinding,
             "",
             "readers",
             json!({"subjects": [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "dev"}], "roleRef": {"kind": "ClusterRole", "name": "reader"}}),
         ),
         (
-            Kind::ClusterRoleBinding,
+            RbacKind::ClusterRoleBinding,
             "",
             "readers-again",
             json!({"subjects": [{"kind": "Group", "name": "dev"}], "roleRef": {"kind": "ClusterRole", "name": "reader"}}),
         ),
         (
-            Kind::Role,
+            RbacKind::Role,
             "dev",
             "writer",
             json!({"rules": [{"verbs": ["*"], "apiGroups": ["apps"], "resources": ["deployments"]}]}),
         ),
         (
-            Kind::RoleBinding,
+            RbacKind::RoleBinding,
             "dev",
             "writers",
             json!({"subjects": [{"kind": "User", "name": "alice"}], "roleRef": {"kind": "Role", "name": "writer"}}),
         ),
         (
-            Kind::ClusterRoleBinding,
+            RbacKind::ClusterRoleBinding,
             "",
             "ghost",
             json!({"subjects": [{"kind": "User", "name": "gina"}], "roleRef": {"kind": "ClusterRole", "name": "gone"}}),
@@ -55,13 +55,13 @@ fn index() -> Index {
     ] {
         let _ = policy.put(kind, namespace, name, object.to_string().as_bytes()).unwrap();
     }
-    policy.index()
+    policy.build_index()
 }
 
 #[track_caller]
-fn check_with(modes: &str, review: impl Fn(Judge<'_>) -> Result<Vec<u8>, ReviewError>, expected: &Expect) {
-    let (authorizer, index) = (Authorizer::parse(modes).unwrap(), index());
-    let text = match review(Judge { authorizer: &authorizer, index: &index }) {
+fn check_with(modes: &str, review: impl Fn(AuthorizerSnapshot<'_>) -> Result<Vec<u8>, ReviewError>, expected: &Expect) {
+    let (authorizer, index) = (Authorizer::parse(modes).unwrap(), test_index());
+    let text = match review(AuthorizerSnapshot { authorizer: &authorizer, index: &index }) {
         Ok(json) => String::from_utf8(json).unwrap(),
         Err(error) => format!("{} {}", error.to_status().code, error.to_status().message),
     };
@@ -74,7 +74,7 @@ fn check_subject(review: &Value, expected: &Expect) {
 }
 
 #[test]
-fn a_review_says_yes_or_no_and_why() {
+fn access_review_reports_decision_and_reason() {
     check_subject(
         &json!({"kind": "SubjectAccessReview", "spec": {"user": "zoe", "groups": ["dev"], "extra": {"k": ["v"]}, "uid": "u", "unknown": 1, "resourceAttributes": {"namespace": "dev", "verb": "get", "resource": "pods", "name": "a"}}, "status": {"allowed": false}}),
         &expect![[
@@ -102,7 +102,7 @@ fn a_review_says_yes_or_no_and_why() {
 }
 
 #[test]
-fn a_review_asks_one_thing_of_somebody() {
+fn access_review_requires_user_and_exactly_one_attributes() {
     check_subject(
         &json!({"spec": {"user": "alice"}}),
         &expect![[
@@ -130,7 +130,7 @@ fn a_review_asks_one_thing_of_somebody() {
 }
 
 #[test]
-fn selectors_are_checked_and_told_about() {
+fn access_review_validates_selectors_and_reports_ignored_ones() {
     let with = |field: &Value, label: &Value| json!({"spec": {"user": "zoe", "resourceAttributes": {"verb": "list", "resource": "pods", "fieldSelector": field, "labelSelector": label}}});
     check_subject(
         &with(&json!({"rawSelector": "a=b", "requirements": [{"key": "", "operator": "In"}]}), &json!({})),
@@ -147,22 +147,22 @@ fn selectors_are_checked_and_told_about() {
             r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"#
         ]],
     );
-    let told = |field: &Value, label: &Value| {
-        let (authorizer, index) = (Authorizer::parse("RBAC").unwrap(), index());
-        let judge = Judge { authorizer: &authorizer, index: &index };
-        let answer = subject_access_review(with(field, label).to_string().as_bytes(), judge).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        answer["status"]["evaluationError"].as_str().unwrap_or_default().to_owned()
+    let evaluation_error = |field: &Value, label: &Value| {
+        let (authorizer, index) = (Authorizer::parse("RBAC").unwrap(), test_index());
+        let judge = AuthorizerSnapshot { authorizer: &authorizer, index: &index };
+        let response = subject_access_review(with(field, label).to_string().as_bytes(), judge).unwrap();
+        let response: Value = serde_json::from_slice(&response).unwrap();
+        response["status"]["evaluationError"].as_str().unwrap_or_default().to_owned()
     };
     let requirement = |operator: &str, values: &Value| json!({"key": "k", "operator": operator, "values": values});
     expect!["spec.resourceAttributes.fieldSelector ignored due to parse error; spec.resourceAttributes.labelSelector ignored due to parse error"]
-        .assert_eq(&told(&json!({"rawSelector": "&"}), &json!({"rawSelector": "a in"})));
-    expect!["spec.resourceAttributes.fieldSelector partially ignored due to parse error; spec.resourceAttributes.labelSelector partially ignored due to parse error"].assert_eq(&told(
+        .assert_eq(&evaluation_error(&json!({"rawSelector": "&"}), &json!({"rawSelector": "a in"})));
+    expect!["spec.resourceAttributes.fieldSelector partially ignored due to parse error; spec.resourceAttributes.labelSelector partially ignored due to parse error"].assert_eq(&evaluation_error(
         &json!({"requirements": [requirement("In", &json!(["a"])), requirement("In", &json!(["a", "b"]))]}),
         &json!({"requirements": [requirement("NotIn", &json!(["a"])), requirement("Like", &json!(["a"]))]}),
     ));
     assert_eq!(
-        told(
+        evaluation_error(
             &json!({"requirements": [requirement("NotIn", &json!(["a"]))]}),
             &json!({"requirements": [requirement("Exists", &json!([])), requirement("DoesNotExist", &json!(null)), requirement("In", &json!(["a"]))]})
         ),
@@ -171,7 +171,7 @@ fn selectors_are_checked_and_told_about() {
 }
 
 #[test]
-fn a_local_review_stays_in_its_namespace() {
+fn local_access_review_rejects_other_namespaces() {
     let check = |review: &Value, expected: &Expect| {
         check_with("RBAC", |judge| local_subject_access_review(review.to_string().as_bytes(), "dev", judge), expected);
     };
@@ -200,7 +200,7 @@ fn a_local_review_stays_in_its_namespace() {
 }
 
 #[test]
-fn a_self_review_is_about_the_one_who_asks() {
+fn self_access_review_evaluates_the_caller() {
     let alice = User::named("alice");
     let check = |review: &Value, expected: &Expect| {
         check_with("RBAC", |judge| self_subject_access_review(review.to_string().as_bytes(), judge, &alice), expected);
@@ -226,7 +226,7 @@ fn check_rules(modes: &str, user: &User, namespace: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_rules_review_lists_what_applies() {
+fn rules_review_lists_rules_of_the_caller_in_namespace() {
     let alice = User { groups: vec!["dev".to_owned()], ..User::named("alice") };
     check_rules(
         "RBAC",
@@ -265,7 +265,7 @@ fn a_rules_review_lists_what_applies() {
 }
 
 #[test]
-fn a_self_subject_review_says_who_one_is() {
+fn self_subject_review_returns_caller_identity() {
     let mut user = User { uid: "u1".to_owned(), groups: vec!["dev".to_owned()], ..User::named("alice") };
     user.extra.insert("k".to_owned(), vec!["v".to_owned()]);
     let now = Timestamp::from_second(1_767_225_600).unwrap();
@@ -276,16 +276,16 @@ fn a_self_subject_review_says_who_one_is() {
 
 struct NoObjects;
 
-impl Objects for NoObjects {
-    fn read(&self, _: tokens::Kind, _: &str, _: &str) -> Option<Cow<'_, [u8]>> {
+impl BoundObjects for NoObjects {
+    fn get_json(&self, _: tokens::BoundObjectKind, _: &str, _: &str) -> Option<Cow<'_, [u8]>> {
         None
     }
 }
 
 #[test]
-fn a_token_review_says_whose_token_it_is() {
+fn token_review_returns_token_user_and_audiences() {
     let file = TokenFile::parse("secret,alice,u1,dev").unwrap();
-    let tokens = BearerTokens { file, accounts: None, audiences: vec!["api".to_owned()] };
+    let tokens = TokenAuthenticator { token_file: file, token_verifier: None, audiences: vec!["api".to_owned()] };
     let check = |body: &Value, expected: &Expect| {
         check_with(
             "RBAC",

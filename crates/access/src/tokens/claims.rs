@@ -6,7 +6,7 @@ use api::wire::{null_is_default, object, optional_object};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::user::{CREDENTIAL_ID, NODE_NAME, NODE_UID, POD_NAME, POD_UID, User};
+use crate::user::{CREDENTIAL_ID_KEY, NODE_NAME_KEY, NODE_UID_KEY, POD_NAME_KEY, POD_UID_KEY, User};
 
 /// The claims of a token made by `serviceaccounts/token`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,17 +18,32 @@ pub struct Claims {
     #[serde(default, rename = "sub")]
     pub subject: String,
     /// Whom it is meant for. Empty in legacy tokens, which are for API servers.
-    #[serde(default, rename = "aud", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "aud", deserialize_with = "string_or_list", skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
     /// When it ends, in seconds since 1970.
-    #[serde(default, rename = "exp", deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
-    pub expires: Option<i64>,
+    #[serde(
+        default,
+        rename = "exp",
+        deserialize_with = "deserialize_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub expires_at: Option<i64>,
     /// When it begins.
-    #[serde(default, rename = "nbf", deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
-    pub begins: Option<i64>,
+    #[serde(
+        default,
+        rename = "nbf",
+        deserialize_with = "deserialize_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub not_before: Option<i64>,
     /// When it was made.
-    #[serde(default, rename = "iat", deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
-    pub issued: Option<i64>,
+    #[serde(
+        default,
+        rename = "iat",
+        deserialize_with = "deserialize_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub issued_at: Option<i64>,
     /// Its own id.
     #[serde(default, rename = "jti", deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -45,27 +60,32 @@ pub struct KubernetesClaims {
     pub namespace: String,
     /// The account.
     #[serde(default, rename = "serviceaccount", deserialize_with = "object")]
-    pub account: Reference,
+    pub service_account: ClaimedObject,
     /// The pod it is bound to.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
-    pub pod: Option<Reference>,
+    pub pod: Option<ClaimedObject>,
     /// The secret it is bound to.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
-    pub secret: Option<Reference>,
+    pub secret: Option<ClaimedObject>,
     /// The node it is bound to, or on which the pod runs that it is bound to.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
-    pub node: Option<Reference>,
+    pub node: Option<ClaimedObject>,
     /// After this instant its use is noted, since its holder should have fetched a new one.
-    #[serde(default, rename = "warnafter", deserialize_with = "seconds", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "warnafter",
+        deserialize_with = "deserialize_seconds",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub warn_after: Option<i64>,
     /// Bindings to webhook configurations, which no token of ours has: a token with one is refused.
     #[serde(flatten)]
-    pub other: BTreeMap<String, serde_json::Value>,
+    pub other_claims: BTreeMap<String, serde_json::Value>,
 }
 
 /// One object that was there when the token was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reference {
+pub struct ClaimedObject {
     /// Its name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
@@ -80,11 +100,11 @@ pub(super) struct LegacyClaims {
     #[serde(default, rename = "sub")]
     pub(super) subject: String,
     #[serde(default, rename = "kubernetes.io/serviceaccount/service-account.name")]
-    pub(super) account: String,
+    pub(super) account_name: String,
     #[serde(default, rename = "kubernetes.io/serviceaccount/service-account.uid")]
     pub(super) account_uid: String,
     #[serde(default, rename = "kubernetes.io/serviceaccount/secret.name")]
-    pub(super) secret: String,
+    pub(super) secret_name: String,
     #[serde(default, rename = "kubernetes.io/serviceaccount/namespace")]
     pub(super) namespace: String,
 }
@@ -94,57 +114,57 @@ pub(super) const LEEWAY_SECONDS: i64 = 60;
 
 /// A token outside of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfTime {
+pub enum TokenTimeError {
     /// Its time is over.
     #[error("service account token has expired")]
     Expired,
     /// Its time has not come.
     #[error("service account token is not valid yet")]
-    NotYet,
+    NotYetValid,
     /// It claims to be made later than now.
     #[error("service account token is issued in the future")]
-    IssuedLater,
+    IssuedInFuture,
 }
 
 impl Claims {
     /// Whether the token may be used at this instant.
-    pub fn check_time(&self, now: Timestamp) -> Result<(), OutOfTime> {
+    pub fn check_time(&self, now: Timestamp) -> Result<(), TokenTimeError> {
         let now = now.as_second();
         let is_later =
             |instant: Option<i64>| instant.is_some_and(|instant| now.saturating_add(LEEWAY_SECONDS) < instant);
-        if is_later(self.begins) {
-            return Err(OutOfTime::NotYet);
+        if is_later(self.not_before) {
+            return Err(TokenTimeError::NotYetValid);
         }
-        if self.expires.is_some_and(|expires| now.saturating_sub(LEEWAY_SECONDS) > expires) {
-            return Err(OutOfTime::Expired);
+        if self.expires_at.is_some_and(|expires| now.saturating_sub(LEEWAY_SECONDS) > expires) {
+            return Err(TokenTimeError::Expired);
         }
-        if is_later(self.issued) { Err(OutOfTime::IssuedLater) } else { Ok(()) }
+        if is_later(self.issued_at) { Err(TokenTimeError::IssuedInFuture) } else { Ok(()) }
     }
 
     /// The user of the token.
     pub fn user(&self) -> User {
-        let KubernetesClaims { namespace, account, pod, node, .. } = &self.kubernetes;
+        let KubernetesClaims { namespace, service_account: account, pod, node, .. } = &self.kubernetes;
         let mut user = User::service_account(namespace, &account.name, &account.uid);
-        let mut note = |key: &str, value: &str| user.extra.insert(key.to_owned(), vec![value.to_owned()]);
+        let mut add_extra = |key: &str, value: &str| user.extra.insert(key.to_owned(), vec![value.to_owned()]);
         if let Some(pod) = pod.as_ref().filter(|pod| !pod.name.is_empty() && !pod.uid.is_empty()) {
-            note(POD_NAME, &pod.name);
-            note(POD_UID, &pod.uid);
+            add_extra(POD_NAME_KEY, &pod.name);
+            add_extra(POD_UID_KEY, &pod.uid);
         }
         if let Some(node) = node.as_ref().filter(|node| !node.name.is_empty()) {
-            note(NODE_NAME, &node.name);
+            add_extra(NODE_NAME_KEY, &node.name);
             if !node.uid.is_empty() {
-                note(NODE_UID, &node.uid);
+                add_extra(NODE_UID_KEY, &node.uid);
             }
         }
         if !self.id.is_empty() {
-            note(CREDENTIAL_ID, &format!("JTI={}", self.id));
+            add_extra(CREDENTIAL_ID_KEY, &format!("JTI={}", self.id));
         }
         user
     }
 }
 
 /// An audience may be one string or a list.
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn string_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum OneOrMany {
@@ -159,7 +179,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
 }
 
 /// A date in seconds, which may have a fraction; the fraction is dropped.
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+fn deserialize_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let number = Option::<serde_json::Number>::deserialize(deserializer)?;
     #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and no clock goes that far")]
     Ok(number.and_then(|number| number.as_i64().or_else(|| number.as_f64().map(|seconds| seconds as i64))))

@@ -3,80 +3,84 @@
 
 /// A record that breaks the rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
+#[error("line {line}: {message}")]
 pub struct CsvError {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong there.
-    pub fault: &'static str,
+    pub message: &'static str,
 }
 
 /// A record and the line it begins on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct CsvRecord {
     pub(super) line: usize,
     pub(super) fields: Vec<String>,
 }
 
 /// Reads all records.
-pub(super) fn records(text: &str) -> Result<Vec<Record>, CsvError> {
-    let mut reader = Reader { rest: text, line: 1 };
+pub(super) fn parse_records(text: &str) -> Result<Vec<CsvRecord>, CsvError> {
+    let mut reader = CsvReader { remaining: text, line: 1 };
     let mut records = Vec::new();
-    while !reader.rest.is_empty() {
-        if let Some(rest) = strip_line_end(reader.rest) {
-            reader.advance(rest);
+    while !reader.remaining.is_empty() {
+        if let Some(rest) = strip_line_end(reader.remaining) {
+            reader.advance_line(rest);
             continue;
         }
-        records.push(reader.record()?);
+        records.push(reader.read_record()?);
     }
     Ok(records)
 }
 
-struct Reader<'a> {
-    rest: &'a str,
+struct CsvReader<'a> {
+    remaining: &'a str,
     line: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn record(&mut self) -> Result<Record, CsvError> {
+impl<'a> CsvReader<'a> {
+    fn read_record(&mut self) -> Result<CsvRecord, CsvError> {
         let line = self.line;
         let mut fields = Vec::new();
         loop {
-            fields.push(if self.rest.starts_with('"') { self.quoted()? } else { self.bare()? });
-            if let Some(rest) = self.rest.strip_prefix(',') {
-                self.rest = rest;
+            fields.push(if self.remaining.starts_with('"') {
+                self.read_quoted_field()?
+            } else {
+                self.read_bare_field()?
+            });
+            if let Some(rest) = self.remaining.strip_prefix(',') {
+                self.remaining = rest;
                 continue;
             }
-            if let Some(rest) = strip_line_end(self.rest) {
-                self.advance(rest);
+            if let Some(rest) = strip_line_end(self.remaining) {
+                self.advance_line(rest);
             }
-            return Ok(Record { line, fields });
+            return Ok(CsvRecord { line, fields });
         }
     }
 
-    fn bare(&mut self) -> Result<String, CsvError> {
-        let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
+    fn read_bare_field(&mut self) -> Result<String, CsvError> {
+        let end = self.remaining.find([',', '\n']).unwrap_or(self.remaining.len());
         // A carriage return belongs to the line's end only directly before it.
-        let end = if self.rest[end..].starts_with('\n') {
-            self.rest[..end].strip_suffix('\r').map_or(end, str::len)
+        let end = if self.remaining[end..].starts_with('\n') {
+            self.remaining[..end].strip_suffix('\r').map_or(end, str::len)
         } else {
             end
         };
-        let (field, rest) = self.rest.split_at(end);
+        let (field, rest) = self.remaining.split_at(end);
         if field.contains('"') {
-            return Err(self.error("a quote stands in a field that does not begin with one"));
+            return Err(self.error_at_line("a quote stands in a field that does not begin with one"));
         }
-        self.rest = rest;
+        self.remaining = rest;
         Ok(field.to_owned())
     }
 
-    fn quoted(&mut self) -> Result<String, CsvError> {
-        let begin = self.line;
+    fn read_quoted_field(&mut self) -> Result<String, CsvError> {
+        let start_line = self.line;
         let mut field = String::new();
-        let mut rest = &self.rest[1..];
+        let mut rest = &self.remaining[1..];
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(CsvError { line: begin, fault: "a quoted field does not end" });
+                return Err(CsvError { line: start_line, message: "a quoted field does not end" });
             };
             field.push_str(part);
             self.line += part.matches('\n').count();
@@ -86,22 +90,23 @@ impl<'a> Reader<'a> {
                     rest = after;
                 }
                 None => {
-                    self.rest = after;
+                    self.remaining = after;
                     break;
                 }
             }
         }
-        let ends_well = self.rest.is_empty() || self.rest.starts_with(',') || strip_line_end(self.rest).is_some();
-        if ends_well { Ok(field) } else { Err(self.error("text follows the closing quote of a field")) }
+        let ends_well =
+            self.remaining.is_empty() || self.remaining.starts_with(',') || strip_line_end(self.remaining).is_some();
+        if ends_well { Ok(field) } else { Err(self.error_at_line("text follows the closing quote of a field")) }
     }
 
-    fn advance(&mut self, rest: &'a str) {
-        self.rest = rest;
+    fn advance_line(&mut self, rest: &'a str) {
+        self.remaining = rest;
         self.line += 1;
     }
 
-    fn error(&self, fault: &'static str) -> CsvError {
-        CsvError { line: self.line, fault }
+    fn error_at_line(&self, message: &'static str) -> CsvError {
+        CsvError { line: self.line, message }
     }
 }
 
@@ -115,7 +120,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[(usize, &[&str])]) {
-        let records = records(text).unwrap();
+        let records = parse_records(text).unwrap();
         let records: Vec<(usize, Vec<&str>)> =
             records.iter().map(|record| (record.line, record.fields.iter().map(String::as_str).collect())).collect();
         let expected: Vec<(usize, Vec<&str>)> =
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn records_read_as_in_go() {
+    fn parse_records_matches_go_encoding_csv() {
         check("", &[]);
         check("\n\r\n\n", &[]);
         check("a,b", &[(1, &["a", "b"])]);
@@ -139,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_their_line() {
+    fn parse_records_error_names_line() {
         for (text, expected) in [
             ("a\nb\"c", "line 2: a quote stands in a field that does not begin with one"),
             ("a\n\n\"b\nc", "line 3: a quoted field does not end"),
             ("\"a\nb\"c", "line 2: text follows the closing quote of a field"),
             ("\"", "line 1: a quoted field does not end"),
         ] {
-            assert_eq!(records(text).unwrap_err().to_string(), expected);
+            assert_eq!(parse_records(text).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::key::SigningKey;
 
 /// A token taken apart, not yet verified: nothing in it may be believed.
 #[derive(Debug)]
-pub(super) struct Parts<'a> {
+pub(super) struct ParsedJwt<'a> {
     /// The algorithm it claims to be signed with.
     pub(super) algorithm: String,
     /// The id of the key it claims to be signed with; may be empty.
@@ -18,12 +18,12 @@ pub(super) struct Parts<'a> {
     /// The claims, as JSON.
     pub(super) payload: Vec<u8>,
     /// What the signature is over.
-    pub(super) signed: &'a [u8],
+    pub(super) signing_input: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JwtHeader {
     #[serde(default, deserialize_with = "null_is_default")]
     alg: String,
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
@@ -31,28 +31,28 @@ struct Header {
 }
 
 #[derive(Deserialize)]
-struct CriticalHeader {
+struct JwtCriticalHeader {
     #[serde(default)]
     crit: Option<serde_json::Value>,
 }
 
 /// Takes a token apart. `None` if it is no signed token.
-pub(super) fn parse(token: &str) -> Option<Parts<'_>> {
+pub(super) fn parse(token: &str) -> Option<ParsedJwt<'_>> {
     let (message, signature) = token.rsplit_once('.')?;
     let (header, payload) = message.split_once('.')?;
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
     let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
     // An extension that must be understood is one we do not understand.
-    if read::<CriticalHeader>(&header).ok()?.crit.is_some() {
+    if read::<JwtCriticalHeader>(&header).ok()?.crit.is_some() {
         return None;
     }
-    let Header { alg, kid } = read(&header).ok()?;
-    Some(Parts { algorithm: alg, key_id: kid, payload, signed: message.as_bytes(), signature })
+    let JwtHeader { alg, kid } = read(&header).ok()?;
+    Some(ParsedJwt { algorithm: alg, key_id: kid, payload, signing_input: message.as_bytes(), signature })
 }
 
 /// Signs claims. Fields are sorted, as Kubernetes' are.
 pub(super) fn sign(key: &SigningKey, claims: &serde_json::Value) -> Result<String, Unspecified> {
-    let header = Header { alg: key.public().algorithm().name().to_owned(), kid: key.public().id().to_owned() };
+    let header = JwtHeader { alg: key.public().algorithm().name().to_owned(), kid: key.public().id().to_owned() };
     let encode = |json: &[u8]| URL_SAFE_NO_PAD.encode(json);
     let message = format!("{}.{}", encode(&api::json::to_go_json(&header)), encode(&api::json::to_go_json(claims)));
     let signature = key.sign(message.as_bytes())?;

@@ -29,7 +29,7 @@ pub enum Algorithm {
 
 /// A private key.
 pub struct SigningKey {
-    pair: Pair,
+    key_pair: PrivateKeyPair,
     public: VerifyingKey,
 }
 
@@ -79,7 +79,7 @@ pub enum KeyError {
     },
 }
 
-enum Pair {
+enum PrivateKeyPair {
     Ecdsa(EcdsaKeyPair),
     Rsa(RsaKeyPair),
 }
@@ -110,13 +110,13 @@ impl SigningKey {
         if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
             let public =
                 VerifyingKey::from_spki(AsDer::<PublicKeyX509Der<'_>>::as_der(pair.public_key()).ok()?.as_ref())?;
-            return Some(Self { pair: Pair::Rsa(pair), public });
+            return Some(Self { key_pair: PrivateKeyPair::Rsa(pair), public });
         }
         CURVES.iter().find_map(|(_, curve)| {
             let pair = EcdsaKeyPair::from_private_key_der(curve, der).ok()?;
             let public =
                 VerifyingKey::from_spki(AsDer::<PublicKeyX509Der<'_>>::as_der(pair.public_key()).ok()?.as_ref())?;
-            Some(Self { pair: Pair::Ecdsa(pair), public })
+            Some(Self { key_pair: PrivateKeyPair::Ecdsa(pair), public })
         })
     }
 
@@ -127,12 +127,12 @@ impl SigningKey {
 
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         let random = SystemRandom::new();
-        match &self.pair {
-            Pair::Ecdsa(pair) => Ok(pair.sign(&random, message)?.as_ref().to_vec()),
-            Pair::Rsa(pair) => {
-                let mut signed = vec![0; pair.public_modulus_len()];
-                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signed)?;
-                Ok(signed)
+        match &self.key_pair {
+            PrivateKeyPair::Ecdsa(pair) => Ok(pair.sign(&random, message)?.as_ref().to_vec()),
+            PrivateKeyPair::Rsa(pair) => {
+                let mut signature_bytes = vec![0; pair.public_modulus_len()];
+                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signature_bytes)?;
+                Ok(signature_bytes)
             }
         }
     }
@@ -168,8 +168,8 @@ impl VerifyingKey {
         &self.jwk
     }
 
-    pub(super) fn verify(&self, message: &[u8], signed: &[u8]) -> bool {
-        self.key.verify_sig(message, signed).is_ok()
+    pub(super) fn verify(&self, message: &[u8], signature_bytes: &[u8]) -> bool {
+        self.key.verify_sig(message, signature_bytes).is_ok()
     }
 
     fn from_spki(spki: &[u8]) -> Option<Self> {

@@ -7,27 +7,27 @@ use super::key::{Jwk, VerifyingKey};
 /// Where the configuration is served.
 pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 /// Where the keys are served.
-pub const KEYS_PATH: &str = "/openid/v1/jwks";
+pub const JWKS_PATH: &str = "/openid/v1/jwks";
 /// The media type of the keys; the configuration is plain JSON.
-pub const KEYS_MEDIA_TYPE: &str = "application/jwk-set+json";
+pub const JWKS_MEDIA_TYPE: &str = "application/jwk-set+json";
 /// How long both may be kept, in seconds; Kubernetes' value.
-pub const AGE_MAX_SECONDS: u32 = 3600;
+pub const MAX_AGE_SECONDS: u32 = 3600;
 
 /// The documents cannot be offered; tokens work all the same.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenidError {
     /// Relying parties refuse issuers that are not secured.
     #[error("issuer URL must use https scheme, got: {0}")]
-    Scheme(String),
+    IssuerScheme(String),
     /// An issuer has no query.
     #[error("issuer URL may not include a query, got: {0}")]
-    Query(String),
+    IssuerQuery(String),
     /// An issuer has no fragment.
     #[error("issuer URL may not include a fragment, got: {0}")]
-    Fragment(String),
+    IssuerFragment(String),
     /// The keys must be served securely.
     #[error("jwksURI requires https scheme, parsed as: {0}")]
-    KeysScheme(String),
+    JwksScheme(String),
     /// There is nothing to show.
     #[error("no keys provided for validating keyset")]
     NoKeys,
@@ -35,30 +35,30 @@ pub enum OpenidError {
 
 /// Finished bytes of both documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Documents {
+pub struct OpenIdDocuments {
     /// `/.well-known/openid-configuration`.
     pub configuration: Vec<u8>,
     /// `/openid/v1/jwks`.
-    pub keys: Vec<u8>,
+    pub jwks: Vec<u8>,
 }
 
 /// Where relying parties fetch the keys.
 #[derive(Clone, Copy, Debug)]
-pub enum KeysAt<'a> {
+pub enum JwksLocation<'a> {
     /// At the URL of `--service-account-jwks-uri`.
     Url(&'a str),
     /// At this server, known to others by this host and port.
-    Server(&'a str),
+    ThisServer(&'a str),
 }
 
-impl Documents {
+impl OpenIdDocuments {
     /// The documents of an issuer with these keys.
-    pub fn new(issuer: &str, keys_at: KeysAt<'_>, keys: &[VerifyingKey]) -> Result<Self, OpenidError> {
+    pub fn new(issuer: &str, jwks_location: JwksLocation<'_>, keys: &[VerifyingKey]) -> Result<Self, OpenidError> {
         check_issuer(issuer)?;
-        let jwks_uri = match keys_at {
-            KeysAt::Url(url) if url.starts_with("https://") => url.to_owned(),
-            KeysAt::Url(url) => return Err(OpenidError::KeysScheme(url.to_owned())),
-            KeysAt::Server(address) => format!("https://{address}{KEYS_PATH}"),
+        let jwks_uri = match jwks_location {
+            JwksLocation::Url(url) if url.starts_with("https://") => url.to_owned(),
+            JwksLocation::Url(url) => return Err(OpenidError::JwksScheme(url.to_owned())),
+            JwksLocation::ThisServer(address) => format!("https://{address}{JWKS_PATH}"),
         };
         if keys.is_empty() {
             return Err(OpenidError::NoKeys);
@@ -66,20 +66,20 @@ impl Documents {
         let mut algorithms: Vec<&str> = keys.iter().map(|key| key.algorithm().name()).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
-        let configuration = Configuration {
+        let configuration = OpenIdConfiguration {
             issuer,
             jwks_uri,
             response_types_supported: ["id_token"],
             subject_types_supported: ["public"],
             id_token_signing_alg_values_supported: algorithms,
         };
-        let keys = KeySet { keys: keys.iter().map(VerifyingKey::jwk).collect() };
-        Ok(Self { configuration: api::json::to_go_json(&configuration), keys: api::json::to_go_json(&keys) })
+        let keys = JwkSet { keys: keys.iter().map(VerifyingKey::jwk).collect() };
+        Ok(Self { configuration: api::json::to_go_json(&configuration), jwks: api::json::to_go_json(&keys) })
     }
 }
 
 #[derive(Serialize)]
-struct Configuration<'a> {
+struct OpenIdConfiguration<'a> {
     issuer: &'a str,
     jwks_uri: String,
     response_types_supported: [&'static str; 1],
@@ -88,17 +88,17 @@ struct Configuration<'a> {
 }
 
 #[derive(Serialize)]
-struct KeySet<'a> {
+struct JwkSet<'a> {
     keys: Vec<&'a Jwk>,
 }
 
 fn check_issuer(issuer: &str) -> Result<(), OpenidError> {
     if !issuer.starts_with("https://") {
-        return Err(OpenidError::Scheme(issuer.to_owned()));
+        return Err(OpenidError::IssuerScheme(issuer.to_owned()));
     }
     let (before, fragment) = issuer.split_once('#').map_or((issuer, ""), |(before, fragment)| (before, fragment));
     if before.split_once('?').is_some_and(|(_, query)| !query.is_empty()) {
-        return Err(OpenidError::Query(issuer.to_owned()));
+        return Err(OpenidError::IssuerQuery(issuer.to_owned()));
     }
-    if fragment.is_empty() { Ok(()) } else { Err(OpenidError::Fragment(issuer.to_owned())) }
+    if fragment.is_empty() { Ok(()) } else { Err(OpenidError::IssuerFragment(issuer.to_owned())) }
 }

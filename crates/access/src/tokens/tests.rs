@@ -1,8 +1,8 @@
 mod keys;
 mod legacy;
-mod request;
-mod vectors;
-mod verify;
+mod test_vectors;
+mod token_request;
+mod verification;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,54 +23,54 @@ const ISSUER: &str = "https://kubernetes.default.svc";
 /// A second of the year 2026.
 const NOW: i64 = 1_767_225_600;
 
-fn at(second: i64) -> Timestamp {
+fn timestamp(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 /// The objects there are.
 #[derive(Clone, Default)]
-struct Cluster(BTreeMap<(Kind, String, String), Value>);
+struct FakeBoundObjects(BTreeMap<(BoundObjectKind, String, String), Value>);
 
-impl Cluster {
+impl FakeBoundObjects {
     /// The account dev/builder, a pod of it on a node, and a secret.
     fn new() -> Self {
         let mut cluster = Self::default();
-        cluster.put(Kind::ServiceAccount, "dev", "builder", json!({"metadata": {"uid": "sa-uid"}}));
+        cluster.put(BoundObjectKind::ServiceAccount, "dev", "builder", json!({"metadata": {"uid": "sa-uid"}}));
         let spec = json!({"serviceAccountName": "builder", "nodeName": "n1"});
-        cluster.put(Kind::Pod, "dev", "p1", json!({"metadata": {"uid": "pod-uid"}, "spec": spec}));
-        cluster.put(Kind::Node, "", "n1", json!({"metadata": {"uid": "node-uid"}}));
-        cluster.put(Kind::Secret, "dev", "s1", json!({"metadata": {"uid": "secret-uid"}}));
+        cluster.put(BoundObjectKind::Pod, "dev", "p1", json!({"metadata": {"uid": "pod-uid"}, "spec": spec}));
+        cluster.put(BoundObjectKind::Node, "", "n1", json!({"metadata": {"uid": "node-uid"}}));
+        cluster.put(BoundObjectKind::Secret, "dev", "s1", json!({"metadata": {"uid": "secret-uid"}}));
         cluster
     }
 
-    fn put(&mut self, kind: Kind, namespace: &str, name: &str, object: Value) {
+    fn put(&mut self, kind: BoundObjectKind, namespace: &str, name: &str, object: Value) {
         self.0.insert((kind, namespace.to_owned(), name.to_owned()), object);
     }
 
-    fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+    fn remove(&mut self, kind: BoundObjectKind, namespace: &str, name: &str) {
         self.0.remove(&(kind, namespace.to_owned(), name.to_owned())).unwrap();
     }
 
-    fn metadata(&mut self, kind: Kind, namespace: &str, name: &str) -> &mut Value {
+    fn metadata_mut(&mut self, kind: BoundObjectKind, namespace: &str, name: &str) -> &mut Value {
         &mut self.0.get_mut(&(kind, namespace.to_owned(), name.to_owned())).unwrap()["metadata"]
     }
 }
 
-impl Objects for Cluster {
-    fn read(&self, kind: Kind, namespace: &str, name: &str) -> Option<Cow<'_, [u8]>> {
+impl BoundObjects for FakeBoundObjects {
+    fn get_json(&self, kind: BoundObjectKind, namespace: &str, name: &str) -> Option<Cow<'_, [u8]>> {
         let object = self.0.get(&(kind, namespace.to_owned(), name.to_owned()))?;
         Some(object.to_string().into_bytes().into())
     }
 }
 
-fn pem(label: &str, der: &[u8]) -> String {
+fn encode_pem(label: &str, der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     let lines: Vec<&str> = body.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 fn ecdsa_pem(algorithm: &'static aws_lc_rs::signature::EcdsaSigningAlgorithm) -> String {
-    pem("PRIVATE KEY", EcdsaKeyPair::generate(algorithm).unwrap().to_pkcs8v1().unwrap().as_ref())
+    encode_pem("PRIVATE KEY", EcdsaKeyPair::generate(algorithm).unwrap().to_pkcs8v1().unwrap().as_ref())
 }
 
 /// The key that tests sign with.
@@ -83,28 +83,34 @@ fn rsa_pem() -> &'static str {
     static KEY: OnceLock<String> = OnceLock::new();
     KEY.get_or_init(|| {
         let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
-        pem("PRIVATE KEY", AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).unwrap().as_ref())
+        encode_pem("PRIVATE KEY", AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).unwrap().as_ref())
     })
 }
 
-fn key() -> SigningKey {
+fn signing_key() -> SigningKey {
     SigningKey::from_pem(key_pem()).unwrap()
 }
 
-fn verifier() -> Verifier {
-    Verifier::new(vec![ISSUER.to_owned()], vec![ISSUER.to_owned()], VerifyingKey::all_from_pem(key_pem()).unwrap())
+fn verifier() -> TokenVerifier {
+    TokenVerifier::new(vec![ISSUER.to_owned()], vec![ISSUER.to_owned()], VerifyingKey::all_from_pem(key_pem()).unwrap())
 }
 
-fn issuer() -> Issuer {
+fn issuer() -> TokenIssuer {
     let (name, audiences) = (ISSUER.to_owned(), vec![ISSUER.to_owned()]);
-    Issuer { name, key: key(), audiences, seconds_max: None, extends: true }
+    TokenIssuer {
+        issuer: name,
+        signing_key: signing_key(),
+        audiences,
+        max_expiration_seconds: None,
+        extend_expiration: true,
+    }
 }
 
 /// Asks for a token of dev/builder and returns it.
-fn token(spec: &Value, cluster: &Cluster) -> String {
+fn issue_token(spec: &Value, cluster: &FakeBoundObjects) -> String {
     let body = json!({"spec": spec}).to_string();
     let request =
-        TokenRequest { namespace: "dev", name: "builder", body: body.as_bytes(), now: at(NOW), random: [7; 16] };
+        TokenRequest { namespace: "dev", name: "builder", body: body.as_bytes(), now: timestamp(NOW), random: [7; 16] };
     let issued = issuer().issue(&request, cluster).unwrap();
     let response: Value = serde_json::from_slice(&issued.body).unwrap();
     response["status"]["token"].as_str().unwrap().to_owned()

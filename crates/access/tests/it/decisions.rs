@@ -1,11 +1,11 @@
 //! Decisions as Kubernetes documents them, one per line.
 
 use access::Authorizer;
-use access::rbac::Index;
+use access::rbac::RbacIndex;
 
-use crate::world;
+use crate::rbac_notation;
 
-pub(crate) const WORLD: &str = "
+pub(crate) const POLICY: &str = "
     clusterrole cluster-admin: * * *; * *
     clusterrole pod-reader: get,list,watch core pods
     clusterrole log-reader: get core pods/log
@@ -247,30 +247,33 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("alice+admins", "impersonate users anybody", "yes"),
 ];
 
-pub(crate) fn rbac() -> Authorizer {
+pub(crate) fn rbac_authorizer() -> Authorizer {
     Authorizer::parse("Node,RBAC").unwrap()
 }
 
-pub(crate) fn is_allowed(index: &Index, who: &str, question: &str) -> bool {
-    rbac().decide(index, &world::attributes(&world::user(who), question)).is_allowed()
+pub(crate) fn is_allowed(index: &RbacIndex, user_text: &str, request: &str) -> bool {
+    rbac_authorizer()
+        .decide(index, &rbac_notation::parse_attributes(&rbac_notation::parse_user(user_text), request))
+        .is_allowed()
 }
 
 #[test]
-fn decisions_are_those_of_kubernetes() {
+fn index_decides_as_kubernetes() {
     assert!(DECISIONS.len() >= 120, "{}", DECISIONS.len());
-    let index = world::index(WORLD);
+    let index = rbac_notation::parse_index(POLICY);
     for (who, question, expected) in DECISIONS {
         assert_eq!(is_allowed(&index, who, question), *expected == "yes", "{who}: {question}");
     }
 }
 
 #[test]
-fn the_slow_evaluator_decides_the_same() {
-    let objects = world::objects(WORLD);
+fn reference_evaluator_decides_as_kubernetes() {
+    let objects = rbac_notation::parse_objects(POLICY);
     for (who, question, expected) in DECISIONS {
-        let user = world::user(who);
-        let is_master = user.is_in("system:masters");
-        let is_allowed = is_master || crate::slow::allows(&objects, &world::attributes(&user, question));
+        let user = rbac_notation::parse_user(who);
+        let is_master = user.is_in_group("system:masters");
+        let is_allowed = is_master
+            || crate::reference_evaluator::policy_allows(&objects, &rbac_notation::parse_attributes(&user, question));
         assert_eq!(is_allowed, *expected == "yes", "{who}: {question}");
     }
 }

@@ -1,14 +1,14 @@
 //! Nobody grants what they do not have.
 
 use access::Authorizer;
-use access::rbac::Kind;
-use access::rbac::escalation::{self, Write};
+use access::rbac::RbacKind;
+use access::rbac::escalation::{self, RbacWrite};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use crate::world;
+use crate::rbac_notation;
 
-const WORLD: &str = "
+const POLICY: &str = "
     clusterrole admin: get,list,create core pods,pods/log; get /healthz/*; get * */scale; * apps deployments,statefulsets
     clusterrole rbac: create,update rbac.authorization.k8s.io clusterroles,roles,clusterrolebindings,rolebindings
     clusterrole escalator: escalate rbac.authorization.k8s.io clusterroles,roles
@@ -32,19 +32,19 @@ const WORLD: &str = "
     bind k to clusterrole gone-too: user=gina
 ";
 
-fn object(line: &str) -> (Kind, String, String, Value) {
-    world::objects(line).remove(0)
+fn parse_one_object(line: &str) -> (RbacKind, String, String, Value) {
+    rbac_notation::parse_objects(line).remove(0)
 }
 
-fn attempt(who: &str, line: &str, old: Option<&Value>, modes: &str) -> String {
-    let (kind, namespace, name, new) = object(line);
-    let index = world::index(WORLD);
-    let user = world::user(who);
+fn describe_write_attempt(user_text: &str, line: &str, old: Option<&Value>, modes: &str) -> String {
+    let (kind, namespace, name, new) = parse_one_object(line);
+    let index = rbac_notation::parse_index(POLICY);
+    let user = rbac_notation::parse_user(user_text);
     let (new, old) = (new.to_string(), old.map(ToString::to_string));
     let path_name = if old.is_some() { name.as_str() } else { "" };
     let old = old.as_deref().map(str::as_bytes);
-    let write = Write { user: &user, kind, namespace: &namespace, name: path_name, new: new.as_bytes(), old };
-    match escalation::check(&Authorizer::parse(modes).unwrap(), &index, &write) {
+    let write = RbacWrite { user: &user, kind, namespace: &namespace, name: path_name, new: new.as_bytes(), old };
+    match escalation::check_escalation(&Authorizer::parse(modes).unwrap(), &index, &write) {
         Ok(()) => "ok".to_owned(),
         Err(error) => {
             let status = error.to_status(kind, &name);
@@ -54,12 +54,12 @@ fn attempt(who: &str, line: &str, old: Option<&Value>, modes: &str) -> String {
 }
 
 #[track_caller]
-fn check(who: &str, line: &str, expected: &Expect) {
-    expected.assert_eq(&attempt(who, line, None, "RBAC"));
+fn check(user_text: &str, line: &str, expected: &Expect) {
+    expected.assert_eq(&describe_write_attempt(user_text, line, None, "RBAC"));
 }
 
 #[test]
-fn a_role_of_what_one_has_may_be_written() {
+fn role_within_held_permissions_may_be_written() {
     for line in [
         "clusterrole x: get core pods",
         "clusterrole x: get,list core pods,pods/log",
@@ -72,14 +72,14 @@ fn a_role_of_what_one_has_may_be_written() {
         "clusterrole x:",
         "role dev/x: get core pods",
     ] {
-        assert_eq!(attempt("alice", line, None, "RBAC"), "ok", "{line}");
+        assert_eq!(describe_write_attempt("alice", line, None, "RBAC"), "ok", "{line}");
     }
-    assert_eq!(attempt("nina", "role dev/x: get core secrets c", None, "RBAC"), "ok");
-    assert_eq!(attempt("nina", "clusterrole x: get core secrets a", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("nina", "role dev/x: get core secrets c", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("nina", "clusterrole x: get core secrets a", None, "RBAC"), "ok");
 }
 
 #[test]
-fn a_role_of_more_than_one_has_names_what_is_missing() {
+fn role_beyond_held_permissions_is_forbidden_with_missing_list() {
     check(
         "alice+dev+system:authenticated",
         "clusterrole x: get,delete,patch core pods,nodes; get core pods/exec; get /healthz,/metrics; * apps *",
@@ -95,7 +95,7 @@ fn a_role_of_more_than_one_has_names_what_is_missing() {
 }
 
 #[test]
-fn having_some_names_is_not_having_all() {
+fn permission_on_some_names_does_not_cover_all_names() {
     check(
         "nina",
         "clusterrole x: get core secrets",
@@ -113,8 +113,8 @@ fn having_some_names_is_not_having_all() {
 }
 
 #[test]
-fn what_one_has_in_a_namespace_counts_only_there() {
-    assert_eq!(attempt("nina", "role dev/x: get core secrets", None, "RBAC"), "ok");
+fn namespaced_permission_covers_only_its_namespace() {
+    assert_eq!(describe_write_attempt("nina", "role dev/x: get core secrets", None, "RBAC"), "ok");
     check(
         "nina",
         "role ops/x: get core secrets",
@@ -125,7 +125,7 @@ fn what_one_has_in_a_namespace_counts_only_there() {
 }
 
 #[test]
-fn roles_that_could_not_be_found_are_told() {
+fn escalation_error_lists_unresolved_roles() {
     check(
         "gina",
         "clusterrole x: get core pods",
@@ -136,28 +136,28 @@ fn roles_that_could_not_be_found_are_told() {
 }
 
 #[test]
-fn masters_escalators_and_those_who_have_everything_may_write_any_role() {
+fn masters_escalate_verb_and_full_permissions_allow_any_role() {
     let role = "clusterrole x: * * *";
-    assert_eq!(attempt("zoe+system:masters", role, None, "RBAC"), "ok");
-    assert_eq!(attempt("zoe+system:masters", "bind x to Policy small: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("eve", role, None, "RBAC"), "ok");
-    assert_eq!(attempt("root", role, None, "RBAC"), "ok");
-    assert_eq!(attempt("zoe", role, None, "AlwaysAllow"), "ok");
-    assert!(attempt("alice", role, None, "RBAC").starts_with("403"));
+    assert_eq!(describe_write_attempt("zoe+system:masters", role, None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("zoe+system:masters", "bind x to Policy small: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("eve", role, None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("root", role, None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("zoe", role, None, "AlwaysAllow"), "ok");
+    assert!(describe_write_attempt("alice", role, None, "RBAC").starts_with("403"));
 }
 
 #[test]
-fn escalate_on_one_name_is_for_updates_since_a_create_has_no_name() {
-    let (_, _, _, old) = object("clusterrole special: get core pods");
-    assert_eq!(attempt("ida", "clusterrole special: * * *", Some(&old), "RBAC"), "ok");
-    assert!(attempt("ida", "clusterrole special: * * *", None, "RBAC").starts_with("403"));
-    assert!(attempt("ida", "clusterrole other: * * *", Some(&old), "RBAC").starts_with("403"));
+fn escalate_on_one_name_allows_update_and_not_create() {
+    let (_, _, _, old) = parse_one_object("clusterrole special: get core pods");
+    assert_eq!(describe_write_attempt("ida", "clusterrole special: * * *", Some(&old), "RBAC"), "ok");
+    assert!(describe_write_attempt("ida", "clusterrole special: * * *", None, "RBAC").starts_with("403"));
+    assert!(describe_write_attempt("ida", "clusterrole other: * * *", Some(&old), "RBAC").starts_with("403"));
 }
 
 #[test]
-fn an_aggregation_rule_needs_everything() {
+fn aggregation_rule_requires_all_permissions() {
     let aggregated = "clusterrole x < to=x: get core pods";
-    assert_eq!(attempt("root", aggregated, None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("root", aggregated, None, "RBAC"), "ok");
     check(
         "alice",
         aggregated,
@@ -165,19 +165,22 @@ fn an_aggregation_rule_needs_everything() {
             r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#
         ]],
     );
-    let (_, _, _, old) = object(aggregated);
+    let (_, _, _, old) = parse_one_object(aggregated);
     expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
-        .assert_eq(&attempt("alice", "clusterrole x: get core pods", Some(&old), "RBAC"));
+        .assert_eq(&describe_write_attempt("alice", "clusterrole x: get core pods", Some(&old), "RBAC"));
 }
 
 #[test]
-fn a_binding_needs_the_role_or_the_right_to_bind_it() {
-    assert_eq!(attempt("alice", "bind x to clusterrole small: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("bob", "bind x to clusterrole big: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("dev-bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("nina", "bind dev/x to role local: user=zoe", None, "RBAC"), "ok");
-    assert_eq!(attempt("zoe+system:masters", "bind x to clusterrole nowhere: user=zoe", None, "RBAC"), "ok");
+fn binding_requires_role_permissions_or_bind_verb() {
+    assert_eq!(describe_write_attempt("alice", "bind x to clusterrole small: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("bob", "bind x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("dev-bob", "bind dev/x to clusterrole big: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("nina", "bind dev/x to role local: user=zoe", None, "RBAC"), "ok");
+    assert_eq!(
+        describe_write_attempt("zoe+system:masters", "bind x to clusterrole nowhere: user=zoe", None, "RBAC"),
+        "ok"
+    );
     check(
         "dev-bob",
         "bind x to clusterrole big: user=zoe",
@@ -205,31 +208,33 @@ fn a_binding_needs_the_role_or_the_right_to_bind_it() {
 }
 
 #[test]
-fn the_garbage_collector_may_finish_off_any_role() {
-    let (_, _, _, mut old) = object("clusterrole x: * * *");
+fn garbage_collector_may_remove_finalizers_of_any_role() {
+    let (_, _, _, mut old) = parse_one_object("clusterrole x: * * *");
     old["metadata"]["finalizers"] = json!(["f"]);
     old["metadata"]["ownerReferences"] = json!([{"uid": "u"}]);
-    assert_eq!(attempt("alice", "clusterrole x: * * *", Some(&old), "RBAC"), "ok");
-    let (_, _, _, mut old) = object("bind x to clusterrole big: user=zoe");
+    assert_eq!(describe_write_attempt("alice", "clusterrole x: * * *", Some(&old), "RBAC"), "ok");
+    let (_, _, _, mut old) = parse_one_object("bind x to clusterrole big: user=zoe");
     old["metadata"]["finalizers"] = json!(["f"]);
-    assert_eq!(attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC"), "ok");
+    assert_eq!(describe_write_attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC"), "ok");
     old["metadata"]["labels"] = json!({"a": "b"});
-    assert!(attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC").starts_with("403"));
+    assert!(
+        describe_write_attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC").starts_with("403")
+    );
 }
 
 #[test]
-fn rules_beyond_comparing_are_refused_at_once() {
+fn rules_with_too_many_permissions_are_forbidden() {
     let many = |prefix: &str| (0..100).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>().join(",");
     let line = format!("clusterrole x: {} {} {} {}", many("v"), many("g"), many("r"), many("n"));
     expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: the rules name more than 100000 combinations of group, resource, name and verb"#]]
-        .assert_eq(&attempt("alice", &line, None, "RBAC"));
+        .assert_eq(&describe_write_attempt("alice", &line, None, "RBAC"));
 }
 
 #[test]
-fn what_is_no_role_is_a_bad_request() {
-    let index = world::index(WORLD);
-    let user = world::user("alice");
-    let write = Write { user: &user, kind: Kind::Role, namespace: "dev", name: "x", new: b"[]", old: None };
-    let error = escalation::check(&Authorizer::parse("RBAC").unwrap(), &index, &write).unwrap_err();
-    assert_eq!(error.to_status(Kind::Role, "x").code, 400);
+fn write_of_unreadable_role_is_bad_request() {
+    let index = rbac_notation::parse_index(POLICY);
+    let user = rbac_notation::parse_user("alice");
+    let write = RbacWrite { user: &user, kind: RbacKind::Role, namespace: "dev", name: "x", new: b"[]", old: None };
+    let error = escalation::check_escalation(&Authorizer::parse("RBAC").unwrap(), &index, &write).unwrap_err();
+    assert_eq!(error.to_status(RbacKind::Role, "x").code, 400);
 }

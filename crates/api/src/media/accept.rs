@@ -5,22 +5,22 @@ use smallvec::SmallVec;
 use super::Encoding;
 
 /// How many clauses are read; the rest is not looked at. Browsers send some eight, clients of Kubernetes five at most.
-pub const CLAUSES_MAX: usize = 64;
+pub const ACCEPT_CLAUSES_MAX: usize = 64;
 
 /// One alternative that the client accepts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clause<'a> {
+pub(super) struct AcceptClause<'a> {
     media_type: &'a str,
     subtype: &'a str,
     quality: f32,
     parameters: &'a str,
 }
 
-pub(super) type Clauses<'a> = SmallVec<[Clause<'a>; 8]>;
+pub(super) type AcceptClauses<'a> = SmallVec<[AcceptClause<'a>; 8]>;
 
 /// The parameters of a clause that mean something. Absent and empty are the same: an empty value is not read at all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parameters<'a> {
+pub(super) struct MediaTypeParameters<'a> {
     /// `g`, `v` and `as`, if any of the three is given.
     pub(super) kind: Option<RequestedKind<'a>>,
     pub(super) profile: &'a str,
@@ -37,8 +37,9 @@ pub(super) struct RequestedKind<'a> {
 }
 
 /// Splits a header into clauses and sorts them. Clauses that make no sense are skipped.
-pub(super) fn clauses(header: &str) -> Clauses<'_> {
-    let mut clauses: Clauses<'_> = header.split(',').filter_map(Clause::parse).take(CLAUSES_MAX).collect();
+pub(super) fn parse_accept(header: &str) -> AcceptClauses<'_> {
+    let mut clauses: AcceptClauses<'_> =
+        header.split(',').filter_map(AcceptClause::parse).take(ACCEPT_CLAUSES_MAX).collect();
     // The comparison is no order: it lets a concrete type pass a wildcard of higher quality, and the reverse too. The result
     // therefore depends on the algorithm, and Go's for so few elements is insertion.
     for sorted in 1..clauses.len() {
@@ -51,15 +52,15 @@ pub(super) fn clauses(header: &str) -> Clauses<'_> {
     clauses
 }
 
-impl<'a> Clause<'a> {
+impl<'a> AcceptClause<'a> {
     fn parse(text: &'a str) -> Option<Self> {
-        let (range, parameters) = split(trim(text), ';');
-        let (media_type, rest) = split(range, '/');
-        let media_type = trim(media_type);
-        let subtype = match split(rest, '/') {
+        let (range, parameters) = split_at_first(trim_spaces(text), ';');
+        let (media_type, rest) = split_at_first(range, '/');
+        let media_type = trim_spaces(media_type);
+        let subtype = match split_at_first(rest, '/') {
             ("", "") if rest.is_empty() && media_type == "*" => "*",
             _ if rest.is_empty() => return None,
-            (subtype, "") => trim(subtype),
+            (subtype, "") => trim_spaces(subtype),
             _ => return None,
         };
         let mut quality = 1.0;
@@ -81,10 +82,10 @@ impl<'a> Clause<'a> {
         }
     }
 
-    pub(super) fn parameters(&self) -> Parameters<'a> {
-        let mut parameters = Parameters::default();
+    pub(super) fn parameters(&self) -> MediaTypeParameters<'a> {
+        let mut parameters = MediaTypeParameters::default();
         for (name, value) in raw_parameters(self.parameters) {
-            let value = trim(value);
+            let value = trim_spaces(value);
             match name {
                 "as" => parameters.kind.get_or_insert_default().kind = value,
                 "g" => parameters.kind.get_or_insert_default().group = value,
@@ -109,18 +110,18 @@ impl<'a> Clause<'a> {
 /// Name and untrimmed value; a parameter without a value, or with two, is left out.
 fn raw_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(';').filter_map(|parameter| {
-        let (name, rest) = split(parameter, '=');
-        let (value, more) = split(rest, '=');
-        (!rest.is_empty() && more.is_empty()).then_some((trim(name), value))
+        let (name, rest) = split_at_first(parameter, '=');
+        let (value, more) = split_at_first(rest, '=');
+        (!rest.is_empty() && more.is_empty()).then_some((trim_spaces(name), value))
     })
 }
 
 /// Up to the separator, and behind it; all and nothing if there is none.
-fn split(text: &str, separator: char) -> (&str, &str) {
+fn split_at_first(text: &str, separator: char) -> (&str, &str) {
     text.split_once(separator).unwrap_or((text, ""))
 }
 
 /// Only blanks: goautoneg leaves tabs where they are.
-fn trim(text: &str) -> &str {
+fn trim_spaces(text: &str) -> &str {
     text.trim_matches(' ')
 }

@@ -1,7 +1,7 @@
 //! Negotiation of discovery documents.
 
-use super::accept::{Clauses, RequestedKind, clauses};
-use super::object::allows_options;
+use super::accept::{AcceptClauses, RequestedKind, parse_accept};
+use super::object::supports_parameters;
 use super::{Encoding, Encodings, NotAcceptable};
 
 /// What a discovery endpoint can give.
@@ -12,7 +12,7 @@ pub struct DiscoveryOffer {
     /// Encodings of the legacy document.
     pub legacy: Encodings,
     /// The oldest version of the aggregated document. Releases up to 1.32 give v2beta1 as well.
-    pub oldest: AggregatedVersion,
+    pub oldest_version: AggregatedVersion,
 }
 
 /// The versions of `apidiscovery.k8s.io`, older first.
@@ -26,7 +26,7 @@ pub enum AggregatedVersion {
 
 /// The document a client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiscoveryForm {
+pub enum DiscoveryFormat {
     /// All groups with their resources in one document.
     Aggregated {
         /// Its version.
@@ -35,14 +35,14 @@ pub enum DiscoveryForm {
         encoding: Encoding,
         /// Whether peers are merged in.
         profile: Profile,
-        /// Whether the media type asked for indentation; see also [`super::is_pretty`].
+        /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
         pretty: bool,
     },
     /// `APIVersions`, `APIGroupList`, `APIGroup` or `APIResourceList`, as the path says.
     Legacy {
         /// How it is written.
         encoding: Encoding,
-        /// Whether the media type asked for indentation; see also [`super::is_pretty`].
+        /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
         pretty: bool,
     },
 }
@@ -77,7 +77,7 @@ impl AggregatedVersion {
         }
     }
 
-    fn of(kind: RequestedKind<'_>) -> Option<Self> {
+    fn from_requested_kind(kind: RequestedKind<'_>) -> Option<Self> {
         match (kind.group, kind.version, kind.kind) {
             ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => Some(Self::V2),
             ("apidiscovery.k8s.io", "v2beta1", "APIGroupDiscoveryList") => Some(Self::V2Beta1),
@@ -86,7 +86,7 @@ impl AggregatedVersion {
     }
 }
 
-impl DiscoveryForm {
+impl DiscoveryFormat {
     /// The `Content-Type` of the answer. The profile is never echoed.
     pub fn media_type(self) -> &'static str {
         match self {
@@ -98,33 +98,36 @@ impl DiscoveryForm {
 
 /// Chooses the document. The aggregated one wins wherever it stands in the header; without it, the header is read again for
 /// the legacy one.
-pub fn negotiate_discovery(accept: &str, offer: DiscoveryOffer) -> Result<DiscoveryForm, NotAcceptable> {
+pub fn negotiate_discovery(accept: &str, offer: DiscoveryOffer) -> Result<DiscoveryFormat, NotAcceptable> {
     let error = NotAcceptable { offered: offer.legacy, streaming: false };
     if accept.is_empty() {
         let encoding = offer.legacy.iter().next().ok_or(error)?;
-        return Ok(DiscoveryForm::Legacy { encoding, pretty: false });
+        return Ok(DiscoveryFormat::Legacy { encoding, pretty: false });
     }
-    let clauses = clauses(accept);
-    aggregated(&clauses, offer).or_else(|| legacy(&clauses, offer)).ok_or(error)
+    let clauses = parse_accept(accept);
+    choose_aggregated(&clauses, offer).or_else(|| choose_legacy(&clauses, offer)).ok_or(error)
 }
 
-fn aggregated(clauses: &Clauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryForm> {
+fn choose_aggregated(clauses: &AcceptClauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryFormat> {
     clauses.iter().find_map(|clause| {
         let parameters = clause.parameters();
-        let version = parameters.kind.and_then(AggregatedVersion::of).filter(|version| *version >= offer.oldest)?;
+        let version = parameters
+            .kind
+            .and_then(AggregatedVersion::from_requested_kind)
+            .filter(|version| *version >= offer.oldest_version)?;
         let encoding = offer
             .aggregated
             .iter()
-            .find(|encoding| clause.covers(*encoding) && allows_options(&parameters, *encoding, ""))?;
+            .find(|encoding| clause.covers(*encoding) && supports_parameters(&parameters, *encoding, ""))?;
         let profile = match parameters.profile {
             "nopeer" | "local" => Profile::Local,
             _ => Profile::Merged,
         };
-        Some(DiscoveryForm::Aggregated { version, encoding, profile, pretty: parameters.pretty })
+        Some(DiscoveryFormat::Aggregated { version, encoding, profile, pretty: parameters.pretty })
     })
 }
 
-fn legacy(clauses: &Clauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryForm> {
+fn choose_legacy(clauses: &AcceptClauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryFormat> {
     clauses.iter().find_map(|clause| {
         let parameters = clause.parameters();
         if parameters.kind.is_some() {
@@ -133,7 +136,7 @@ fn legacy(clauses: &Clauses<'_>, offer: DiscoveryOffer) -> Option<DiscoveryForm>
         let encoding = offer
             .legacy
             .iter()
-            .find(|encoding| clause.covers(*encoding) && allows_options(&parameters, *encoding, ""))?;
-        Some(DiscoveryForm::Legacy { encoding, pretty: parameters.pretty })
+            .find(|encoding| clause.covers(*encoding) && supports_parameters(&parameters, *encoding, ""))?;
+        Some(DiscoveryFormat::Legacy { encoding, pretty: parameters.pretty })
     })
 }

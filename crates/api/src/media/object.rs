@@ -1,11 +1,11 @@
 //! Negotiation of objects, lists and watches.
 
-use super::accept::{Parameters, RequestedKind, clauses};
+use super::accept::{MediaTypeParameters, RequestedKind, parse_accept};
 use super::{Encoding, Encodings, NotAcceptable};
 
 /// What an endpoint can give.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer {
+pub struct ObjectOffer {
     /// Encodings of the object itself. Custom resources have no protobuf.
     pub object: Encodings,
     /// Encodings of a `Table` of it.
@@ -14,7 +14,7 @@ pub struct Offer {
     pub metadata: Encodings,
 }
 
-impl Offer {
+impl ObjectOffer {
     /// What kube-apiserver offers for built-in resources.
     pub const BUILT_IN: Self =
         Self { object: Encodings::ALL, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
@@ -27,13 +27,13 @@ impl Offer {
     pub const JSON: Self = Self { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON };
 
     /// An object of one kind, such as a Status or a review, in all encodings.
-    pub const PLAIN: Self = Self { object: Encodings::ALL, table: Encodings::NONE, metadata: Encodings::NONE };
+    pub const OBJECT_ONLY: Self = Self { object: Encodings::ALL, table: Encodings::NONE, metadata: Encodings::NONE };
 
-    fn all(self) -> Encodings {
+    fn all_encodings(self) -> Encodings {
         self.object.union(self.table).union(self.metadata)
     }
 
-    fn of(self, transform: Option<Transform>) -> Encodings {
+    fn encodings_for(self, transform: Option<Transform>) -> Encodings {
         match transform.map(|transform| transform.kind) {
             None => self.object,
             Some(TransformKind::Table) => self.table,
@@ -44,12 +44,12 @@ impl Offer {
 
 /// What the client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct NegotiatedMediaType {
     /// How it is written.
     pub encoding: Encoding,
     /// What it is turned into before that.
     pub transform: Option<Transform>,
-    /// Whether the media type asked for indentation; see also [`super::is_pretty`].
+    /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
     pub pretty: bool,
 }
 
@@ -83,42 +83,46 @@ pub enum MetaVersion {
 }
 
 /// Chooses encoding and kind of an object or a list.
-pub fn negotiate(accept: &str, offer: Offer) -> Result<Accepted, NotAcceptable> {
-    choose(accept, offer).ok_or(NotAcceptable { offered: offer.all(), streaming: false })
+pub fn negotiate(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType, NotAcceptable> {
+    choose_media_type(accept, offer).ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: false })
 }
 
 /// Chooses encoding and kind of the objects in a watch. Only the first match counts, even if it cannot be streamed.
-pub fn negotiate_stream(accept: &str, offer: Offer) -> Result<Accepted, NotAcceptable> {
-    choose(accept, offer)
+pub fn negotiate_stream(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType, NotAcceptable> {
+    choose_media_type(accept, offer)
         .filter(|accepted| accepted.encoding.watch_media_type().is_some())
-        .ok_or(NotAcceptable { offered: offer.all(), streaming: true })
+        .ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: true })
 }
 
-fn choose(accept: &str, offer: Offer) -> Option<Accepted> {
+fn choose_media_type(accept: &str, offer: ObjectOffer) -> Option<NegotiatedMediaType> {
     if accept.is_empty() {
-        let encoding = offer.all().iter().next()?;
-        return Some(Accepted { encoding, transform: None, pretty: false });
+        let encoding = offer.all_encodings().iter().next()?;
+        return Some(NegotiatedMediaType { encoding, transform: None, pretty: false });
     }
-    for clause in clauses(accept) {
+    for clause in parse_accept(accept) {
         if !Encoding::ALL.into_iter().any(|encoding| clause.covers(encoding)) {
             continue;
         }
         let parameters = clause.parameters();
-        let Some(transform) = transform(parameters.kind) else { continue };
-        let fits = |encoding: &Encoding| {
+        let Some(transform) = parse_transform(parameters.kind) else { continue };
+        let is_usable = |encoding: &Encoding| {
             clause.covers(*encoding)
-                && offer.of(transform).contains(*encoding)
-                && allows_options(&parameters, *encoding, "v1")
+                && offer.encodings_for(transform).contains(*encoding)
+                && supports_parameters(&parameters, *encoding, "v1")
         };
-        if let Some(encoding) = Encoding::ALL.into_iter().find(fits) {
-            return Some(Accepted { encoding, transform, pretty: parameters.pretty });
+        if let Some(encoding) = Encoding::ALL.into_iter().find(is_usable) {
+            return Some(NegotiatedMediaType { encoding, transform, pretty: parameters.pretty });
         }
     }
     None
 }
 
 /// Whether the endpoint knows the stream and the version of generic output that a clause asks for.
-pub(super) fn allows_options(parameters: &Parameters<'_>, encoding: Encoding, server_version: &str) -> bool {
+pub(super) fn supports_parameters(
+    parameters: &MediaTypeParameters<'_>,
+    encoding: Encoding,
+    server_version: &str,
+) -> bool {
     let stream_is_known = match parameters.stream {
         "" => true,
         "watch" => encoding.watch_media_type().is_some(),
@@ -128,7 +132,7 @@ pub(super) fn allows_options(parameters: &Parameters<'_>, encoding: Encoding, se
 }
 
 /// The outer `None` means that the kind is none of ours.
-fn transform(kind: Option<RequestedKind<'_>>) -> Option<Option<Transform>> {
+fn parse_transform(kind: Option<RequestedKind<'_>>) -> Option<Option<Transform>> {
     let Some(RequestedKind { group, version, kind }) = kind else { return Some(None) };
     let version = match (group, version) {
         ("meta.k8s.io", "v1") => MetaVersion::V1,

@@ -3,10 +3,10 @@
 use crate::query;
 
 /// Whether the query or the client asks for indentation. The query decides if it says anything; otherwise known tools of
-/// people get it. A media type with `pretty=1` asks for it as well, see [`super::Accepted`].
-pub fn is_pretty(query: &str, user_agent: &str) -> bool {
+/// people get it. A media type with `pretty=1` asks for it as well, see [`super::NegotiatedMediaType`].
+pub fn is_pretty_print(query: &str, user_agent: &str) -> bool {
     if query.contains("pretty")
-        && let Some(value) = query::first(query, "pretty").filter(|value| !value.is_empty())
+        && let Some(value) = query::first_value(query, "pretty").filter(|value| !value.is_empty())
     {
         return matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }

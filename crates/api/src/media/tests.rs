@@ -6,11 +6,11 @@ use super::*;
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 const APIS: DiscoveryOffer =
-    DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest: AggregatedVersion::V2 };
+    DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest_version: AggregatedVersion::V2 };
 
-fn print(result: Result<Accepted, NotAcceptable>) -> String {
+fn print(result: Result<NegotiatedMediaType, NotAcceptable>) -> String {
     match result {
-        Ok(Accepted { encoding, transform, pretty }) => {
+        Ok(NegotiatedMediaType { encoding, transform, pretty }) => {
             let transform = transform.map_or(String::new(), |to| format!(" {:?} {:?}", to.kind, to.version));
             format!("{encoding:?}{transform}{}", if pretty { " pretty" } else { "" })
         }
@@ -20,16 +20,16 @@ fn print(result: Result<Accepted, NotAcceptable>) -> String {
 
 #[track_caller]
 fn check(accept: &str, expected: &str) {
-    assert_eq!(print(negotiate(accept, Offer::BUILT_IN)), expected, "{accept}");
+    assert_eq!(print(negotiate(accept, ObjectOffer::BUILT_IN)), expected, "{accept}");
 }
 
 #[track_caller]
 fn check_discovery(accept: &str, offer: DiscoveryOffer, expected: &str) {
     let found = match negotiate_discovery(accept, offer) {
-        Ok(DiscoveryForm::Aggregated { version, encoding, profile, pretty }) => {
+        Ok(DiscoveryFormat::Aggregated { version, encoding, profile, pretty }) => {
             format!("{version:?} {encoding:?} {profile:?}{}", if pretty { " pretty" } else { "" })
         }
-        Ok(DiscoveryForm::Legacy { encoding, pretty }) => {
+        Ok(DiscoveryFormat::Legacy { encoding, pretty }) => {
             format!("legacy {encoding:?}{}", if pretty { " pretty" } else { "" })
         }
         Err(_) => "406".to_owned(),
@@ -37,11 +37,11 @@ fn check_discovery(accept: &str, offer: DiscoveryOffer, expected: &str) {
     assert_eq!(found, expected, "{accept}");
 }
 
-const REFUSED: &str = "only the following media types are accepted: application/json, application/yaml, \
+const NOT_ACCEPTABLE: &str = "only the following media types are accepted: application/json, application/yaml, \
      application/vnd.kubernetes.protobuf";
 
 #[test]
-fn concrete_types_and_wildcards() {
+fn negotiate_matches_concrete_types_and_wildcards() {
     check("", "Json");
     check("application/json", "Json");
     check("application/yaml", "Yaml");
@@ -51,21 +51,21 @@ fn concrete_types_and_wildcards() {
     check("*", "Json");
     check("*/", "Json");
     check("text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8", "Json");
-    check("text/html", REFUSED);
-    check("*/json", REFUSED);
-    check("application", REFUSED);
-    check("application/", REFUSED);
-    check("application/json/x", REFUSED);
-    check("Application/JSON", REFUSED);
-    check(",", REFUSED);
-    check(" ", REFUSED);
+    check("text/html", NOT_ACCEPTABLE);
+    check("*/json", NOT_ACCEPTABLE);
+    check("application", NOT_ACCEPTABLE);
+    check("application/", NOT_ACCEPTABLE);
+    check("application/json/x", NOT_ACCEPTABLE);
+    check("Application/JSON", NOT_ACCEPTABLE);
+    check(",", NOT_ACCEPTABLE);
+    check(" ", NOT_ACCEPTABLE);
     check("application/json/", "Json");
     check("  application / json  ", "Json");
-    check("\tapplication/json", REFUSED);
+    check("\tapplication/json", NOT_ACCEPTABLE);
 }
 
 #[test]
-fn quality_decides_and_equal_clauses_keep_their_order() {
+fn negotiate_orders_clauses_by_quality_then_position() {
     check("application/yaml,application/json", "Yaml");
     check("application/yaml;q=0.5,application/json", "Json");
     check("application/json;q=0.1,application/yaml;q=0.3,application/vnd.kubernetes.protobuf;q=0.2", "Yaml");
@@ -79,13 +79,13 @@ fn quality_decides_and_equal_clauses_keep_their_order() {
 }
 
 #[test]
-fn a_concrete_type_behind_a_better_wildcard_still_wins_as_in_go() {
+fn concrete_type_after_higher_quality_wildcard_wins() {
     check("*/*;q=1,application/yaml;q=0.5", "Yaml");
     check("application/yaml;q=0.5,*/*;q=1", "Json");
 }
 
 #[test]
-fn tables_and_metadata() {
+fn negotiate_table_and_partial_object_metadata() {
     check("application/json;as=Table;g=meta.k8s.io;v=v1", "Json Table V1");
     check("application/json;v=v1beta1;g=meta.k8s.io;as=Table", "Json Table V1Beta1");
     check("application/yaml;as=Table;v=v1;g=meta.k8s.io", "Yaml Table V1");
@@ -96,7 +96,7 @@ fn tables_and_metadata() {
     );
     check("application/*;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "Json PartialObjectMetadata V1");
     // There is no protobuf form of a table.
-    check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", REFUSED);
+    check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", NOT_ACCEPTABLE);
     check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", "Json");
     // What kubectl sends.
     check(
@@ -106,27 +106,27 @@ fn tables_and_metadata() {
 }
 
 #[test]
-fn kinds_that_are_not_offered_are_passed_over() {
-    check("application/json;as=Table", REFUSED);
-    check("application/json;as=Table;g=meta.k8s.io", REFUSED);
-    check("application/json;as=Table;g=meta.k8s.io;v=v2", REFUSED);
-    check("application/json;as=Chair;g=meta.k8s.io;v=v1", REFUSED);
+fn negotiate_skips_clauses_for_kinds_not_offered() {
+    check("application/json;as=Table", NOT_ACCEPTABLE);
+    check("application/json;as=Table;g=meta.k8s.io", NOT_ACCEPTABLE);
+    check("application/json;as=Table;g=meta.k8s.io;v=v2", NOT_ACCEPTABLE);
+    check("application/json;as=Chair;g=meta.k8s.io;v=v1", NOT_ACCEPTABLE);
     check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/yaml", "Yaml");
-    check("application/json;v=v1", REFUSED);
+    check("application/json;v=v1", NOT_ACCEPTABLE);
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    assert_eq!(print(negotiate(table, Offer::PLAIN)), REFUSED);
-    assert_eq!(print(negotiate("application/vnd.kubernetes.protobuf", Offer::CUSTOM)), REFUSED);
-    assert_eq!(print(negotiate("application/vnd.kubernetes.protobuf,application/json", Offer::CUSTOM)), "Json");
+    assert_eq!(print(negotiate(table, ObjectOffer::OBJECT_ONLY)), NOT_ACCEPTABLE);
+    assert_eq!(print(negotiate("application/vnd.kubernetes.protobuf", ObjectOffer::CUSTOM)), NOT_ACCEPTABLE);
+    assert_eq!(print(negotiate("application/vnd.kubernetes.protobuf,application/json", ObjectOffer::CUSTOM)), "Json");
     let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    assert_eq!(print(negotiate(metadata, Offer::CUSTOM)), "Protobuf PartialObjectMetadata V1");
+    assert_eq!(print(negotiate(metadata, ObjectOffer::CUSTOM)), "Protobuf PartialObjectMetadata V1");
     assert_eq!(
-        print(negotiate("application/yaml", Offer::JSON)),
+        print(negotiate("application/yaml", ObjectOffer::JSON)),
         "only the following media types are accepted: application/json"
     );
 }
 
 #[test]
-fn parameters() {
+fn negotiate_honours_media_type_parameters() {
     check("application/json;pretty=1", "Json pretty");
     check("application/json;pretty=true", "Json");
     check("application/json; pretty = 1 ", "Json pretty");
@@ -137,18 +137,18 @@ fn parameters() {
     check("application/json;charset=utf-8;x=y;export=1;=;;", "Json");
     check("application/json;stream=watch", "Json");
     check("application/json;stream=", "Json");
-    check("application/json;stream=other", REFUSED);
-    check("application/yaml;stream=watch", REFUSED);
+    check("application/json;stream=other", NOT_ACCEPTABLE);
+    check("application/yaml;stream=watch", NOT_ACCEPTABLE);
     check("*/*;stream=watch", "Json");
     check("application/json;sv=v1", "Json");
-    check("application/json;sv=v2", REFUSED);
+    check("application/json;sv=v2", NOT_ACCEPTABLE);
     check("application/json;as=;g=;v=", "Json");
 }
 
 #[test]
-fn watches_need_an_encoding_that_streams() {
+fn negotiate_stream_requires_watch_encoding() {
     let check = |accept: &str, expected: &str| {
-        assert_eq!(print(negotiate_stream(accept, Offer::BUILT_IN)), expected, "{accept}");
+        assert_eq!(print(negotiate_stream(accept, ObjectOffer::BUILT_IN)), expected, "{accept}");
     };
     check("", "Json");
     check("application/vnd.kubernetes.protobuf;stream=watch", "Protobuf");
@@ -161,7 +161,7 @@ fn watches_need_an_encoding_that_streams() {
 }
 
 #[test]
-fn aggregated_discovery() {
+fn negotiate_discovery_selects_aggregated_format() {
     check_discovery(V2, APIS, "V2 Json Merged");
     check_discovery(&format!("{V2};profile=nopeer"), APIS, "V2 Json Local");
     check_discovery(&format!("{V2};profile=local"), APIS, "V2 Json Local");
@@ -182,7 +182,7 @@ fn aggregated_discovery() {
 }
 
 #[test]
-fn legacy_discovery() {
+fn negotiate_discovery_selects_legacy_format() {
     check_discovery("", APIS, "legacy Json");
     check_discovery("application/json", APIS, "legacy Json");
     check_discovery("application/yaml", APIS, "legacy Yaml");
@@ -195,8 +195,8 @@ fn legacy_discovery() {
 }
 
 #[test]
-fn the_beta_version_only_where_it_is_offered() {
-    let older = DiscoveryOffer { oldest: AggregatedVersion::V2Beta1, ..APIS };
+fn v2beta1_is_selected_only_where_offered() {
+    let older = DiscoveryOffer { oldest_version: AggregatedVersion::V2Beta1, ..APIS };
     check_discovery(V2BETA1, older, "V2Beta1 Json Merged");
     check_discovery(&format!("{V2BETA1},{V2}"), older, "V2Beta1 Json Merged");
     check_discovery(V2BETA1, APIS, "406");
@@ -204,7 +204,7 @@ fn the_beta_version_only_where_it_is_offered() {
 }
 
 #[test]
-fn an_endpoint_without_an_aggregated_form_falls_back() {
+fn legacy_only_endpoint_falls_back_to_legacy_format() {
     let group = DiscoveryOffer { aggregated: Encodings::NONE, ..APIS };
     check_discovery(&format!("{V2},{V2BETA1},application/json"), group, "legacy Json");
     check_discovery(V2, group, "406");
@@ -216,12 +216,12 @@ fn an_endpoint_without_an_aggregated_form_falls_back() {
 }
 
 #[test]
-fn content_types() {
-    fn check(form: DiscoveryForm, expected: &Expect) {
+fn discovery_format_and_body_content_types() {
+    fn check(form: DiscoveryFormat, expected: &Expect) {
         expected.assert_eq(form.media_type());
     }
     let aggregated =
-        |version, encoding| DiscoveryForm::Aggregated { version, encoding, profile: Profile::Local, pretty: true };
+        |version, encoding| DiscoveryFormat::Aggregated { version, encoding, profile: Profile::Local, pretty: true };
     check(
         aggregated(AggregatedVersion::V2, Encoding::Json),
         &expect!["application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"],
@@ -230,14 +230,14 @@ fn content_types() {
         aggregated(AggregatedVersion::V2Beta1, Encoding::Protobuf),
         &expect!["application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"],
     );
-    check(DiscoveryForm::Legacy { encoding: Encoding::Yaml, pretty: false }, &expect!["application/yaml"]);
-    assert_eq!(Encoding::of_body(""), Some(Encoding::Json));
-    assert_eq!(Encoding::of_body("Application/YAML ; charset=utf-8"), Some(Encoding::Yaml));
-    assert_eq!(Encoding::of_body("application/merge-patch+json"), None);
+    check(DiscoveryFormat::Legacy { encoding: Encoding::Yaml, pretty: false }, &expect!["application/yaml"]);
+    assert_eq!(Encoding::from_content_type(""), Some(Encoding::Json));
+    assert_eq!(Encoding::from_content_type("Application/YAML ; charset=utf-8"), Some(Encoding::Yaml));
+    assert_eq!(Encoding::from_content_type("application/merge-patch+json"), None);
 }
 
 #[test]
-fn people_get_indentation() {
+fn is_pretty_print_follows_query_then_user_agent() {
     for (query, user_agent, expected) in [
         ("", "kubectl/v1.36.0", false),
         ("", "curl/8.0", true),
@@ -253,27 +253,27 @@ fn people_get_indentation() {
         ("prettyplease=1", "", false),
         ("pretty=false&pretty=true", "", false),
     ] {
-        assert_eq!(is_pretty(query, user_agent), expected, "{query} {user_agent}");
+        assert_eq!(is_pretty_print(query, user_agent), expected, "{query} {user_agent}");
     }
 }
 
 #[test]
-fn a_long_header_is_read_up_to_the_limit() {
-    let noise = "text/html,".repeat(CLAUSES_MAX - 1);
+fn accept_header_is_read_up_to_clause_limit() {
+    let noise = "text/html,".repeat(ACCEPT_CLAUSES_MAX - 1);
     check(&format!("{noise}application/yaml"), "Yaml");
-    check(&format!("{noise}text/html,application/yaml"), REFUSED);
+    check(&format!("{noise}text/html,application/yaml"), NOT_ACCEPTABLE);
 }
 
 proptest! {
     #[test]
-    fn nothing_panics(accept in any::<String>()) {
-        let _ = (negotiate(&accept, Offer::BUILT_IN), negotiate_stream(&accept, Offer::CUSTOM));
-        let _ = (negotiate_discovery(&accept, APIS), is_pretty(&accept, &accept), Encoding::of_body(&accept));
+    fn negotiation_never_panics(accept in any::<String>()) {
+        let _ = (negotiate(&accept, ObjectOffer::BUILT_IN), negotiate_stream(&accept, ObjectOffer::CUSTOM));
+        let _ = (negotiate_discovery(&accept, APIS), is_pretty_print(&accept, &accept), Encoding::from_content_type(&accept));
     }
 
     #[test]
-    fn an_accepted_encoding_was_asked_for(accept in "((application|\\*|text)/(json|yaml|\\*|vnd.kubernetes.protobuf)(;q=0\\.[0-9]|;as=Table|;g=meta.k8s.io|;v=v1|;pretty=1){0,4},? ?){0,14}") {
-        match negotiate(&accept, Offer::BUILT_IN) {
+    fn negotiated_encoding_was_requested(accept in "((application|\\*|text)/(json|yaml|\\*|vnd.kubernetes.protobuf)(;q=0\\.[0-9]|;as=Table|;g=meta.k8s.io|;v=v1|;pretty=1){0,4},? ?){0,14}") {
+        match negotiate(&accept, ObjectOffer::BUILT_IN) {
             Ok(accepted) => {
                 let name = accepted.encoding.media_type();
                 prop_assert!(accept.is_empty() || accept.contains(name) || accept.contains('*'));

@@ -7,8 +7,8 @@ use std::cmp::{Ordering, Reverse};
 /// Stable versions precede beta, beta precedes alpha, a higher number precedes a lower one; what does not look like a
 /// Kubernetes version comes last, alphabetically. Versions that differ only in leading zeros are equal to Kubernetes; here
 /// the text decides, so that the order is total and no document depends on the order of arrival.
-pub fn version_order(a: &str, b: &str) -> Ordering {
-    match (rank(a), rank(b)) {
+pub fn compare_kube_aware_versions(a: &str, b: &str) -> Ordering {
+    match (parse_version(a), parse_version(b)) {
         (Some(a_rank), Some(b_rank)) => Reverse(a_rank).cmp(&Reverse(b_rank)).then_with(|| a.cmp(b)),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
@@ -17,29 +17,29 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Stability {
+enum VersionStability {
     Alpha,
     Beta,
     Stable,
 }
 
 /// Stability first, then the major number, then the number after `alpha` or `beta`.
-fn rank(version: &str) -> Option<(Stability, u64, u64)> {
-    let (major, rest) = number(version.strip_prefix('v')?)?;
+fn parse_version(version: &str) -> Option<(VersionStability, u64, u64)> {
+    let (major, rest) = leading_number(version.strip_prefix('v')?)?;
     if rest.is_empty() {
-        return Some((Stability::Stable, major, 0));
+        return Some((VersionStability::Stable, major, 0));
     }
     let (stability, minor) = match (rest.strip_prefix("alpha"), rest.strip_prefix("beta")) {
-        (Some(minor), _) => (Stability::Alpha, minor),
-        (None, Some(minor)) => (Stability::Beta, minor),
+        (Some(minor), _) => (VersionStability::Alpha, minor),
+        (None, Some(minor)) => (VersionStability::Beta, minor),
         (None, None) => return None,
     };
-    let (minor, rest) = number(minor)?;
+    let (minor, rest) = leading_number(minor)?;
     rest.is_empty().then_some((stability, major, minor))
 }
 
 /// The decimal number a text starts with. One beyond Go's `int` makes the version non-conforming, as there.
-fn number(text: &str) -> Option<(u64, &str)> {
+fn leading_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     let number = number.parse::<i64>().ok()?;
@@ -53,35 +53,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_list_is_in_order() {
+    fn compare_kube_aware_versions_matches_documented_order() {
         // The example of the CustomResourceDefinition versioning page.
         let documented =
             ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
         let mut sorted = documented;
         sorted.reverse();
-        sorted.sort_by(|a, b| version_order(a, b));
+        sorted.sort_by(|a, b| compare_kube_aware_versions(a, b));
         assert_eq!(sorted, documented);
     }
 
     #[test]
-    fn near_misses_are_not_versions() {
+    fn non_kubernetes_versions_sort_last() {
         for odd in ["", "v", "v1beta", "v1gamma1", "v1beta1x", "1", "V1", "v-1", "v+1", "v9223372036854775808"] {
-            assert_eq!(version_order("v1alpha1", odd), Ordering::Less, "{odd}");
-            assert_eq!(version_order(odd, "v1alpha1"), Ordering::Greater, "{odd}");
+            assert_eq!(compare_kube_aware_versions("v1alpha1", odd), Ordering::Less, "{odd}");
+            assert_eq!(compare_kube_aware_versions(odd, "v1alpha1"), Ordering::Greater, "{odd}");
         }
-        assert_eq!(version_order("v1", "v1"), Ordering::Equal);
-        assert_eq!(version_order("v01", "v1"), Ordering::Less);
+        assert_eq!(compare_kube_aware_versions("v1", "v1"), Ordering::Equal);
+        assert_eq!(compare_kube_aware_versions("v01", "v1"), Ordering::Less);
     }
 
     proptest! {
         #[test]
-        fn the_order_is_total(mut versions in prop::collection::vec("v?[0-9]{0,3}(alpha|beta|x)?[0-9]{0,2}", 3)) {
-            versions.sort_by(|a, b| version_order(a, b));
+        fn version_order_is_total(mut versions in prop::collection::vec("v?[0-9]{0,3}(alpha|beta|x)?[0-9]{0,2}", 3)) {
+            versions.sort_by(|a, b| compare_kube_aware_versions(a, b));
             for pair in versions.windows(2) {
-                prop_assert_ne!(version_order(&pair[0], &pair[1]), Ordering::Greater);
-                prop_assert_eq!(version_order(&pair[0], &pair[1]), version_order(&pair[1], &pair[0]).reverse());
+                prop_assert_ne!(compare_kube_aware_versions(&pair[0], &pair[1]), Ordering::Greater);
+                prop_assert_eq!(compare_kube_aware_versions(&pair[0], &pair[1]), compare_kube_aware_versions(&pair[1], &pair[0]).reverse());
             }
-            prop_assert_ne!(version_order(&versions[0], &versions[2]), Ordering::Greater);
+            prop_assert_ne!(compare_kube_aware_versions(&versions[0], &versions[2]), Ordering::Greater);
         }
     }
 }

@@ -22,7 +22,7 @@ fn check_error<Object: DeserializeOwned + std::fmt::Debug>(read: &str, error: &E
 }
 
 #[test]
-fn an_identity_lease() {
+fn identity_lease_round_trips() {
     check::<Lease>(
         r#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",
             "metadata":{"name":"apiserver-x","namespace":"kube-system","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},
@@ -34,7 +34,7 @@ fn an_identity_lease() {
 }
 
 #[test]
-fn a_list_item_without_kind_and_version_is_given_both() {
+fn list_item_without_type_meta_gets_kind_and_api_version() {
     check::<Lease>(
         "{}",
         &expect![[r#"
@@ -44,7 +44,7 @@ fn a_list_item_without_kind_and_version_is_given_both() {
 }
 
 #[test]
-fn a_storage_version() {
+fn storage_version_round_trips_in_go_field_order() {
     check::<StorageVersion>(
         r#"{"kind":"StorageVersion","apiVersion":"internal.apiserver.k8s.io/v1alpha1","metadata":{"name":"apps.deployments","generation":1},
             "spec":{},"status":{"commonEncodingVersion":"apps/v1",
@@ -58,7 +58,7 @@ fn a_storage_version() {
 }
 
 #[test]
-fn an_endpoint_record_is_written_as_kube_apiserver_writes_it() {
+fn endpoint_record_bytes_match_kube_apiserver() {
     let mut record = Endpoints::default();
     record.metadata.generation = 7;
     record.metadata.labels.insert("apiserverIdentity".to_owned(), "apiserver-x".to_owned());
@@ -81,7 +81,7 @@ fn an_endpoint_record_is_written_as_kube_apiserver_writes_it() {
 }
 
 #[test]
-fn an_error_names_the_field_at_fault() {
+fn from_json_error_names_offending_field() {
     check_error::<Lease>(
         r#"{"kind":"Pod"}"#,
         &expect![[r#"the object cannot be read: invalid value: string "Pod", expected "Lease" at line 1 column 14"#]],

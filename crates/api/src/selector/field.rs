@@ -48,7 +48,7 @@ pub enum FieldSelectorError {
     },
     /// An equals sign in a value without a backslash. Kubernetes prints its number.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*character))]
-    Unescaped {
+    UnescapedCharacter {
         /// The character.
         character: char,
     },
@@ -57,10 +57,10 @@ pub enum FieldSelectorError {
 impl FieldSelector {
     /// Reads a selector; the empty text selects everything.
     pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
-        let mut parts = split_terms(text);
-        parts.sort_unstable();
-        let mut terms = Vec::with_capacity(parts.len());
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        let mut term_texts = split_terms(text);
+        term_texts.sort_unstable();
+        let mut terms = Vec::with_capacity(term_texts.len());
+        for part in term_texts.into_iter().filter(|part| !part.is_empty()) {
             let (field, operator, value) = split_term(part)
                 .ok_or_else(|| FieldSelectorError::NoOperator { selector: text.into(), term: part.into() })?;
             let term = FieldTerm { field: field.to_owned(), operator, value: unescape(value)? };
@@ -118,7 +118,7 @@ impl fmt::Display for FieldTerm {
             FieldOperator::NotEquals => "!=",
         })?;
         for character in self.value.chars() {
-            if is_special(character) {
+            if needs_escape(character) {
                 f.write_str("\\")?;
             }
             write!(f, "{character}")?;
@@ -127,7 +127,7 @@ impl fmt::Display for FieldTerm {
     }
 }
 
-fn is_special(character: char) -> bool {
+fn needs_escape(character: char) -> bool {
     matches!(character, '\\' | ',' | '=')
 }
 
@@ -159,13 +159,13 @@ fn unescape(value: &str) -> Result<String, FieldSelectorError> {
     while let Some(character) = characters.next() {
         match character {
             '\\' => match characters.next() {
-                Some(special) if is_special(special) => unescaped.push(special),
+                Some(special) if needs_escape(special) => unescaped.push(special),
                 next => {
                     let sequence = std::iter::once('\\').chain(next).collect::<String>().into();
                     return Err(FieldSelectorError::InvalidEscape { sequence });
                 }
             },
-            ',' | '=' => return Err(FieldSelectorError::Unescaped { character }),
+            ',' | '=' => return Err(FieldSelectorError::UnescapedCharacter { character }),
             _ => unescaped.push(character),
         }
     }

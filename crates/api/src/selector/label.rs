@@ -5,14 +5,14 @@ mod parser;
 
 use std::fmt;
 
-use super::requirement::{Requirement, RequirementError};
+use super::requirement::{LabelRequirement, LabelRequirementError};
 use crate::field_error::FieldError;
 
 /// A conjunction of requirements; the empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     /// In the order of their keys.
-    requirements: Vec<Requirement>,
+    requirements: Vec<LabelRequirement>,
 }
 
 /// A text that is no label selector. Prints as Kubernetes prints it.
@@ -24,7 +24,7 @@ pub enum LabelSelectorError {
         /// The token at fault; empty at the end of the text.
         found: Box<str>,
         /// What could stand there.
-        expected: Expected,
+        expected: ExpectedToken,
     },
     /// Something inside a requirement is out of place.
     #[error("unable to parse requirement: found '{found}'{}expected: {expected}", expected.separator())]
@@ -32,19 +32,19 @@ pub enum LabelSelectorError {
         /// The token at fault; empty at the end of the text.
         found: Box<str>,
         /// What could stand there.
-        expected: Expected,
+        expected: ExpectedToken,
     },
     /// The key is not a label key.
     #[error("unable to parse requirement: {0}")]
     Key(FieldError),
     /// The values do not fit the operator, or are not label values.
     #[error("unable to parse requirement: {0}")]
-    Requirement(#[from] RequirementError),
+    Requirement(#[from] LabelRequirementError),
 }
 
 /// What could stand in the place of an unexpected token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedToken {
     /// The start of a requirement, or nothing.
     RequirementOrEnd,
     /// The start of a requirement.
@@ -68,7 +68,7 @@ pub enum Expected {
 impl LabelSelector {
     /// Reads a selector; the empty text selects everything.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
-        parser::requirements(text).map(Self::from_iter)
+        parser::parse_requirements(text).map(Self::from_iter)
     }
 
     /// Whether an object is selected; `label` looks up one of its labels.
@@ -82,13 +82,13 @@ impl LabelSelector {
     }
 
     /// The conditions, all of which must hold, in the order of their keys.
-    pub fn requirements(&self) -> &[Requirement] {
+    pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 }
 
-impl FromIterator<Requirement> for LabelSelector {
-    fn from_iter<Requirements: IntoIterator<Item = Requirement>>(requirements: Requirements) -> Self {
+impl FromIterator<LabelRequirement> for LabelSelector {
+    fn from_iter<Requirements: IntoIterator<Item = LabelRequirement>>(requirements: Requirements) -> Self {
         let mut requirements: Vec<_> = requirements.into_iter().collect();
         requirements.sort_by(|a, b| a.key().cmp(b.key()));
         Self { requirements }
@@ -106,14 +106,14 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-impl Expected {
+impl ExpectedToken {
     /// One of Kubernetes' messages lacks the comma.
     fn separator(self) -> &'static str {
         if self == Self::OpeningParenthesis { " " } else { ", " }
     }
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RequirementOrEnd => "!, identifier, or 'end of string'",

@@ -5,11 +5,11 @@ use std::fmt;
 use crate::field_error::FieldError;
 use crate::validation;
 
-/// A condition on one label. Always valid: it can only be made by [`Requirement::new`].
+/// A condition on one label. Always valid: it can only be made by [`LabelRequirement::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct LabelRequirement {
     key: String,
-    operator: Operator,
+    operator: LabelOperator,
     /// Sorted, each once.
     values: Vec<String>,
     /// What `>` and `<` compare with; zero for all others.
@@ -18,7 +18,7 @@ pub struct Requirement {
 
 /// How a label is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum LabelOperator {
     /// Its value is one of several.
     In,
     /// It is absent, or its value is none of several.
@@ -41,45 +41,53 @@ pub enum Operator {
 
 /// A condition that breaks the rules of keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequirementError {
+pub struct LabelRequirementError {
     /// Never empty.
     errors: Vec<FieldError>,
 }
 
 /// How many errors are told: a request line has room for thousands of bad values, and each message is far longer.
-const ERRORS_MAX: usize = 16;
+const REPORTED_ERRORS_MAX: usize = 16;
 
-impl Requirement {
+impl LabelRequirement {
     /// Checks key, number of values, and values; values are sorted and doubles dropped.
-    pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Result<Self, RequirementError> {
+    pub fn new(
+        key: impl Into<String>,
+        operator: LabelOperator,
+        values: Vec<String>,
+    ) -> Result<Self, LabelRequirementError> {
         let (key, mut values) = (key.into(), values);
         values.sort_unstable();
         values.dedup();
         let mut errors = Vec::new();
-        let faults = validation::label_key(&key);
+        let faults = validation::validate_label_key(&key);
         if !faults.is_empty() {
             errors.push(FieldError::invalid("key", key.as_str(), faults.join("; ")));
         }
-        if let Some(fault) = operator.fault_of_count(values.len()) {
-            errors.push(FieldError::invalid("values", values.clone(), fault));
+        if let Some(error) = operator.values_count_error(values.len()) {
+            errors.push(FieldError::invalid("values", values.clone(), error));
         }
         let bound = match operator {
-            Operator::GreaterThan | Operator::LessThan => bound_of(&values, &mut errors),
-            Operator::In
-            | Operator::NotIn
-            | Operator::Equals
-            | Operator::DoubleEquals
-            | Operator::NotEquals
-            | Operator::Exists
-            | Operator::DoesNotExist => 0,
+            LabelOperator::GreaterThan | LabelOperator::LessThan => parse_bound(&values, &mut errors),
+            LabelOperator::In
+            | LabelOperator::NotIn
+            | LabelOperator::Equals
+            | LabelOperator::DoubleEquals
+            | LabelOperator::NotEquals
+            | LabelOperator::Exists
+            | LabelOperator::DoesNotExist => 0,
         };
         for (index, value) in values.iter().enumerate() {
-            let faults = validation::label_value(value);
-            if !faults.is_empty() && errors.len() < ERRORS_MAX {
+            let faults = validation::validate_label_value(value);
+            if !faults.is_empty() && errors.len() < REPORTED_ERRORS_MAX {
                 errors.push(FieldError::invalid(format!("values[{index}][{key}]"), value.as_str(), faults.join("; ")));
             }
         }
-        if errors.is_empty() { Ok(Self { key, operator, values, bound }) } else { Err(RequirementError { errors }) }
+        if errors.is_empty() {
+            Ok(Self { key, operator, values, bound })
+        } else {
+            Err(LabelRequirementError { errors })
+        }
     }
 
     /// The label it is about.
@@ -88,7 +96,7 @@ impl Requirement {
     }
 
     /// How it compares.
-    pub fn operator(&self) -> Operator {
+    pub fn operator(&self) -> LabelOperator {
         self.operator
     }
 
@@ -101,18 +109,18 @@ impl Requirement {
     pub fn matches(&self, value: Option<&str>) -> bool {
         let is_among = |value: &str| self.values.iter().any(|candidate| candidate == value);
         match self.operator {
-            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(is_among),
-            Operator::NotIn | Operator::NotEquals => !value.is_some_and(is_among),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => integer(value).is_some_and(|value| value > self.bound),
-            Operator::LessThan => integer(value).is_some_and(|value| value < self.bound),
+            LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => value.is_some_and(is_among),
+            LabelOperator::NotIn | LabelOperator::NotEquals => !value.is_some_and(is_among),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::GreaterThan => parse_integer(value).is_some_and(|value| value > self.bound),
+            LabelOperator::LessThan => parse_integer(value).is_some_and(|value| value < self.bound),
         }
     }
 }
 
-impl Operator {
-    fn fault_of_count(self, values: usize) -> Option<&'static str> {
+impl LabelOperator {
+    fn values_count_error(self, values: usize) -> Option<&'static str> {
         match self {
             Self::In | Self::NotIn => (values == 0).then_some("for 'in', 'notin' operators, values set can't be empty"),
             Self::Equals | Self::DoubleEquals | Self::NotEquals => {
@@ -128,7 +136,7 @@ impl Operator {
     }
 }
 
-fn bound_of(values: &[String], errors: &mut Vec<FieldError>) -> i64 {
+fn parse_bound(values: &[String], errors: &mut Vec<FieldError>) -> i64 {
     let mut bound = 0;
     for (index, value) in values.iter().enumerate() {
         match value.parse() {
@@ -142,33 +150,33 @@ fn bound_of(values: &[String], errors: &mut Vec<FieldError>) -> i64 {
     bound
 }
 
-fn integer(value: Option<&str>) -> Option<i64> {
+fn parse_integer(value: Option<&str>) -> Option<i64> {
     value?.parse().ok()
 }
 
 /// The canonical form, which parses back to the same requirement.
-impl fmt::Display for Requirement {
+impl fmt::Display for LabelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, operator, values, .. } = self;
         let values = values.join(",");
         match operator {
-            Operator::In => write!(f, "{key} in ({values})"),
-            Operator::NotIn => write!(f, "{key} notin ({values})"),
-            Operator::Equals => write!(f, "{key}={values}"),
-            Operator::DoubleEquals => write!(f, "{key}=={values}"),
-            Operator::NotEquals => write!(f, "{key}!={values}"),
-            Operator::Exists => f.write_str(key),
-            Operator::DoesNotExist => write!(f, "!{key}"),
-            Operator::GreaterThan => write!(f, "{key}>{values}"),
-            Operator::LessThan => write!(f, "{key}<{values}"),
+            LabelOperator::In => write!(f, "{key} in ({values})"),
+            LabelOperator::NotIn => write!(f, "{key} notin ({values})"),
+            LabelOperator::Equals => write!(f, "{key}={values}"),
+            LabelOperator::DoubleEquals => write!(f, "{key}=={values}"),
+            LabelOperator::NotEquals => write!(f, "{key}!={values}"),
+            LabelOperator::Exists => f.write_str(key),
+            LabelOperator::DoesNotExist => write!(f, "!{key}"),
+            LabelOperator::GreaterThan => write!(f, "{key}>{values}"),
+            LabelOperator::LessThan => write!(f, "{key}<{values}"),
         }
     }
 }
 
-impl fmt::Display for RequirementError {
+impl fmt::Display for LabelRequirementError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&FieldError::aggregate(&self.errors).unwrap_or_default())
     }
 }
 
-impl std::error::Error for RequirementError {}
+impl std::error::Error for LabelRequirementError {}

@@ -2,44 +2,45 @@
 
 use std::fmt::Display;
 
-use super::{Cause, Details, Outcome, Reason, Status};
+use super::{Status, StatusCause, StatusDetails, StatusOutcome, StatusReason};
 use crate::field_error::FieldError;
 use crate::names::{GroupKind, GroupResource};
 use crate::quote::Quoted;
-use crate::target::Misfit;
+use crate::target::RouteMismatch;
 
 impl Status {
     /// 404: the object does not exist.
     pub fn not_found(resource: GroupResource<&str>, name: &str) -> Self {
         let message = format!("{resource} {} not found", Quoted(name));
-        Self::failure(404, Reason::NotFound, message).about(resource, name)
+        Self::failure(404, StatusReason::NotFound, message).with_object_details(resource, name)
     }
 
     /// 404: no server knows the path. A plain `not_found` would promise that the resource exists.
     pub fn path_not_found() -> Self {
-        Self::failure(404, Reason::NotFound, "the server could not find the requested resource").with_details()
+        Self::failure(404, StatusReason::NotFound, "the server could not find the requested resource")
+            .with_empty_details()
     }
 
     /// 405: other methods are allowed on the path.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::failure(405, Reason::MethodNotAllowed, message).with_details()
+        Self::failure(405, StatusReason::MethodNotAllowed, message).with_empty_details()
     }
 
     /// What kube-apiserver answers to a request that fits no route of its resource.
-    pub fn of_misfit(misfit: Misfit) -> Self {
-        match misfit {
-            Misfit::NotFound => Self::path_not_found(),
-            Misfit::MethodNotAllowed => Self::method_not_allowed(),
-            Misfit::NameRequired => Self::bad_request("name must be provided"),
-            Misfit::NamespaceRequired => Self::bad_request("Namespace parameter required."),
+    pub fn for_route_mismatch(mismatch: RouteMismatch) -> Self {
+        match mismatch {
+            RouteMismatch::NotFound => Self::path_not_found(),
+            RouteMismatch::MethodNotAllowed => Self::method_not_allowed(),
+            RouteMismatch::NameRequired => Self::bad_request("name must be provided"),
+            RouteMismatch::NamespaceRequired => Self::bad_request("Namespace parameter required."),
         }
     }
 
     /// 409: an object of that name exists.
     pub fn already_exists(resource: GroupResource<&str>, name: &str) -> Self {
         let message = format!("{resource} {} already exists", Quoted(name));
-        Self::failure(409, Reason::AlreadyExists, message).about(resource, name)
+        Self::failure(409, StatusReason::AlreadyExists, message).with_object_details(resource, name)
     }
 
     /// 409: every generated name was taken.
@@ -48,36 +49,38 @@ impl Status {
             "{resource} {} already exists, the server was not able to generate a unique name for the object",
             Quoted(name)
         );
-        Self::failure(409, Reason::AlreadyExists, message).about(resource, name).with_retry_after(retry_after_seconds)
+        Self::failure(409, StatusReason::AlreadyExists, message)
+            .with_object_details(resource, name)
+            .with_retry_after(retry_after_seconds)
     }
 
     /// 401: who you are is not known.
     pub fn unauthorized(reason: &str) -> Self {
         let message = if reason.is_empty() { "not authorized" } else { reason };
-        Self::failure(401, Reason::Unauthorized, message)
+        Self::failure(401, StatusReason::Unauthorized, message)
     }
 
     /// 403: you may not. Resource and name may be empty.
-    pub fn forbidden(resource: GroupResource<&str>, name: &str, why: impl Display) -> Self {
+    pub fn forbidden(resource: GroupResource<&str>, name: &str, reason: impl Display) -> Self {
         let message = if resource.group.is_empty() && resource.resource.is_empty() {
-            format!("forbidden: {why}")
+            format!("forbidden: {reason}")
         } else if name.is_empty() {
-            format!("{resource} is forbidden: {why}")
+            format!("{resource} is forbidden: {reason}")
         } else {
-            format!("{resource} {} is forbidden: {why}", Quoted(name))
+            format!("{resource} {} is forbidden: {reason}", Quoted(name))
         };
-        Self::failure(403, Reason::Forbidden, message).about(resource, name)
+        Self::failure(403, StatusReason::Forbidden, message).with_object_details(resource, name)
     }
 
     /// 409: the object changed since it was read, or a precondition does not hold.
-    pub fn conflict(resource: GroupResource<&str>, name: &str, why: impl Display) -> Self {
-        let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", Quoted(name));
-        Self::failure(409, Reason::Conflict, message).about(resource, name)
+    pub fn conflict(resource: GroupResource<&str>, name: &str, reason: impl Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {}: {reason}", Quoted(name));
+        Self::failure(409, StatusReason::Conflict, message).with_object_details(resource, name)
     }
 
     /// 410: the resource version or continue token is too old.
     pub fn expired(message: impl Into<String>) -> Self {
-        Self::failure(410, Reason::Expired, message)
+        Self::failure(410, StatusReason::Expired, message)
     }
 
     /// 422: the object breaks rules.
@@ -86,48 +89,48 @@ impl Status {
             None => format!("{kind} {} is invalid", Quoted(name)),
             Some(errors) => format!("{kind} {} is invalid: {errors}", Quoted(name)),
         };
-        let mut status = Self::failure(422, Reason::Invalid, message);
-        let causes = errors.iter().map(Cause::from).collect();
+        let mut status = Self::failure(422, StatusReason::Invalid, message);
+        let causes = errors.iter().map(StatusCause::from).collect();
         let (group, kind, name) = (kind.group.to_owned(), kind.kind.to_owned(), name.to_owned());
-        status.details = Some(Box::new(Details { name, group, kind, causes, ..Details::default() }));
+        status.details = Some(Box::new(StatusDetails { name, group, kind, causes, ..StatusDetails::default() }));
         status
     }
 
     /// 400: the request itself makes no sense.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::failure(400, Reason::BadRequest, message)
+        Self::failure(400, StatusReason::BadRequest, message)
     }
 
     /// 429: slow down, and try again after some seconds.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
-        Self::failure(429, Reason::TooManyRequests, message).with_retry_after(retry_after_seconds)
+        Self::failure(429, StatusReason::TooManyRequests, message).with_retry_after(retry_after_seconds)
     }
 
     /// 503: not now.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
-        Self::failure(503, Reason::ServiceUnavailable, message)
+        Self::failure(503, StatusReason::ServiceUnavailable, message)
     }
 
     /// 405: the resource does not do that.
     pub fn method_not_supported(resource: GroupResource<&str>, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind {}", Quoted(&resource.to_string()));
-        Self::failure(405, Reason::MethodNotAllowed, message).about(resource, "")
+        Self::failure(405, StatusReason::MethodNotAllowed, message).with_object_details(resource, "")
     }
 
     /// 500: our fault.
     pub fn internal_error(error: impl Display) -> Self {
-        Self::failure(500, Reason::InternalError, format!("Internal error occurred: {error}"))
+        Self::failure(500, StatusReason::InternalError, format!("Internal error occurred: {error}"))
             .with_cause("", error.to_string())
     }
 
     /// 500: a stored object cannot be read.
     pub fn storage_read_error(message: impl Into<String>) -> Self {
-        Self::failure(500, Reason::StorageReadError, message)
+        Self::failure(500, StatusReason::StorageReadError, message)
     }
 
     /// 504: it took too long; it may still happen.
     pub fn timeout(message: impl Display, retry_after_seconds: u32) -> Self {
-        Self::failure(504, Reason::Timeout, format!("Timeout: {message}")).with_retry_after(retry_after_seconds)
+        Self::failure(504, StatusReason::Timeout, format!("Timeout: {message}")).with_retry_after(retry_after_seconds)
     }
 
     /// 504: the client has seen a later revision than this server.
@@ -138,13 +141,13 @@ impl Status {
 
     /// 413: the body is too big.
     pub fn request_entity_too_large(message: impl Display) -> Self {
-        Self::failure(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
+        Self::failure(413, StatusReason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
     /// 406: no encoding that the client accepts.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
-        Self::failure(406, Reason::NotAcceptable, message)
+        Self::failure(406, StatusReason::NotAcceptable, message)
     }
 
     /// 415: the body has an unknown encoding.
@@ -152,21 +155,22 @@ impl Status {
         let accepted = accepted.join(", ");
         let message =
             format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-        Self::failure(415, Reason::UnsupportedMediaType, message)
+        Self::failure(415, StatusReason::UnsupportedMediaType, message)
     }
 
     /// 200: the object is gone.
     pub fn deleted(resource: GroupResource<&str>, name: &str, uid: &str) -> Self {
-        let mut status = Self { outcome: Outcome::Success, ..Self::default() }.about(resource, name);
+        let mut status =
+            Self { outcome: StatusOutcome::Success, ..Self::default() }.with_object_details(resource, name);
         uid.clone_into(&mut status.details.get_or_insert_default().uid);
         status
     }
 
-    fn failure(code: u16, reason: Reason, message: impl Into<String>) -> Self {
+    fn failure(code: u16, reason: StatusReason, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), ..Self::default() }
     }
 
-    fn about(mut self, resource: GroupResource<&str>, name: &str) -> Self {
+    fn with_object_details(mut self, resource: GroupResource<&str>, name: &str) -> Self {
         let details = self.details.get_or_insert_default();
         name.clone_into(&mut details.name);
         resource.group.clone_into(&mut details.group);
@@ -174,13 +178,13 @@ impl Status {
         self
     }
 
-    fn with_details(mut self) -> Self {
+    fn with_empty_details(mut self) -> Self {
         self.details.get_or_insert_default();
         self
     }
 }
 
-impl From<&FieldError> for Cause {
+impl From<&FieldError> for StatusCause {
     fn from(error: &FieldError) -> Self {
         Self { reason: error.kind().reason().into(), message: error.body(), field: error.field().to_owned() }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer};
 
 /// Why an operation failed, for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
+pub enum StatusReason {
     /// No reason is given; clients fall back to the code.
     #[default]
     Unknown,
@@ -50,8 +50,8 @@ pub enum Reason {
     Other(Box<str>),
 }
 
-impl Reason {
-    /// As on the wire; empty for [`Reason::Unknown`].
+impl StatusReason {
+    /// As on the wire; empty for [`StatusReason::Unknown`].
     pub fn as_str(&self) -> &str {
         match self {
             Self::Unknown => "",
@@ -79,35 +79,35 @@ impl Reason {
     }
 }
 
-impl From<&str> for Reason {
+impl From<&str> for StatusReason {
     fn from(text: &str) -> Self {
-        const KNOWN: [Reason; 20] = [
-            Reason::Unknown,
-            Reason::Unauthorized,
-            Reason::Forbidden,
-            Reason::NotFound,
-            Reason::AlreadyExists,
-            Reason::Conflict,
-            Reason::Gone,
-            Reason::Invalid,
-            Reason::ServerTimeout,
-            Reason::StorageReadError,
-            Reason::Timeout,
-            Reason::TooManyRequests,
-            Reason::BadRequest,
-            Reason::MethodNotAllowed,
-            Reason::NotAcceptable,
-            Reason::RequestEntityTooLarge,
-            Reason::UnsupportedMediaType,
-            Reason::InternalError,
-            Reason::Expired,
-            Reason::ServiceUnavailable,
+        const KNOWN: [StatusReason; 20] = [
+            StatusReason::Unknown,
+            StatusReason::Unauthorized,
+            StatusReason::Forbidden,
+            StatusReason::NotFound,
+            StatusReason::AlreadyExists,
+            StatusReason::Conflict,
+            StatusReason::Gone,
+            StatusReason::Invalid,
+            StatusReason::ServerTimeout,
+            StatusReason::StorageReadError,
+            StatusReason::Timeout,
+            StatusReason::TooManyRequests,
+            StatusReason::BadRequest,
+            StatusReason::MethodNotAllowed,
+            StatusReason::NotAcceptable,
+            StatusReason::RequestEntityTooLarge,
+            StatusReason::UnsupportedMediaType,
+            StatusReason::InternalError,
+            StatusReason::Expired,
+            StatusReason::ServiceUnavailable,
         ];
         KNOWN.into_iter().find(|reason| reason.as_str() == text).unwrap_or_else(|| Self::Other(text.into()))
     }
 }
 
-impl<'de> Deserialize<'de> for Reason {
+impl<'de> Deserialize<'de> for StatusReason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self::from(String::deserialize(deserializer)?.as_str()))
     }

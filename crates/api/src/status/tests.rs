@@ -7,7 +7,7 @@ use crate::names::{GroupKind, GroupResource};
 const PODS: GroupResource<&str> = GroupResource { group: "", resource: "pods" };
 const DEPLOYMENTS: GroupResource<&str> = GroupResource { group: "apps", resource: "deployments" };
 const DEPLOYMENT: GroupKind<&str> = GroupKind { group: "apps", kind: "Deployment" };
-const NOTHING: GroupResource<&str> = GroupResource { group: "", resource: "" };
+const NO_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "" };
 
 /// The body as sent, which must read back as the same status.
 #[track_caller]
@@ -18,7 +18,7 @@ fn check(status: &Status, body: &Expect) {
 }
 
 #[test]
-fn absence_and_presence() {
+fn not_found_and_already_exists_bodies_match_kubernetes() {
     check(
         &Status::not_found(DEPLOYMENTS, "web"),
         &expect![[r#"
@@ -46,7 +46,7 @@ fn absence_and_presence() {
 }
 
 #[test]
-fn rights() {
+fn unauthorized_and_forbidden_bodies_match_kubernetes() {
     check(
         &Status::unauthorized(""),
         &expect![[r#"
@@ -72,7 +72,7 @@ fn rights() {
     "#]],
     );
     check(
-        &Status::forbidden(NOTHING, "", "User \"u\" cannot get path \"/metrics\""),
+        &Status::forbidden(NO_RESOURCE, "", "User \"u\" cannot get path \"/metrics\""),
         &expect![[r#"
         {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden: User \"u\" cannot get path \"/metrics\"","reason":"Forbidden","details":{},"code":403}
     "#]],
@@ -80,7 +80,7 @@ fn rights() {
 }
 
 #[test]
-fn conflicts() {
+fn conflict_bodies_match_kubernetes() {
     check(
         &Status::conflict(
             DEPLOYMENTS,
@@ -94,7 +94,7 @@ fn conflicts() {
 }
 
 #[test]
-fn invalid_objects() {
+fn invalid_bodies_list_causes() {
     check(
         &Status::invalid(DEPLOYMENT, "web", &[]),
         &expect![[r#"
@@ -117,7 +117,7 @@ fn invalid_objects() {
 }
 
 #[test]
-fn bad_requests() {
+fn client_error_bodies_match_kubernetes() {
     check(
         &Status::bad_request("no"),
         &expect![[r#"
@@ -151,7 +151,7 @@ fn bad_requests() {
 }
 
 #[test]
-fn passing_faults() {
+fn transient_error_bodies_match_kubernetes() {
     check(
         &Status::too_many_requests("later", 5),
         &expect![[r#"
@@ -179,7 +179,7 @@ fn passing_faults() {
 }
 
 #[test]
-fn our_faults() {
+fn internal_error_bodies_match_kubernetes() {
     check(
         &Status::internal_error("boom"),
         &expect![[r#"
@@ -195,7 +195,7 @@ fn our_faults() {
 }
 
 #[test]
-fn an_expired_page_carries_a_fresh_token() {
+fn expired_status_carries_new_continue_token() {
     let mut status = Status::expired("The provided continue parameter is too old");
     status.metadata.continue_token = "abc".to_owned();
     check(
@@ -207,7 +207,7 @@ fn an_expired_page_carries_a_fresh_token() {
 }
 
 #[test]
-fn success_has_no_code_and_no_reason() {
+fn success_status_omits_code_and_reason() {
     let status = Status::deleted(DEPLOYMENTS, "web", "u-1");
     check(
         &status,
@@ -221,7 +221,7 @@ fn success_has_no_code_and_no_reason() {
 }
 
 #[test]
-fn a_retry_is_asked_for_only_when_it_is_set() {
+fn retry_after_is_none_when_zero() {
     assert_eq!(Status::service_unavailable("").retry_after(), None);
     assert_eq!(Status::timeout("", 0).retry_after(), None);
     assert_eq!(Status::timeout("", 3).retry_after(), Some(3));
@@ -230,7 +230,7 @@ fn a_retry_is_asked_for_only_when_it_is_set() {
 }
 
 #[test]
-fn only_a_status_is_read_as_one() {
+fn from_json_rejects_other_kinds() {
     for body in [
         "",
         "404 page not found\n",
@@ -243,5 +243,5 @@ fn only_a_status_is_read_as_one() {
     }
     let other = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"NewReason","code":418,"details":null}"#;
     let status = Status::from_json(other).unwrap();
-    assert_eq!((status.reason, status.code, status.details), (Reason::Other("NewReason".into()), 418, None));
+    assert_eq!((status.reason, status.code, status.details), (StatusReason::Other("NewReason".into()), 418, None));
 }

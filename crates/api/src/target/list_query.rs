@@ -2,23 +2,23 @@
 
 use std::borrow::Cow;
 
-use super::{Resource, Verb};
+use super::{ResourceTarget, Verb};
 use crate::query;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::validation;
 
 /// Completes a target whose verb came from the method: without a name, get is list or watch, and delete is deletecollection.
-pub(super) fn apply<'a>(query: &'a str, target: &mut Resource<'a>) {
+pub(super) fn apply_list_query<'a>(query: &'a str, target: &mut ResourceTarget<'a>) {
     let is_nameless = target.name.is_empty();
     if !is_nameless || !matches!(target.verb, Verb::Get | Verb::Delete) {
         return;
     }
-    let options = ListQuery::read(query);
+    let options = ListQuery::parse(query);
     if target.verb == Verb::Delete {
         target.verb = Verb::DeleteCollection;
     } else {
-        let watches = options.watch.as_deref().is_some_and(query::is_true);
-        target.verb = if watches { Verb::Watch } else { Verb::List };
+        let is_watch = options.watch.as_deref().is_some_and(query::is_true_parameter);
+        target.verb = if is_watch { Verb::Watch } else { Verb::List };
         if let Some(name) = options.required_name() {
             target.name = Cow::Owned(name);
         }
@@ -38,7 +38,7 @@ struct ListQuery<'a> {
 }
 
 impl<'a> ListQuery<'a> {
-    fn read(query: &'a str) -> Self {
+    fn parse(query: &'a str) -> Self {
         let mut options = Self::default();
         for (key, value) in query::raw_pairs(query) {
             let slot = match &*key {
@@ -59,17 +59,17 @@ impl<'a> ListQuery<'a> {
     /// The name that the field selector demands. None if any option is malformed: Kubernetes then heeds none of them but
     /// `watch`. Nor if it could not be a name in a path, since it is used as one.
     fn required_name(&self) -> Option<String> {
-        let name = name_demanded_by(self.field_selector.as_deref()?)?;
+        let name = name_required_by(self.field_selector.as_deref()?)?;
         let is_integer = |value: &Option<Cow<'_, str>>| value.as_ref().is_none_or(|value| value.parse::<i64>().is_ok());
         let is_valid = is_integer(&self.limit)
             && is_integer(&self.timeout_seconds)
             && self.label_selector.as_ref().is_none_or(|selector| LabelSelector::parse(selector).is_ok())
-            && validation::path_segment_name(&name).is_empty();
+            && validation::validate_path_segment_name(&name).is_empty();
         is_valid.then_some(name)
     }
 }
 
-fn name_demanded_by(selector: &str) -> Option<String> {
+fn name_required_by(selector: &str) -> Option<String> {
     if !selector.contains("metadata.name") {
         return None;
     }

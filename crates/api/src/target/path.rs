@@ -11,16 +11,16 @@ pub struct PathForm {
     /// False if the path begins with more than one slash: kube-apiserver authorizes it as a resource and has no route for it.
     pub is_rooted: bool,
     /// What stands between the version and the rest.
-    pub prefix: Prefix,
+    pub prefix: VerbPrefix,
     /// True if `namespaces/<namespace>` stands before the resource. False for the paths of a namespace itself.
     pub in_namespace: bool,
     /// The last segment that the path has.
-    pub depth: Depth,
+    pub depth: PathDepth,
 }
 
 /// The old way to name a verb in the path. With a prefix the query is not heeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Prefix {
+pub enum VerbPrefix {
     /// No prefix: the verb follows from the method.
     None,
     /// `/watch/`.
@@ -31,7 +31,7 @@ pub enum Prefix {
 
 /// How far a path goes, counted from the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Depth {
+pub enum PathDepth {
     /// To the resource: all objects.
     Collection,
     /// To the name of an object.
@@ -39,11 +39,11 @@ pub enum Depth {
     /// To a subresource.
     Subresource,
     /// Beyond the subresource.
-    Beyond,
+    Subpath,
 }
 
 /// What a path names, before the query is looked at.
-pub(super) struct Parts<Text> {
+pub(super) struct PathParts<Text> {
     pub(super) verb: Verb,
     pub(super) form: PathForm,
     pub(super) group: Text,
@@ -52,12 +52,12 @@ pub(super) struct Parts<Text> {
     pub(super) resource: Text,
     pub(super) name: Text,
     pub(super) subresource: Text,
-    pub(super) rest: Text,
+    pub(super) subpath: Text,
 }
 
-impl<'p> Parts<&'p str> {
-    pub(super) fn map<Text>(self, convert: impl Fn(&'p str) -> Text) -> Parts<Text> {
-        Parts {
+impl<'p> PathParts<&'p str> {
+    pub(super) fn map<Text>(self, convert: impl Fn(&'p str) -> Text) -> PathParts<Text> {
+        PathParts {
             verb: self.verb,
             form: self.form,
             group: convert(self.group),
@@ -66,27 +66,30 @@ impl<'p> Parts<&'p str> {
             resource: convert(self.resource),
             name: convert(self.name),
             subresource: convert(self.subresource),
-            rest: convert(self.rest),
+            subpath: convert(self.subpath),
         }
     }
 }
 
 /// `/watch` or `/proxy` with nothing behind.
-pub(super) struct NothingBehindVerb;
+pub(super) struct MissingResourceAfterVerb;
 
 /// Decodes a path; it stays borrowed if it holds no escape.
-pub(super) fn decode(path: &str) -> Result<Cow<'_, str>, TargetError> {
+pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
     }
-    let bytes =
-        unescape(path, b'+').map_err(|at| TargetError::Escape { escape: path[at..].chars().take(3).collect() })?;
+    let bytes = unescape(path, b'+')
+        .map_err(|at| TargetError::InvalidEscape { escape: path[at..].chars().take(3).collect() })?;
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| TargetError::NotUtf8 { path: path.into() })
 }
 
 /// Splits a decoded path. `None` if it names no resource.
-pub(super) fn split<'p>(method: &str, path: &'p str) -> Result<Option<Parts<&'p str>>, NothingBehindVerb> {
-    let mut segments = Segments::of(path);
+pub(super) fn split_path<'p>(
+    method: &str,
+    path: &'p str,
+) -> Result<Option<PathParts<&'p str>>, MissingResourceAfterVerb> {
+    let mut segments = PathSegments::new(path);
     let group = match segments.next() {
         Some("api") => Some(""),
         Some("apis") => segments.next(),
@@ -95,25 +98,25 @@ pub(super) fn split<'p>(method: &str, path: &'p str) -> Result<Option<Parts<&'p 
     // There must be a segment behind the version, be it empty.
     let (Some(group), Some(version), Some(first)) = (group, segments.next(), segments.peek()) else { return Ok(None) };
     let (verb, prefix) = match first {
-        "watch" => (Verb::Watch, Prefix::Watch),
-        "proxy" => (Verb::Proxy, Prefix::Proxy),
-        _ => (Verb::of_method(method), Prefix::None),
+        "watch" => (Verb::Watch, VerbPrefix::Watch),
+        "proxy" => (Verb::Proxy, VerbPrefix::Proxy),
+        _ => (Verb::from_method(method), VerbPrefix::None),
     };
-    if prefix != Prefix::None {
+    if prefix != VerbPrefix::None {
         segments.next();
-        segments.peek().ok_or(NothingBehindVerb)?;
+        segments.peek().ok_or(MissingResourceAfterVerb)?;
     }
-    let (namespace, in_namespace) = skip_namespace(&mut segments);
+    let (namespace, in_namespace) = take_namespace(&mut segments);
     let resource = segments.next().unwrap_or("");
     let name = segments.next();
     let subresource = if verb == Verb::Proxy { None } else { segments.next() };
-    let depth = match (name, subresource, segments.rest) {
-        (None, _, _) => Depth::Collection,
-        (Some(_), None, _) => Depth::Item,
-        (Some(_), Some(_), None) => Depth::Subresource,
-        (Some(_), Some(_), Some(_)) => Depth::Beyond,
+    let depth = match (name, subresource, segments.remaining) {
+        (None, _, _) => PathDepth::Collection,
+        (Some(_), None, _) => PathDepth::Item,
+        (Some(_), Some(_), None) => PathDepth::Subresource,
+        (Some(_), Some(_), Some(_)) => PathDepth::Subpath,
     };
-    Ok(Some(Parts {
+    Ok(Some(PathParts {
         verb,
         form: PathForm { is_rooted: !path.starts_with("//"), prefix, in_namespace, depth },
         group,
@@ -122,13 +125,13 @@ pub(super) fn split<'p>(method: &str, path: &'p str) -> Result<Option<Parts<&'p 
         resource,
         name: name.unwrap_or(""),
         subresource: subresource.unwrap_or(""),
-        rest: segments.rest.unwrap_or(""),
+        subpath: segments.remaining.unwrap_or(""),
     }))
 }
 
 /// Reads `namespaces/<namespace>` and skips it if a resource follows; if not, the namespace is itself the object. `status`
 /// and `finalize` are subresources of namespaces, not resources in them. Returns the namespace, and whether it was skipped.
-fn skip_namespace<'p>(segments: &mut Segments<'p>) -> (&'p str, bool) {
+fn take_namespace<'p>(segments: &mut PathSegments<'p>) -> (&'p str, bool) {
     let mut ahead = *segments;
     if ahead.next() != Some("namespaces") {
         return ("", false);
@@ -143,25 +146,25 @@ fn skip_namespace<'p>(segments: &mut Segments<'p>) -> (&'p str, bool) {
 
 /// The segments of a path without the slashes at its ends; empty ones between slashes count.
 #[derive(Clone, Copy)]
-struct Segments<'p> {
+struct PathSegments<'p> {
     /// Nothing is left if this is absent; an empty segment is if it is empty.
-    rest: Option<&'p str>,
+    remaining: Option<&'p str>,
 }
 
-impl<'p> Segments<'p> {
-    fn of(path: &'p str) -> Self {
+impl<'p> PathSegments<'p> {
+    fn new(path: &'p str) -> Self {
         let path = path.trim_matches('/');
-        Self { rest: (!path.is_empty()).then_some(path) }
+        Self { remaining: (!path.is_empty()).then_some(path) }
     }
 
     fn next(&mut self) -> Option<&'p str> {
-        let rest = self.rest?;
+        let rest = self.remaining?;
         match rest.split_once('/') {
             Some((segment, rest)) => {
-                self.rest = Some(rest);
+                self.remaining = Some(rest);
                 Some(segment)
             }
-            None => self.rest.take(),
+            None => self.remaining.take(),
         }
     }
 

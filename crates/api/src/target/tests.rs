@@ -8,7 +8,8 @@ fn print(target: &Target<'_>) -> String {
         Target::NonResource(target) => return format!("non-resource {} {}", target.verb, target.path),
         Target::Resource(resource) => resource,
     };
-    let Resource { verb, namespace, name, subresource, rest, field_selector, label_selector, .. } = resource;
+    let ResourceTarget { verb, namespace, name, subresource, subpath: rest, field_selector, label_selector, .. } =
+        resource;
     let mut text = format!("{verb} {}/{} {}", resource.group, resource.version, resource.resource);
     for (label, value) in [
         ("name", name),
@@ -30,7 +31,7 @@ fn check(line: &str, expected: &str) {
     let (method, path_and_query) = line.split_once(' ').unwrap();
     let target = Target::parse(method, path_and_query).unwrap();
     assert_eq!(print(&target), expected, "{line}");
-    assert_eq!(target.raw(), path_and_query);
+    assert_eq!(target.path_and_query(), path_and_query);
     assert_eq!(target.clone().into_owned(), target);
 }
 
@@ -41,7 +42,7 @@ fn check_error(line: &str, expected: &str) {
 }
 
 #[test]
-fn resource_paths() {
+fn parse_resource_paths() {
     check("GET /api/v1/namespaces", "list /v1 namespaces");
     check("GET /api/v1/namespaces/other", "get /v1 namespaces name=other ns=other");
     check("GET /api/v1/namespaces/other/pods", "list /v1 pods ns=other");
@@ -57,7 +58,7 @@ fn resource_paths() {
 }
 
 #[test]
-fn verbs_in_the_path() {
+fn parse_watch_and_proxy_path_prefixes() {
     check("GET /api/v1/proxy/namespaces/other/pods/foo", "proxy /v1 pods name=foo ns=other");
     check(
         "GET /api/v1/proxy/namespaces/other/pods/foo/subpath/not/a/subresource",
@@ -73,14 +74,14 @@ fn verbs_in_the_path() {
 }
 
 #[test]
-fn a_verb_in_the_path_needs_something_behind_it() {
+fn parse_rejects_verb_prefix_without_resource() {
     check_error("GET /api/v1/watch", "unable to determine kind and namespace from url, /api/v1/watch");
     check_error("GET /api/v1/proxy/?a=b", "unable to determine kind and namespace from url, /api/v1/proxy/?a=b");
     check_error("GET /apis/g/v/watch", "unable to determine kind and namespace from url, /apis/g/v/watch");
 }
 
 #[test]
-fn watches() {
+fn parse_watch_query_parameter() {
     check("GET /api/v1/pods?watch=true", "watch /v1 pods");
     check("GET /api/v1/pods?watch=false", "list /v1 pods");
     check("GET /api/v1/pods?watch=False", "list /v1 pods");
@@ -98,7 +99,7 @@ fn watches() {
 }
 
 #[test]
-fn subresources() {
+fn parse_subresources() {
     check("GET /api/v1/namespaces/other/pods/foo/status", "get /v1 pods name=foo sub=status ns=other");
     check("GET /api/v1/namespaces/o/pods/foo/proxy/sub/path", "get /v1 pods name=foo sub=proxy ns=o rest=sub/path");
     check("PUT /api/v1/namespaces/other/finalize", "update /v1 namespaces name=other sub=finalize ns=other");
@@ -108,7 +109,7 @@ fn subresources() {
 }
 
 #[test]
-fn methods() {
+fn parse_maps_methods_to_verbs() {
     check("PATCH /api/v1/namespaces/other/pods/foo", "patch /v1 pods name=foo ns=other");
     check("DELETE /api/v1/namespaces/other/pods/foo", "delete /v1 pods name=foo ns=other");
     check("POST /api/v1/namespaces/other/pods", "create /v1 pods ns=other");
@@ -124,7 +125,7 @@ fn methods() {
 }
 
 #[test]
-fn paths_without_a_resource() {
+fn parse_non_resource_paths() {
     for path in [
         "",
         "/",
@@ -153,7 +154,7 @@ fn paths_without_a_resource() {
 }
 
 #[test]
-fn empty_segments_count_inside_a_path() {
+fn parse_keeps_empty_path_segments() {
     check("GET //api/v1/pods//", "list /v1 pods");
     check("GET /api//pods", "list / pods");
     check("GET /api/v1//pods", "get /v1  name=pods");
@@ -163,7 +164,7 @@ fn empty_segments_count_inside_a_path() {
 }
 
 #[test]
-fn the_selectors_of_a_list() {
+fn parse_list_selectors() {
     check("GET /apis/g/v/r", "list g/v r");
     check("GET /apis/g/v/r?fieldSelector=metadata.name=n", "list g/v r name=n fields=metadata.name=n");
     check("GET /apis/g/v/r?fieldSelector=metadata.name%3Dn", "list g/v r name=n fields=metadata.name=n");
@@ -181,7 +182,7 @@ fn the_selectors_of_a_list() {
 }
 
 #[test]
-fn a_malformed_option_hides_the_name_but_not_the_watch() {
+fn malformed_list_option_drops_name_but_keeps_watch() {
     for (query, expected) in [
         ("fieldSelector=metadata.name=n,foo", "list g/v r fields=metadata.name=n,foo"),
         ("fieldSelector=metadata.name=n,foo&watch=true", "watch g/v r fields=metadata.name=n,foo"),
@@ -206,7 +207,7 @@ fn a_malformed_option_hides_the_name_but_not_the_watch() {
 }
 
 #[test]
-fn escapes_are_decoded_before_the_path_is_split() {
+fn parse_decodes_escapes_before_splitting_path() {
     check("GET /api/v1/namespaces/n/pods/a%20b", "get /v1 pods name=a b ns=n");
     check("GET /%61pi/v1/pods", "list /v1 pods");
     check("GET /api/v1/pods/a%2Fb", "get /v1 pods name=a sub=b");
@@ -220,7 +221,7 @@ fn escapes_are_decoded_before_the_path_is_split() {
 }
 
 #[test]
-fn a_line_without_escapes_is_borrowed() {
+fn parse_borrows_when_nothing_is_escaped() {
     let line = "/apis/apps/v1/namespaces/n/deployments?labelSelector=a=b&fieldSelector=c=d&limit=500";
     let Target::Resource(target) = Target::parse("GET", line).unwrap() else { panic!("a resource") };
     for text in [&target.group, &target.namespace, &target.resource, &target.label_selector, &target.field_selector] {
@@ -232,7 +233,7 @@ fn a_line_without_escapes_is_borrowed() {
 }
 
 #[test]
-fn long_running_requests_and_connections() {
+fn is_long_running_and_is_connect_by_path() {
     for (line, is_long_running, is_connect, reaches_backend) in [
         ("GET /api/v1/pods?watch=1", true, false, false),
         ("GET /api/v1/watch/pods", true, false, false),
@@ -260,7 +261,7 @@ fn long_running_requests_and_connections() {
 }
 
 #[test]
-fn every_verb_has_its_name() {
+fn verb_names_round_trip() {
     for verb in Verb::NAMED {
         assert_eq!(Verb::from_name(verb.as_str()), Some(verb));
     }
@@ -270,20 +271,20 @@ fn every_verb_has_its_name() {
 
 proptest! {
     #[test]
-    fn any_line_is_a_target_or_an_error(method in any::<String>(), line in any::<String>()) {
+    fn parse_never_panics(method in any::<String>(), line in any::<String>()) {
         if let Ok(target) = Target::parse(&method, &line) {
-            prop_assert_eq!(target.raw(), line.as_str());
+            prop_assert_eq!(target.path_and_query(), line.as_str());
             let _ = (target.is_long_running(), target.verb().len());
         }
     }
 
     #[test]
-    fn near_misses_do_not_panic(line in "(/|api|apis|v1|watch|proxy|namespaces|pods|status|%2F|%|\\?|&|watch=|fieldSelector=metadata.name=|,|;|\\+|é){0,14}") {
+    fn parse_of_api_like_paths_never_panics(line in "(/|api|apis|v1|watch|proxy|namespaces|pods|status|%2F|%|\\?|&|watch=|fieldSelector=metadata.name=|,|;|\\+|é){0,14}") {
         let _ = Target::parse("GET", &line);
     }
 
     #[test]
-    fn a_path_is_read_back_from_its_parts(
+    fn parse_returns_path_parts(
         group in "[a-z]{1,6}(\\.[a-z]{1,4})?", namespace in "[a-z]{1,8}", resource in "[a-z]{3,8}", name in "[^/%?]{1,8}",
     ) {
         let escaped: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();

@@ -31,7 +31,7 @@ pub enum Verb {
 /// The method of a request. Methods are case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of HTTP")]
-pub enum Method {
+pub enum HttpMethod {
     Get,
     Head,
     Post,
@@ -43,8 +43,8 @@ pub enum Method {
     Other,
 }
 
-impl Method {
-    pub(super) fn of(method: &str) -> Self {
+impl HttpMethod {
+    pub(super) fn parse(method: &str) -> Self {
         match method {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
@@ -99,7 +99,7 @@ impl Verb {
     }
 
     /// Before name and query are looked at. Methods are case-sensitive.
-    pub(super) fn of_method(method: &str) -> Self {
+    pub(super) fn from_method(method: &str) -> Self {
         match method {
             "GET" | "HEAD" => Self::Get,
             "POST" => Self::Create,
@@ -118,7 +118,7 @@ impl fmt::Display for Verb {
 }
 
 /// The verb of a path that names no resource: the method in lower case.
-pub(super) fn of_non_resource(method: &str) -> Cow<'static, str> {
+pub(super) fn non_resource_verb(method: &str) -> Cow<'static, str> {
     Cow::Borrowed(match method {
         "GET" => "get",
         "HEAD" => "head",

@@ -3,31 +3,31 @@ use expect_test::{Expect, expect};
 use super::*;
 
 #[track_caller]
-fn check(rule: fn(&str) -> Faults, valid: &[&str], invalid: &[&str]) {
+fn check(rule: fn(&str) -> ValidationErrors, valid: &[&str], invalid: &[&str]) {
     for value in valid {
-        assert_eq!(rule(value), Faults::new(), "{value:?}");
+        assert_eq!(rule(value), ValidationErrors::new(), "{value:?}");
     }
     for value in invalid {
-        assert_ne!(rule(value), Faults::new(), "{value:?}");
+        assert_ne!(rule(value), ValidationErrors::new(), "{value:?}");
     }
 }
 
 #[track_caller]
-fn check_faults(faults: &Faults, expected: &Expect) {
-    expected.assert_eq(&faults.join("\n"));
+fn check_errors(errors: &ValidationErrors, expected: &Expect) {
+    expected.assert_eq(&errors.join("\n"));
 }
 
 #[test]
-fn labels_of_rfc_1123() {
+fn validate_dns1123_label_rules() {
     let longest = "a".repeat(63);
     check(
-        dns1123_label,
+        validate_dns1123_label,
         &["a", "1", "a-b", "0-9", &longest],
         &["", "-", "a-", "-a", "A", "a_b", "a.b", ".", "a b", "ä", "a\n", &"a".repeat(64)],
     );
-    check_faults(&dns1123_label("a.b"), &expect!["must not contain dots"]);
-    check_faults(
-        &dns1123_label(&"-".repeat(64)),
+    check_errors(&validate_dns1123_label("a.b"), &expect!["must not contain dots"]);
+    check_errors(
+        &validate_dns1123_label(&"-".repeat(64)),
         &expect![[r#"
             must be no more than 63 characters
             a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"#]],
@@ -35,15 +35,15 @@ fn labels_of_rfc_1123() {
 }
 
 #[test]
-fn subdomains_of_rfc_1123() {
+fn validate_dns1123_subdomain_rules() {
     let longest = "a".repeat(253);
     check(
-        dns1123_subdomain,
+        validate_dns1123_subdomain,
         &["a", "a.b", "0.1-2.c", "example.com", &longest],
         &["", ".", "a.", ".a", "a..b", "a.-b", "A.b", "a_b.c", "a b.c", &"a".repeat(254)],
     );
-    check_faults(
-        &dns1123_subdomain(&".".repeat(254)),
+    check_errors(
+        &validate_dns1123_subdomain(&".".repeat(254)),
         &expect![[r#"
             must be no more than 253 characters
             a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
@@ -51,10 +51,10 @@ fn subdomains_of_rfc_1123() {
 }
 
 #[test]
-fn labels_of_rfc_1035() {
-    check(dns1035_label, &["a", "a1", "a-1"], &["", "1", "1a", "-a", "a-", "A", "a.b", &"a".repeat(64)]);
-    check_faults(
-        &dns1035_label("1"),
+fn validate_dns1035_label_rules() {
+    check(validate_dns1035_label, &["a", "a1", "a-1"], &["", "1", "1a", "-a", "a-", "A", "a.b", &"a".repeat(64)]);
+    check_errors(
+        &validate_dns1035_label("1"),
         &expect![
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
         ],
@@ -62,12 +62,12 @@ fn labels_of_rfc_1035() {
 }
 
 #[test]
-fn path_segments() {
-    check(path_segment_name, &["", "a", "system:node", "...", "a b", "ä"], &[".", "..", "a/b", "a%b", "/"]);
-    check(path_segment_prefix, &["", ".", ".."], &["/", "%"]);
-    check_faults(&path_segment_name(".."), &expect!["may not be '..'"]);
-    check_faults(
-        &path_segment_name("%/"),
+fn validate_path_segment_rules() {
+    check(validate_path_segment_name, &["", "a", "system:node", "...", "a b", "ä"], &[".", "..", "a/b", "a%b", "/"]);
+    check(validate_path_segment_prefix, &["", ".", ".."], &["/", "%"]);
+    check_errors(&validate_path_segment_name(".."), &expect!["may not be '..'"]);
+    check_errors(
+        &validate_path_segment_name("%/"),
         &expect![[r#"
         may not contain '/'
         may not contain '%'"#]],
@@ -75,10 +75,10 @@ fn path_segments() {
 }
 
 #[test]
-fn label_keys() {
+fn validate_label_key_rules() {
     let longest = format!("{}/{}", "a".repeat(253), "b".repeat(63));
     check(
-        label_key,
+        validate_label_key,
         &[
             "simple",
             "now-with-dashes",
@@ -103,21 +103,21 @@ fn label_keys() {
             &format!("{}/b", "a".repeat(254)),
         ],
     );
-    check_faults(
-        &label_key("a/b/c"),
+    check_errors(
+        &validate_label_key("a/b/c"),
         &expect![
             "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ],
     );
-    check_faults(
-        &label_key("/"),
+    check_errors(
+        &validate_label_key("/"),
         &expect![[r#"
             prefix part must be non-empty
             name part must be non-empty
             name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
     );
-    check_faults(
-        &label_key(&format!("{}/{}", "A".repeat(254), "b".repeat(64))),
+    check_errors(
+        &validate_label_key(&format!("{}/{}", "A".repeat(254), "b".repeat(64))),
         &expect![[r#"
             prefix part must be no more than 253 bytes
             prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
@@ -126,10 +126,14 @@ fn label_keys() {
 }
 
 #[test]
-fn label_values() {
-    check(label_value, &["", "a", "A_b-c.9", &"a".repeat(63)], &["-", "a-", "_a", "a/b", "a b", "ä", &"a".repeat(64)]);
-    check_faults(
-        &label_value(&"-".repeat(64)),
+fn validate_label_value_rules() {
+    check(
+        validate_label_value,
+        &["", "a", "A_b-c.9", &"a".repeat(63)],
+        &["-", "a-", "_a", "a/b", "a b", "ä", &"a".repeat(64)],
+    );
+    check_errors(
+        &validate_label_value(&"-".repeat(64)),
         &expect![[r#"
             must be no more than 63 bytes
             a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"#]],

@@ -1,31 +1,32 @@
 //! DaemonSets: an annotation counts the changes of what their pods look like.
 
+use api::json::JsonObject;
 use serde_json::{Value, json};
 
-use crate::forms::Object;
-
 /// A number that was a field once; controllers still label pods by it.
-const COUNT: &str = "deprecated.daemonset.template.generation";
+const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// The first look of the pods.
-pub(super) fn complete(object: &mut Object) {
-    let count = count_of(object).max(1);
-    set_count(object, count);
+pub(super) fn prepare_for_create(object: &mut JsonObject) {
+    let generation = template_generation(object).max(1);
+    set_template_generation(object, generation);
 }
 
 /// The count stays as it is, or grows with a new look.
-pub(super) fn keep(old: &Object, new: &mut Object) {
-    let template = |object: &Object| object.get("spec").and_then(|spec| spec.get("template")).cloned();
-    let count = count_of(old).saturating_add(i64::from(template(old) != template(new)));
-    set_count(new, count.max(1));
+pub(super) fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
+    let template = |object: &JsonObject| object.get("spec").and_then(|spec| spec.get("template")).cloned();
+    let generation = template_generation(old).saturating_add(i64::from(template(old) != template(new)));
+    set_template_generation(new, generation.max(1));
 }
 
-fn count_of(object: &Object) -> i64 {
-    let annotation = object.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(COUNT)?.as_str());
+fn template_generation(object: &JsonObject) -> i64 {
+    let annotation = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations")?.get(TEMPLATE_GENERATION_ANNOTATION)?.as_str());
     annotation.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-fn set_count(object: &mut Object, count: i64) {
+fn set_template_generation(object: &mut JsonObject, generation: i64) {
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     let annotations = metadata.as_object_mut().map(|metadata| metadata.entry("annotations").or_insert(Value::Null));
     let Some(annotations) = annotations else { return };
@@ -33,7 +34,7 @@ fn set_count(object: &mut Object, count: i64) {
         *annotations = json!({});
     }
     if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(COUNT.to_owned(), count.to_string().into());
+        annotations.insert(TEMPLATE_GENERATION_ANNOTATION.to_owned(), generation.to_string().into());
     }
 }
 
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_the_template_are_counted() {
+    fn template_generation_counts_template_changes() {
         let set = |image: &str| {
             let Value::Object(set) = json!({"metadata": {"name": "d"}, "spec": {"template": {"image": image}}}) else {
                 unreachable!("it is an object")
@@ -50,16 +51,16 @@ mod tests {
             set
         };
         let mut first = set("a");
-        complete(&mut first);
-        assert_eq!(count_of(&first), 1);
+        prepare_for_create(&mut first);
+        assert_eq!(template_generation(&first), 1);
         let mut same = set("a");
-        keep(&first, &mut same);
-        assert_eq!(count_of(&same), 1);
+        prepare_for_update(&first, &mut same);
+        assert_eq!(template_generation(&same), 1);
         let mut next = set("b");
-        keep(&same, &mut next);
-        assert_eq!(count_of(&next), 2);
-        set_count(&mut same, i64::MAX);
-        keep(&same, &mut next);
-        assert_eq!(count_of(&next), i64::MAX);
+        prepare_for_update(&same, &mut next);
+        assert_eq!(template_generation(&next), 2);
+        set_template_generation(&mut same, i64::MAX);
+        prepare_for_update(&same, &mut next);
+        assert_eq!(template_generation(&next), i64::MAX);
     }
 }

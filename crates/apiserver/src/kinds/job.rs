@@ -1,16 +1,15 @@
 //! Jobs: each is found by its own pods through labels that no other job has.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
-
-use crate::forms::Object;
 
 /// The labels with a job's name, and those with its uid: with the prefix, and as they once were.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 /// Labels the pods of a new job, and selects them by its uid, unless the client does so itself.
-pub(super) fn complete(object: &mut Object) {
-    let of_metadata = |object: &Object, name: &str| {
+pub(super) fn prepare_for_create(object: &mut JsonObject) {
+    let of_metadata = |object: &JsonObject, name: &str| {
         object.get("metadata").and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default()
     };
     let (name, uid) = (of_metadata(object, "name"), of_metadata(object, "uid"));
@@ -18,25 +17,25 @@ pub(super) fn complete(object: &mut Object) {
     if spec.get("manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
-    if let Some(labels) = child(spec, &["template", "metadata", "labels"]) {
+    if let Some(labels) = ensure_object_at(spec, &["template", "metadata", "labels"]) {
         for (label, value) in
             NAME_LABELS.map(|label| (label, &name)).into_iter().chain(UID_LABELS.map(|label| (label, &uid)))
         {
             labels.entry(label).or_insert_with(|| value.clone());
         }
     }
-    if let Some(labels) = child(spec, &["selector", "matchLabels"]) {
+    if let Some(labels) = ensure_object_at(spec, &["selector", "matchLabels"]) {
         labels.entry(UID_LABELS[1]).or_insert(uid);
     }
     // A job without labels has those of its pods.
-    let labels = child(spec, &["template", "metadata", "labels"]).cloned().unwrap_or_default();
-    if let Some(own) = child(object, &["metadata", "labels"]).filter(|own| own.is_empty()) {
+    let labels = ensure_object_at(spec, &["template", "metadata", "labels"]).cloned().unwrap_or_default();
+    if let Some(own) = ensure_object_at(object, &["metadata", "labels"]).filter(|own| own.is_empty()) {
         *own = labels;
     }
 }
 
 /// The object at a path, made if it is not there; `None` if something else is in the way.
-fn child<'a>(object: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+fn ensure_object_at<'a>(object: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
     path.iter().try_fold(object, |object, name| object.entry(*name).or_insert_with(|| json!({})).as_object_mut())
 }
 
@@ -44,16 +43,16 @@ fn child<'a>(object: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mu
 mod tests {
     use super::*;
 
-    fn completed(spec: Value) -> Value {
+    fn prepared_spec(spec: Value) -> Value {
         let metadata = json!({"name": "pi", "uid": "u1"});
-        let mut job = Object::from_iter([("metadata".to_owned(), metadata), ("spec".to_owned(), spec)]);
-        complete(&mut job);
+        let mut job = JsonObject::from_iter([("metadata".to_owned(), metadata), ("spec".to_owned(), spec)]);
+        prepare_for_create(&mut job);
         job["spec"].clone()
     }
 
     #[test]
-    fn a_job_selects_its_own_pods() {
-        let spec = completed(json!({"template": {"metadata": {"labels": {"a": "b", "job-name": "mine"}}}}));
+    fn job_selects_its_pods_by_uid_label() {
+        let spec = prepared_spec(json!({"template": {"metadata": {"labels": {"a": "b", "job-name": "mine"}}}}));
         let labels = json!({
             "a": "b",
             "job-name": "mine",
@@ -66,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_selects_pods_by_hand_is_left_alone() {
+    fn job_with_manual_selector_is_unchanged() {
         let spec = json!({"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "template": {}});
-        assert_eq!(completed(spec.clone()), spec);
-        assert_eq!(completed(Value::Null), Value::Null);
+        assert_eq!(prepared_spec(spec.clone()), spec);
+        assert_eq!(prepared_spec(Value::Null), Value::Null);
     }
 }

@@ -2,30 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
 
-use crate::forms::Object;
-
 /// Clients that only know one address mean the list with it.
-pub(super) fn complete(object: &mut Object) {
+pub(super) fn prepare_for_create(object: &mut JsonObject) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if has_no_addresses(spec) && !text(spec, "clusterIP").is_empty() {
-        spec.insert("clusterIPs".to_owned(), json!([text(spec, "clusterIP")]));
+    if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
+        spec.insert("clusterIPs".to_owned(), json!([string_field(spec, "clusterIP")]));
     }
 }
 
 /// Fills in what was allocated, and takes it away where it no longer applies.
-pub(super) fn keep(old: &Object, new: &mut Object) {
+pub(super) fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
     let Some(old) = old.get("spec").and_then(Value::as_object) else { return };
     let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    match_addresses(old, new);
-    match (has_address(old), has_address(new)) {
+    sync_cluster_ips(old, new);
+    match (has_cluster_ip_type(old), has_cluster_ip_type(new)) {
         (true, true) => {
-            if text(new, "clusterIP").is_empty() {
-                copy(old, new, "clusterIP");
+            if string_field(new, "clusterIP").is_empty() {
+                copy_field(old, new, "clusterIP");
             }
-            if has_no_addresses(new) {
-                copy(old, new, "clusterIPs");
+            if lacks_cluster_ips(new) {
+                copy_field(old, new, "clusterIPs");
             }
         }
         (true, false) if old.get("clusterIPs") == new.get("clusterIPs") => {
@@ -35,19 +34,19 @@ pub(super) fn keep(old: &Object, new: &mut Object) {
         _ => {}
     }
     if has_node_ports(old) && has_node_ports(new) {
-        keep_node_ports(old, new);
+        reuse_node_ports(old, new);
     }
     let port = "healthCheckNodePort";
-    if has_health_check(old) && has_health_check(new) && number(new.get(port)) == 0 {
-        copy(old, new, port);
+    if has_health_check_node_port(old) && has_health_check_node_port(new) && integer_or_zero(new.get(port)) == 0 {
+        copy_field(old, new, port);
     }
 }
 
 /// The one address and the list of them follow each other where a client changed only one of them.
-fn match_addresses(old: &Map<String, Value>, new: &mut Map<String, Value>) {
-    let (before, after) = (text(old, "clusterIP"), text(new, "clusterIP").to_owned());
-    if has_no_addresses(new) && !has_no_addresses(old) && before == after {
-        copy(old, new, "clusterIPs");
+fn sync_cluster_ips(old: &Map<String, Value>, new: &mut Map<String, Value>) {
+    let (before, after) = (string_field(old, "clusterIP"), string_field(new, "clusterIP").to_owned());
+    if lacks_cluster_ips(new) && !lacks_cluster_ips(old) && before == after {
+        copy_field(old, new, "clusterIPs");
     }
     if before == after || old.get("clusterIPs") != new.get("clusterIPs") {
         return;
@@ -59,51 +58,53 @@ fn match_addresses(old: &Map<String, Value>, new: &mut Map<String, Value>) {
 }
 
 /// A port without a number gets the one that the port of its name had, unless another port took it.
-fn keep_node_ports(old: &Map<String, Value>, new: &mut Map<String, Value>) {
+fn reuse_node_ports(old: &Map<String, Value>, new: &mut Map<String, Value>) {
     let ports = |spec: &Map<String, Value>| -> Vec<(String, i64)> {
         let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
         ports
             .filter_map(Value::as_object)
-            .map(|port| (text(port, "name").to_owned(), number(port.get("nodePort"))))
+            .map(|port| (string_field(port, "name").to_owned(), integer_or_zero(port.get("nodePort"))))
             .collect()
     };
-    let taken: Vec<i64> = ports(new).into_iter().map(|(_, number)| number).collect();
-    let known: BTreeMap<String, i64> = ports(old).into_iter().collect();
+    let taken_ports: Vec<i64> = ports(new).into_iter().map(|(_, number)| number).collect();
+    let old_ports: BTreeMap<String, i64> = ports(old).into_iter().collect();
     for port in new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut().filter(|port| number(port.get("nodePort")) == 0) else { continue };
-        let before = known.get(text(port, "name")).copied().unwrap_or_default();
-        if before != 0 && !taken.contains(&before) {
+        let Some(port) = port.as_object_mut().filter(|port| integer_or_zero(port.get("nodePort")) == 0) else {
+            continue;
+        };
+        let before = old_ports.get(string_field(port, "name")).copied().unwrap_or_default();
+        if before != 0 && !taken_ports.contains(&before) {
             port.insert("nodePort".to_owned(), before.into());
         }
     }
 }
 
-fn has_address(spec: &Map<String, Value>) -> bool {
-    matches!(text(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+fn has_cluster_ip_type(spec: &Map<String, Value>) -> bool {
+    matches!(string_field(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
 fn has_node_ports(spec: &Map<String, Value>) -> bool {
     let is_allocated = spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
-    text(spec, "type") == "NodePort" || (text(spec, "type") == "LoadBalancer" && is_allocated)
+    string_field(spec, "type") == "NodePort" || (string_field(spec, "type") == "LoadBalancer" && is_allocated)
 }
 
-fn has_health_check(spec: &Map<String, Value>) -> bool {
-    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+fn has_health_check_node_port(spec: &Map<String, Value>) -> bool {
+    string_field(spec, "type") == "LoadBalancer" && string_field(spec, "externalTrafficPolicy") == "Local"
 }
 
-fn has_no_addresses(spec: &Map<String, Value>) -> bool {
+fn lacks_cluster_ips(spec: &Map<String, Value>) -> bool {
     spec.get("clusterIPs").and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
-fn text<'a>(object: &'a Map<String, Value>, name: &str) -> &'a str {
+fn string_field<'a>(object: &'a Map<String, Value>, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn number(value: Option<&Value>) -> i64 {
+fn integer_or_zero(value: Option<&Value>) -> i64 {
     value.and_then(Value::as_i64).unwrap_or_default()
 }
 
-fn copy(from: &Map<String, Value>, into: &mut Map<String, Value>, name: &str) {
+fn copy_field(from: &Map<String, Value>, into: &mut Map<String, Value>, name: &str) {
     if let Some(value) = from.get(name) {
         into.insert(name.to_owned(), value.clone());
     }
@@ -116,12 +117,12 @@ mod tests {
     #[track_caller]
     fn check(old: Value, new: Value, expected: &Value) {
         let [old, mut new] = [old, new].map(|spec| Map::from_iter([("spec".to_owned(), spec)]));
-        keep(&old, &mut new);
+        prepare_for_update(&old, &mut new);
         assert_eq!(new["spec"], *expected);
     }
 
     #[test]
-    fn what_was_allocated_is_filled_in() {
+    fn service_update_reuses_allocated_addresses_and_ports() {
         let port = |number: Option<u32>| match number {
             Some(number) => json!([{"name": "web", "port": 80, "nodePort": number}]),
             None => json!([{"name": "web", "port": 80}]),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_another_port_took_is_not_given_twice() {
+    fn service_update_does_not_reuse_a_taken_node_port() {
         let old = json!([{"name": "a", "nodePort": 30001}, {"name": "b", "nodePort": 30002}]);
         let new = json!([{"name": "a"}, {"name": "c", "nodePort": 30001}]);
         check(
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_and_the_list_follow_each_other() {
+    fn cluster_ip_and_cluster_ips_are_kept_in_sync() {
         let addresses = |one: &str, all: &[&str]| json!({"type": "ClusterIP", "clusterIP": one, "clusterIPs": all});
         check(addresses("a", &["a"]), addresses("b", &["a"]), &addresses("b", &["b"]));
         check(addresses("a", &["a"]), addresses("a", &[]), &addresses("a", &["a"]));
@@ -163,7 +164,7 @@ mod tests {
             &json!({"type": "ExternalName"}),
         );
         let mut created = Map::from_iter([("spec".to_owned(), json!({"clusterIP": "a"}))]);
-        complete(&mut created);
+        prepare_for_create(&mut created);
         assert_eq!(created["spec"], json!({"clusterIP": "a", "clusterIPs": ["a"]}));
     }
 }

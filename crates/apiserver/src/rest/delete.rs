@@ -4,114 +4,120 @@ use api::Status;
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
-use object::delete::{self, DeleteOptions, Deletion};
-use object::{Refusal, Stored};
-use registry::read::Freshness;
-use registry::{Decision, Item, Span, Written};
+use object::delete::{self, DeleteOptions, DeleteOutcome};
+use object::{Rejection, StoredObject};
+use registry::read::ReadConsistency;
+use registry::{CachedValue, ListSelection, WriteDecision, WriteOutcome};
 use store::Key;
 
-use super::selection::Selection;
-use super::{Context, now};
-use crate::options::{ListOptions, Purpose};
-use crate::{bodies, faults, forms, json, kinds};
+use super::object_selector::ObjectSelector;
+use super::{RequestContext, current_time};
+use crate::request_options::{ListOptions, ReadVerb};
+use crate::{error_status, json_response, kinds, object_codec, request_body};
 
-pub(super) async fn delete(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
+pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
     let options = delete_options(context, request).await?;
-    let name = &*context.asked.name;
-    match delete_one(context, context.key_of(name), name, &options).await? {
-        Deleted::Gone(last) if kinds::shows_what_it_deletes(context.resource.served) => {
-            Ok(context.respond(StatusCode::OK, &last))
+    let name = &*context.target.name;
+    match delete_object(context, context.object_key(name), name, &options).await? {
+        DeletedObject::Removed(deleted) if kinds::returns_deleted_object(context.resource.served) => {
+            Ok(context.object_response(StatusCode::OK, &deleted))
         }
-        Deleted::Gone(last) => {
-            let status = Status::deleted(context.asked.group_resource(), name, &last.uid);
-            Ok(json(status.to_json().into()))
+        DeletedObject::Removed(deleted) => {
+            let status = Status::deleted(context.target.group_resource(), name, &deleted.uid);
+            Ok(json_response(status.to_json().into()))
         }
-        Deleted::Waiting(stored) => Ok(context.respond(StatusCode::OK, &stored)),
+        DeletedObject::Terminating(stored) => Ok(context.object_response(StatusCode::OK, &stored)),
     }
 }
 
-pub(super) async fn delete_collection(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let list = ListOptions::parse(request.uri().query().unwrap_or_default(), Purpose::List)?;
+pub(super) async fn delete_collection(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let list = ListOptions::parse(request.uri().query().unwrap_or_default(), ReadVerb::List)?;
     let options = delete_options(context, request).await?;
-    let selection = Selection::new(list.labels, list.fields, context.resource.served)?.named(&context.asked.name);
-    let span =
-        Span { within: context.within(), start: Key::new(), limit: None, wants: &|stored| selection.selects(stored) };
-    let listing = context.server.registry.list(context.resource.shelf, &span, Freshness::Latest).await;
-    let listing = listing.map_err(faults::unread)?;
-    let kind = context.resource.served.response_kind();
+    let object_selector = ObjectSelector::new(list.label_selector, list.field_selector, context.resource.served)?
+        .with_name(&context.target.name);
+    let selection = ListSelection {
+        prefix: context.key_prefix(),
+        start_key: Key::new(),
+        limit: None,
+        filter: &|stored| object_selector.matches(stored),
+    };
+    let page = context.server.registry.list(context.resource.resource_cache, &selection, ReadConsistency::Latest).await;
+    let page = page.map_err(error_status::status_for_read_error)?;
+    let kind = context.resource.served.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let mut page = format!(
+    let mut body = format!(
         r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
-        kind.kind, listing.revision
+        kind.kind, page.revision
     )
     .into_bytes();
     let mut is_first = true;
-    for cached in &listing.items {
-        let Item::Object(stored) = &cached.item else { continue };
-        match delete_one(context, cached.key.clone(), &stored.name, &options).await {
-            Ok(Deleted::Gone(_) | Deleted::Waiting(_)) => {}
+    for cached in &page.entries {
+        let CachedValue::Object(stored) = &cached.value else { continue };
+        match delete_object(context, cached.key.clone(), &stored.name, &options).await {
+            Ok(DeletedObject::Removed(_) | DeletedObject::Terminating(_)) => {}
             // Somebody else was quicker, which is what was asked for.
             Err(status) if status.http_code() == 404 => continue,
             Err(status) => return Err(status),
         }
         if !is_first {
-            page.push(b',');
+            body.push(b',');
         }
         is_first = false;
-        page.extend_from_slice(&forms::body_of(stored, context.resource.served));
+        body.extend_from_slice(&object_codec::encode_served(stored, context.resource.served));
     }
-    page.extend_from_slice(b"]}\n");
-    Ok(json(Bytes::from(page)))
+    body.extend_from_slice(b"]}\n");
+    Ok(json_response(Bytes::from(body)))
 }
 
-pub(super) enum Deleted {
-    Gone(Stored),
-    Waiting(Stored),
+pub(super) enum DeletedObject {
+    Removed(StoredObject),
+    Terminating(StoredObject),
 }
 
-pub(super) async fn delete_one(
-    context: Context<'_>,
+pub(super) async fn delete_object(
+    context: RequestContext<'_>,
     key: Key,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Deleted, Status> {
-    let not_found = || Status::not_found(context.asked.group_resource(), name);
-    let refuse = |refusal: Refusal| context.refused(refusal, name);
-    kinds::refuse_deletion(context.resource.served, name)?;
-    let mut before: Option<Stored> = None;
+) -> Result<DeletedObject, Status> {
+    let not_found = || Status::not_found(context.target.group_resource(), name);
+    let reject = |rejection: Rejection| context.rejection_status(rejection, name);
+    kinds::check_deletable(context.resource.served, name)?;
+    let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
-    let decide = |current: Option<&Stored>| {
+    let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(not_found)?;
-        before = Some(current.clone());
-        let object = forms::object_of(current, context.resource.served);
-        let now = now();
-        let deletion = delete::decide(&object, options, context.resource.rules, now).map_err(refuse)?;
-        let deletion = kinds::delay(context.resource.served, &object, deletion, now);
+        stored_before = Some(current.clone());
+        let object = object_codec::decode_served(current, context.resource.served);
+        let now = current_time();
+        let deletion = delete::decide_deletion(&object, options, context.resource.kind_rules, now).map_err(reject)?;
+        let deletion = kinds::adjust_deletion(context.resource.served, &object, deletion, now);
         let decision = match deletion {
-            Deletion::Remove(_) => Decision::Delete,
-            Deletion::Pending => Decision::Keep,
-            Deletion::Mark(marked) if marked == object => Decision::Keep,
-            Deletion::Mark(marked) => Decision::Put {
-                value: forms::storage_bytes(marked, context.encoding()),
-                ttl: context.resource.rules.ttl,
+            DeleteOutcome::Remove(_) => WriteDecision::Delete,
+            DeleteOutcome::Pending => WriteDecision::Keep,
+            DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
+            DeleteOutcome::Mark(marked) => WriteDecision::Put {
+                value: object_codec::encode_for_storage(marked, context.storage_kind()),
+                ttl: context.resource.kind_rules.ttl,
             },
         };
-        is_dry_removal = options.is_dry_run && decision == Decision::Delete;
-        Ok(if options.is_dry_run { Decision::Keep } else { decision })
+        is_dry_removal = options.is_dry_run && decision == WriteDecision::Delete;
+        Ok(if options.is_dry_run { WriteDecision::Keep } else { decision })
     };
-    let written = context.persist(context.resource, &key, None, decide).await.map_err(faults::unwritten)?;
-    let before = before.ok_or_else(not_found)?;
+    let written =
+        context.persist(context.resource, &key, None, decide).await.map_err(error_status::status_for_write_error)?;
+    let stored_before = stored_before.ok_or_else(not_found)?;
     Ok(match written {
-        Written::Deleted(revision) => Deleted::Gone(before.at_revision(revision.0)),
-        Written::Put(stored) => Deleted::Waiting(stored),
-        Written::Kept if is_dry_removal => Deleted::Gone(before),
-        Written::Kept => Deleted::Waiting(before),
+        WriteOutcome::Deleted(revision) => DeletedObject::Removed(stored_before.with_revision(revision.0)),
+        WriteOutcome::Put(stored) => DeletedObject::Terminating(stored),
+        WriteOutcome::Unchanged if is_dry_removal => DeletedObject::Removed(stored_before),
+        WriteOutcome::Unchanged => DeletedObject::Terminating(stored_before),
     })
 }
 
-async fn delete_options(context: Context<'_>, request: Request) -> Result<DeleteOptions, Status> {
-    let about = context.about(&context.asked.name);
-    bodies::read_delete_options(request, context.server.surface.release(), about).await
+async fn delete_options(context: RequestContext<'_>, request: Request) -> Result<DeleteOptions, Status> {
+    let status_context = context.status_context(&context.target.name);
+    request_body::read_delete_options(request, context.server.served_resources.release(), status_context).await
 }

@@ -2,43 +2,52 @@
 
 use api::Status;
 use edge::{Request, Response};
-use object::Stored;
-use object::table::Headings;
-use registry::Item;
-use registry::read::Freshness;
+use object::StoredObject;
+use object::table::ColumnDefinitions;
+use registry::CachedValue;
+use registry::read::ReadConsistency;
 
-use super::{Context, accept};
-use crate::options::{ListOptions, Purpose};
-use crate::shape::Shape;
-use crate::{faults, json};
+use super::{RequestContext, accept_header};
+use crate::representation::ObjectRepresentation;
+use crate::request_options::{ListOptions, ReadVerb};
+use crate::{error_status, json_response};
 
-pub(super) async fn get(context: Context<'_>, request: &Request) -> Result<Response, Status> {
-    let shape = Shape::negotiate(accept(request), request.uri().query().unwrap_or_default())?;
-    show(context, request, |stored| json(shape.body_of(stored, context.resource.served, Headings::Shown))).await
+pub(super) async fn get(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
+    let representation =
+        ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
+    respond_with_object(context, request, |stored| {
+        json_response(representation.encode_object(stored, context.resource.served, ColumnDefinitions::Included))
+    })
+    .await
 }
 
 /// Shows the object that a request names.
-pub(super) async fn show(
-    context: Context<'_>,
+pub(super) async fn respond_with_object(
+    context: RequestContext<'_>,
     request: &Request,
-    form: impl FnOnce(&Stored) -> Response,
+    to_response: impl FnOnce(&StoredObject) -> Response,
 ) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let freshness = match request.uri().query() {
-        None => Freshness::Latest,
-        Some(query) => match ListOptions::parse(query, Purpose::Get)?.list_freshness() {
+    context.check_path_names()?;
+    let consistency = match request.uri().query() {
+        None => ReadConsistency::Latest,
+        Some(query) => match ListOptions::parse(query, ReadVerb::Get)?.list_consistency() {
             // A get has no exact match: the object as it is, and at least that new.
-            Freshness::Exactly(revision) => Freshness::AtLeast(revision),
-            other @ (Freshness::Latest | Freshness::AtLeast(_) | Freshness::Any) => other,
+            ReadConsistency::Exact(revision) => ReadConsistency::NotOlderThan(revision),
+            other @ (ReadConsistency::Latest | ReadConsistency::NotOlderThan(_) | ReadConsistency::Any) => other,
         },
     };
-    let name = &*context.asked.name;
-    let key = context.key_of(name);
-    let found = context.server.registry.get(context.resource.shelf, &key, freshness).await.map_err(faults::unread)?;
-    match found.as_deref().map(|cached| &cached.item) {
-        Some(Item::Object(stored)) => Ok(form(stored)),
-        Some(Item::Raw(_) | Item::Undecodable(_)) | None => {
-            Err(Status::not_found(context.asked.group_resource(), name))
+    let name = &*context.target.name;
+    let key = context.object_key(name);
+    let found = context
+        .server
+        .registry
+        .get(context.resource.resource_cache, &key, consistency)
+        .await
+        .map_err(error_status::status_for_read_error)?;
+    match found.as_deref().map(|cached| &cached.value) {
+        Some(CachedValue::Object(stored)) => Ok(to_response(stored)),
+        Some(CachedValue::Raw(_) | CachedValue::Undecodable(_)) | None => {
+            Err(Status::not_found(context.target.group_resource(), name))
         }
     }
 }

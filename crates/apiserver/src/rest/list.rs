@@ -5,44 +5,47 @@ use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
 use http::header::{CONTENT_TYPE, HeaderValue};
-use registry::read::Freshness;
-use registry::{Item, Listing, ReadError, Span};
+use registry::read::ReadConsistency;
+use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
 
-use super::selection::Selection;
-use super::{Context, accept};
-use crate::options::{ContinueToken, ListOptions, Purpose};
-use crate::shape::Shape;
-use crate::{faults, forms, json};
+use super::object_selector::ObjectSelector;
+use super::{RequestContext, accept_header};
+use crate::representation::ObjectRepresentation;
+use crate::request_options::{ContinueToken, ListOptions, ReadVerb};
+use crate::{error_status, json_response, object_codec};
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Result<Response, Status> {
+pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
     let query = request.uri().query().unwrap_or_default();
-    let shape = Shape::negotiate(accept(request), query)?;
-    context.refuse_odd_names()?;
-    let options = ListOptions::parse(query, Purpose::List)?;
-    let token = options.token.as_deref().map(ContinueToken::decode).transpose()?;
-    let freshness = match &token {
-        Some(token) => token.revision().map_or(Freshness::Latest, Freshness::Exactly),
-        None => options.list_freshness(),
+    let representation = ObjectRepresentation::negotiate(accept_header(request), query)?;
+    context.check_path_names()?;
+    let options = ListOptions::parse(query, ReadVerb::List)?;
+    let continue_token = options.continue_token.as_deref().map(ContinueToken::decode).transpose()?;
+    let consistency = match &continue_token {
+        Some(continue_token) => continue_token.revision().map_or(ReadConsistency::Latest, ReadConsistency::Exact),
+        None => options.list_consistency(),
     };
     let limit = options.limit;
-    let selection = Selection::new(options.labels, options.fields, context.resource.served)?.named(&context.asked.name);
-    let within = context.within();
-    let span = Span {
-        within: within.clone(),
-        start: token.as_ref().map_or(Key::new(), |token| [&within, token.start().as_bytes()].concat().into()),
+    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource.served)?
+        .with_name(&context.target.name);
+    let within = context.key_prefix();
+    let selection = ListSelection {
+        prefix: within.clone(),
+        start_key: continue_token
+            .as_ref()
+            .map_or(Key::new(), |continue_token| [&within, continue_token.start().as_bytes()].concat().into()),
         limit,
-        wants: &|stored| selection.selects(stored),
+        filter: &|stored| object_selector.matches(stored),
     };
-    let listing = context.server.registry.list(context.resource.shelf, &span, freshness).await;
-    let listing = listing.map_err(|error| page_fault(error, token.as_ref()))?;
-    let metadata = list_metadata(&listing, &within, selection.is_everything());
-    Ok(respond(context, &listing, &metadata, shape))
+    let page = context.server.registry.list(context.resource.resource_cache, &selection, consistency).await;
+    let page = page.map_err(|error| status_for_list_error(error, continue_token.as_ref()))?;
+    let metadata = list_metadata(&page, &within, object_selector.selects_all());
+    Ok(list_response(context, &page, &metadata, representation))
 }
 
 /// A page whose state is forgotten: the client may start over, or go on in the present with the token that comes along.
-fn page_fault(error: ReadError, token: Option<&ContinueToken>) -> Status {
-    match (&error, token) {
+fn status_for_list_error(error: ReadError, continue_token: Option<&ContinueToken>) -> Status {
+    match (&error, continue_token) {
         (ReadError::Store(store::Error::Compacted { .. }), Some(token)) => {
             let mut status = Status::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new \
@@ -51,54 +54,61 @@ fn page_fault(error: ReadError, token: Option<&ContinueToken>) -> Status {
                  that were created, modified, or deleted between the time the first chunk was returned and now may show \
                  up in the list.",
             );
-            status.metadata.continue_token = token.inconsistent().encode();
+            status.metadata.continue_token = token.without_revision().encode();
             status
         }
-        _ => faults::unread(error),
+        _ => error_status::status_for_read_error(error),
     }
 }
 
-fn respond(context: Context<'_>, listing: &Listing, metadata: &ListMeta, shape: Shape) -> Response {
-    let served = context.resource.served;
+fn list_response(
+    context: RequestContext<'_>,
+    page: &ListPage,
+    metadata: &ListMeta,
+    representation: ObjectRepresentation,
+) -> Response {
+    let resource = context.resource.served;
     let stored = || {
-        listing.items.iter().filter_map(|cached| match &cached.item {
-            Item::Object(stored) => Some(stored),
-            Item::Raw(_) | Item::Undecodable(_) => None,
+        page.entries.iter().filter_map(|cached| match &cached.value {
+            CachedValue::Object(stored) => Some(stored),
+            CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         })
     };
-    if shape != Shape::Whole {
-        let objects: Vec<_> = stored().map(|stored| forms::object_of(stored, served)).collect();
-        return json(shape.list(&objects, metadata, served).expect("whole objects are answered below"));
+    if representation != ObjectRepresentation::Full {
+        let objects: Vec<_> = stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
+        return json_response(
+            representation.encode_list(&objects, metadata, resource).expect("whole objects are answered below"),
+        );
     }
-    let mut parts = Vec::with_capacity(listing.items.len() * 2 + 2);
-    parts.push(head(context, metadata));
+    let mut parts = Vec::with_capacity(page.entries.len() * 2 + 2);
+    parts.push(list_head(context, metadata));
     for (at, stored) in stored().enumerate() {
         if at > 0 {
             parts.push(Bytes::from_static(b","));
         }
-        parts.push(forms::body_of(stored, served));
+        parts.push(object_codec::encode_served(stored, resource));
     }
     parts.push(Bytes::from_static(b"]}\n"));
-    let mut response = Response::new(Body::parts(parts));
+    let mut response = Response::new(Body::from_parts(parts));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 /// Everything before the first item.
-fn head(context: Context<'_>, metadata: &ListMeta) -> Bytes {
-    let kind = context.resource.served.response_kind();
+fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
+    let kind = context.resource.served.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
     format!(r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{metadata},"items":["#, kind.kind).into()
 }
 
-fn list_metadata(listing: &Listing, within: &Key, counts: bool) -> ListMeta {
-    let mut metadata = ListMeta { resource_version: listing.revision.to_string(), ..ListMeta::default() };
-    if let Some(rest) = &listing.rest {
-        let start = String::from_utf8_lossy(&rest.start[within.len()..]);
-        metadata.continue_token = ContinueToken::new(listing.revision, &start).encode();
+fn list_metadata(page: &ListPage, key_prefix: &Key, is_count_exact: bool) -> ListMeta {
+    let mut metadata = ListMeta { resource_version: page.revision.to_string(), ..ListMeta::default() };
+    if let Some(rest) = &page.continuation {
+        let start = String::from_utf8_lossy(&rest.start_key[key_prefix.len()..]);
+        metadata.continue_token = ContinueToken::new(page.revision, &start).encode();
         // With a selector it is known how many keys follow, and not how many of them are wanted.
-        metadata.remaining_item_count = if counts { i64::try_from(rest.remaining).ok() } else { None };
+        metadata.remaining_item_count = if is_count_exact { i64::try_from(rest.remaining).ok() } else { None };
     }
     metadata
 }

@@ -1,97 +1,98 @@
 //! Patch: the next state is made from the one that is there.
 
+use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
-use edge::audit::Trail;
+use edge::audit::RequestRecord;
 use edge::{Request, Response};
-use object::Refusal;
+use object::Rejection;
 use object::decode::{self, Decoded};
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
-use object::schema::Known;
+use object::schema::SchemaCursor;
 use serde_json::Value;
 
-use super::write::warned;
-use super::{Context, content_type};
-use crate::bodies;
-use crate::forms::Object;
-use crate::options::WriteOptions;
-use crate::typed::{self, Checked, FieldValidation, Mistyped};
+use super::write::with_warnings;
+use super::{RequestContext, content_type_header};
+use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
+use crate::request_body;
+use crate::request_options::WriteOptions;
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-const ACCEPTED: [&str; 3] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH];
+const ACCEPTED_MEDIA_TYPES: [&str; 3] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH];
 
-pub(super) async fn patch(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let options = WriteOptions::of(&request)?;
-    let change = Change::read(context, request).await?;
-    let kind = context.resource.served.response_kind();
+pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let options = WriteOptions::from_request(&request)?;
+    let patch_request = PatchRequest::from_request(context, request).await?;
+    let kind = context.resource.served.group_version_kind();
     let mut warnings = Vec::new();
-    let next = |current: Option<&Object>| {
-        let checked = change.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
+    let next = |current: Option<&JsonObject>| {
+        let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
         warnings = checked.warnings;
-        let name = &*context.asked.name;
-        decode::match_name(&checked.object, name).map_err(|refusal| context.refused(refusal, name))?;
+        let name = &*context.target.name;
+        decode::ensure_name_matches(&checked.object, name)
+            .map_err(|rejection| context.rejection_status(rejection, name))?;
         Ok(checked.object)
     };
-    let response = context.replace(&options, next).await?;
-    Ok(warned(response, &warnings))
+    let response = context.update_object(&options, next).await?;
+    Ok(with_warnings(response, &warnings))
 }
 
 /// A patch and how strictly it is read. It may be applied to one state after another.
-pub(super) struct Change {
-    patch: Patch,
-    duplicates: Vec<String>,
+pub(super) struct PatchRequest {
+    patch: ParsedPatch,
+    duplicate_fields: Vec<String>,
     validation: FieldValidation,
 }
 
-impl Change {
-    pub(super) async fn read(context: Context<'_>, request: Request) -> Result<Self, Status> {
-        let media_type = content_type(&request).split(';').next().unwrap_or_default().trim().to_owned();
-        if !ACCEPTED.contains(&&*media_type) {
-            return Err(Status::unsupported_media_type(&ACCEPTED));
+impl PatchRequest {
+    pub(super) async fn from_request(context: RequestContext<'_>, request: Request) -> Result<Self, Status> {
+        let media_type = content_type_header(&request).split(';').next().unwrap_or_default().trim().to_owned();
+        if !ACCEPTED_MEDIA_TYPES.contains(&&*media_type) {
+            return Err(Status::unsupported_media_type(&ACCEPTED_MEDIA_TYPES));
         }
-        let validation = FieldValidation::of_query(request.uri().query().unwrap_or_default())?;
-        let trail = Trail::of(&request);
-        let body = bodies::read_bytes(request).await?;
-        if let Some(trail) = trail {
-            trail.note_request_object(|| body.to_vec());
+        let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
+        let request_record = RequestRecord::from_request(&request);
+        let body = request_body::read_bytes(request).await?;
+        if let Some(request_record) = request_record {
+            request_record.set_request_object(|| body.to_vec());
         }
-        let parsed = Patch::parse(&media_type, &body);
-        let Decoded { value: patch, duplicates } =
-            parsed.map_err(|refusal| context.refused(refusal, &context.asked.name))?;
-        Ok(Self { patch, duplicates, validation })
+        let parsed = ParsedPatch::parse(&media_type, &body);
+        let Decoded { value: patch, duplicate_fields: duplicates } =
+            parsed.map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
+        Ok(Self { patch, duplicate_fields: duplicates, validation })
     }
 
     /// What the patch makes of an object of a kind.
     pub(super) fn apply(
         &self,
-        current: &Object,
+        current: &JsonObject,
         kind: GroupVersionKind<&str>,
-        context: Context<'_>,
-    ) -> Result<Checked, Status> {
-        let patched = match self.patch.apply(current, context.fields().known(kind)) {
-            Ok(patched) => patch::accept(patched, kind),
-            Err(refusal) => Err(refusal),
+        context: RequestContext<'_>,
+    ) -> Result<CheckedObject, Status> {
+        let patched = match self.patch.apply(current, context.release_schema().schema_for(kind)) {
+            Ok(patched) => patch::expect_kind(patched, kind),
+            Err(rejection) => Err(rejection),
         };
-        let refuse = |refusal| context.refused(refusal, &context.asked.name);
-        let value = patched.map_err(refuse)?;
-        let decoded = Decoded { value, duplicates: self.duplicates.clone() };
-        typed::check_types(decoded, context.server.surface.release(), kind, self.validation)
-            .map_err(|Mistyped { object, reason }| refuse(patch::refused(&object.into(), reason)))
+        let reject = |rejection| context.rejection_status(rejection, &context.target.name);
+        let value = patched.map_err(reject)?;
+        let decoded = Decoded { value, duplicate_fields: self.duplicate_fields.clone() };
+        built_in_types::check_body_types(decoded, context.server.served_resources.release(), kind, self.validation)
+            .map_err(|TypeCheckFailure { object, reason }| reject(patch::invalid_result(&object.into(), reason)))
     }
 }
 
-enum Patch {
+enum ParsedPatch {
     Json(JsonPatch),
     Merge(MergePatch),
     Strategic(StrategicPatch),
 }
 
-impl Patch {
-    fn parse(media_type: &str, body: &[u8]) -> Result<Decoded<Self>, Refusal> {
-        fn map<T>(decoded: Decoded<T>, wrap: impl FnOnce(T) -> Patch) -> Decoded<Patch> {
-            Decoded { value: wrap(decoded.value), duplicates: decoded.duplicates }
+impl ParsedPatch {
+    fn parse(media_type: &str, body: &[u8]) -> Result<Decoded<Self>, Rejection> {
+        fn map<T>(decoded: Decoded<T>, wrap: impl FnOnce(T) -> ParsedPatch) -> Decoded<ParsedPatch> {
+            Decoded { value: wrap(decoded.value), duplicate_fields: decoded.duplicate_fields }
         }
         match media_type {
             JSON_PATCH => JsonPatch::parse(body).map(|decoded| map(decoded, Self::Json)),
@@ -100,13 +101,13 @@ impl Patch {
         }
     }
 
-    fn apply(&self, object: &Object, known: Option<Known<'_>>) -> Result<Value, Refusal> {
+    fn apply(&self, object: &JsonObject, schema: Option<SchemaCursor<'_>>) -> Result<Value, Rejection> {
         match self {
             Self::Json(patch) => patch.apply(object),
             Self::Merge(patch) => Ok(patch.apply(object)),
-            Self::Strategic(patch) => match known {
+            Self::Strategic(patch) => match schema {
                 Some(known) => patch.apply(object, known),
-                None => Err(Refusal::Unclassified("the schema of this kind is not known".to_owned())),
+                None => Err(Rejection::Unclassified("the schema of this kind is not known".to_owned())),
             },
         }
     }

@@ -1,23 +1,27 @@
 //! The subresource `scale`: how many replicas there are and should be, whatever kind has them.
 
+use api::json::JsonObject;
 use api::{GroupVersionKind, Status, Verb};
 use edge::{Request, Response};
 use http::StatusCode;
 use object::scale::{self, ScalePaths};
-use object::{Stored, decode};
+use object::{StoredObject, decode};
 
-use super::patch::Change;
-use super::{Context, get, warned};
-use crate::bodies::{self, Expected};
-use crate::forms::{self, Object};
-use crate::json;
-use crate::options::WriteOptions;
+use super::patch::PatchRequest;
+use super::{RequestContext, get, with_warnings};
+use crate::json_response;
+use crate::object_codec;
+use crate::request_body::{self, ExpectedBody};
+use crate::request_options::WriteOptions;
 
-const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
+const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 
-pub(super) async fn serve(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    match context.asked.verb {
-        Verb::Get => get::show(context, &request, |stored| context.respond_with_scale(StatusCode::OK, stored)).await,
+pub(super) async fn serve_scale(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    match context.target.verb {
+        Verb::Get => {
+            get::respond_with_object(context, &request, |stored| context.respond_with_scale(StatusCode::OK, stored))
+                .await
+        }
         Verb::Update => update(context, request).await,
         Verb::Patch => patch(context, request).await,
         Verb::List
@@ -30,51 +34,58 @@ pub(super) async fn serve(context: Context<'_>, request: Request) -> Result<Resp
     }
 }
 
-async fn update(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let options = WriteOptions::of(&request)?;
-    let name = &*context.asked.name;
-    let expected = Expected { kind: KIND, release: context.server.surface.release(), about: context.about(name) };
-    let mut body = bodies::read(request, &expected).await?;
-    let matched = decode::match_namespace(&mut body.object, context.namespace());
-    let matched = matched.and_then(|()| decode::match_name(&body.object, name));
-    matched.map_err(|refusal| context.refused(refusal, name))?;
-    let next = |current: Option<&Object>| context.scaled(current.ok_or_else(|| context.not_found())?, &body.object);
+async fn update(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let options = WriteOptions::from_request(&request)?;
+    let name = &*context.target.name;
+    let expected = ExpectedBody {
+        kind: SCALE_KIND,
+        release: context.server.served_resources.release(),
+        status_context: context.status_context(name),
+    };
+    let mut body = request_body::read_object(request, &expected).await?;
+    let check = decode::ensure_namespace_matches(&mut body.object, context.namespace());
+    let check = check.and_then(|()| decode::ensure_name_matches(&body.object, name));
+    check.map_err(|rejection| context.rejection_status(rejection, name))?;
+    let next =
+        |current: Option<&JsonObject>| context.apply_scale(current.ok_or_else(|| context.not_found())?, &body.object);
     let (code, stored) = context.write_next(&options, None, next).await?;
-    Ok(warned(context.respond_with_scale(code, &stored), &body.warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored), &body.warnings))
 }
 
-async fn patch(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let options = WriteOptions::of(&request)?;
-    let change = Change::read(context, request).await?;
+async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let options = WriteOptions::from_request(&request)?;
+    let patch_request = PatchRequest::from_request(context, request).await?;
     let mut warnings = Vec::new();
-    let next = |current: Option<&Object>| {
+    let next = |current: Option<&JsonObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
-        let checked = change.apply(&scale::read(current, &context.scale_paths()), KIND, context)?;
+        let checked =
+            patch_request.apply(&scale::scale_from_object(current, &context.scale_paths()), SCALE_KIND, context)?;
         warnings = checked.warnings;
-        context.scaled(current, &checked.object)
+        context.apply_scale(current, &checked.object)
     };
     let (code, stored) = context.write_next(&options, None, next).await?;
-    Ok(warned(context.respond_with_scale(code, &stored), &warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored), &warnings))
 }
 
-impl Context<'_> {
+impl RequestContext<'_> {
     fn scale_paths(&self) -> ScalePaths<'static> {
         match self.resource.served.kind.plural {
-            "replicationcontrollers" => ScalePaths::CONTROLLER,
+            "replicationcontrollers" => ScalePaths::REPLICATION_CONTROLLER,
             _ => ScalePaths::WORKLOAD,
         }
     }
 
-    fn scaled(self, current: &Object, scale: &Object) -> Result<Object, Status> {
-        let scaled = scale::write(current, scale, &self.scale_paths());
-        scaled.map_err(|refusal| self.refused(refusal, &self.asked.name))
+    fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
+        let scaled = scale::apply_scale(current, scale, &self.scale_paths());
+        scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
-    fn respond_with_scale(self, code: StatusCode, stored: &Stored) -> Response {
-        let object = forms::object_of(stored, self.resource.served);
-        let mut response = json(api::json::to_go_json(&scale::read(&object, &self.scale_paths())).into());
+    fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Response {
+        let object = object_codec::decode_served(stored, self.resource.served);
+        let mut response =
+            json_response(api::json::to_go_json(&scale::scale_from_object(&object, &self.scale_paths())).into());
         *response.status_mut() = code;
         response
     }

@@ -2,46 +2,48 @@
 
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
-use edge::audit::Trail;
+use edge::audit::RequestRecord;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 
-use super::{Context, warned};
-use crate::bodies::{self, Expected};
-use crate::json;
-use crate::options::WriteOptions;
+use super::{RequestContext, with_warnings};
+use crate::json_response;
+use crate::request_body::{self, ExpectedBody};
+use crate::request_options::WriteOptions;
 
-const KIND: GroupVersionKind<&str> =
+const TOKEN_REQUEST_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest" };
 
-pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    WriteOptions::of(&request)?;
+pub(super) async fn create_token(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    WriteOptions::from_request(&request)?;
     let server = context.server;
-    let about = context.about(&context.asked.name);
-    let expected = Expected { kind: KIND, release: server.surface.release(), about };
-    let trail = Trail::of(&request);
-    let body = bodies::read(request, &expected).await?;
+    let status_context = context.status_context(&context.target.name);
+    let expected =
+        ExpectedBody { kind: TOKEN_REQUEST_KIND, release: server.served_resources.release(), status_context };
+    let request_record = RequestRecord::from_request(&request);
+    let body = request_body::read_object(request, &expected).await?;
     // The account may have been made a moment ago, through another server.
-    server.accounts.catch_up().await;
+    server.bound_objects.catch_up().await;
     let mut random = [0; 16];
     aws_lc_rs::rand::fill(&mut random).expect("the system has random numbers");
-    let asked = TokenRequest {
+    let token_request = TokenRequest {
         namespace: context.namespace(),
-        name: &context.asked.name,
+        name: &context.target.name,
         body: &serde_json::to_vec(&body.object).expect("an object has string keys"),
         now: Timestamp::now(),
         random,
     };
-    let issued = server.rules.signing.get().issuer.issue(&asked, &server.accounts).map_err(|error| {
-        tracing::debug!(%error, "no token was made");
-        error.to_status()
-    })?;
-    if let Some(trail) = trail {
-        trail.annotate("authentication.kubernetes.io/issued-credential-id", issued.credential_id);
+    let issued =
+        server.access_rules.signing.get().issuer.issue(&token_request, &server.bound_objects).map_err(|error| {
+            tracing::debug!(%error, "no token was made");
+            error.to_status()
+        })?;
+    if let Some(request_record) = request_record {
+        request_record.annotate("authentication.kubernetes.io/issued-credential-id", issued.credential_id);
     }
-    let mut response = json(issued.body.into());
+    let mut response = json_response(issued.body.into());
     *response.status_mut() = StatusCode::CREATED;
-    Ok(warned(warned(response, &body.warnings), &issued.warnings))
+    Ok(with_warnings(with_warnings(response, &body.warnings), &issued.warnings))
 }

@@ -8,86 +8,88 @@ use api::Status;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
 use http::header::{CONTENT_TYPE, HeaderValue};
-use object::Stored;
-use object::table::Headings;
-use registry::read::{Freshness, PATIENCE};
-use registry::{Change, Expired, Item, SnapshotReader, Watcher};
+use object::StoredObject;
+use object::table::ColumnDefinitions;
+use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
+use registry::{CacheWatcher, CachedValue, KeyChange, SnapshotReader, WatchExpired};
 use store::{Key, Revision};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::selection::Selection;
-use super::{Context, accept};
-use crate::options::{ListOptions, Purpose, Version};
-use crate::shape::Shape;
-use crate::{faults, forms};
+use super::object_selector::ObjectSelector;
+use super::{RequestContext, accept_header};
+use crate::representation::ObjectRepresentation;
+use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
+use crate::{error_status, object_codec};
 
 /// kube-apiserver's interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest that a watch lasts, whatever `timeoutSeconds` and `--min-request-timeout` say: a time that can be added to any clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
-pub(super) async fn watch(context: Context<'_>, request: &Request) -> Result<Response, Status> {
+pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
     let query = request.uri().query().unwrap_or_default();
-    let shape = Shape::negotiate_stream(accept(request), query)?;
-    context.refuse_odd_names()?;
-    let options = ListOptions::parse(query, Purpose::Watch)?;
+    let representation = ObjectRepresentation::negotiate_stream(accept_header(request), query)?;
+    context.check_path_names()?;
+    let options = ListOptions::parse(query, ReadVerb::Watch)?;
     let duration = watch_duration(options.timeout_seconds, context.server.watch_seconds_min, fastrand::f64());
-    let ends = Instant::now() + duration;
-    let selection = Selection::new(options.labels, options.fields, context.resource.served)?.named(&context.asked.name);
-    context.await_history().await?;
-    let (initial, revision) = match options.send_initial_events.unwrap_or(is_without_revision(options.version)) {
-        true => {
-            let reader = context.read_initial(options.version).await?;
-            let revision = reader.revision();
-            (Some(reader), revision)
-        }
-        false => (None, context.revision_to_follow(options.version).await?),
-    };
-    let watcher = context.server.registry.watch(context.resource.shelf, revision).map_err(expired)?;
-    let events = Events {
-        initial,
+    let deadline = Instant::now() + duration;
+    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource.served)?
+        .with_name(&context.target.name);
+    context.wait_for_history().await?;
+    let (initial_reader, revision) =
+        match options.send_initial_events.unwrap_or(starts_without_revision(options.requested_version)) {
+            true => {
+                let reader = context.open_initial_reader(options.requested_version).await?;
+                let revision = reader.revision();
+                (Some(reader), revision)
+            }
+            false => (None, context.start_revision(options.requested_version).await?),
+        };
+    let watcher = context.server.registry.watch(context.resource.resource_cache, revision).map_err(expired_status)?;
+    let events = WatchStream {
+        initial_reader,
         watcher,
         changes: Vec::new().into_iter(),
-        lines: VecDeque::new(),
-        selection,
-        within: context.within(),
-        served: served_of(context),
-        shape,
-        has_sent: false,
-        bookmarks: Bookmarks::of(options.allow_bookmarks, options.send_initial_events),
+        pending_chunks: VecDeque::new(),
+        object_selector,
+        key_prefix: context.key_prefix(),
+        served_ref: served_ref(context),
+        representation,
+        has_sent_object: false,
+        bookmark_mode: BookmarkMode::from_options(options.allow_bookmarks, options.send_initial_events),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
-        ends,
-        is_over: false,
-        stop: context.server.streams_end.clone(),
+        deadline,
+        is_ended: false,
+        stop_token: context.server.stream_stop.clone(),
     };
     let lines = futures_util::stream::unfold(events, |mut events| async move {
-        let line = events.next_line().await?;
+        let line = events.next_chunk().await?;
         Some((line, events))
     });
-    let mut response = Response::new(Body::pulled(lines));
+    let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
 /// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a restarted
 /// server do not all end together. `chance` is between 0 and 1.
-fn watch_duration(asked: Option<u64>, seconds_min: u64, chance: f64) -> Duration {
+fn watch_duration(requested: Option<u64>, seconds_min: u64, chance: f64) -> Duration {
     let min = Duration::from_secs(seconds_min.min(WATCH_SECONDS_MAX));
-    let asked = asked.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    let asked = requested.filter(|seconds| *seconds > 0).map(Duration::from_secs);
     asked.unwrap_or_else(|| min + min.mul_f64(chance)).min(Duration::from_secs(WATCH_SECONDS_MAX))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bookmarks {
+enum BookmarkMode {
     None,
     Periodic,
     /// The same, and one that says where the initial events end.
     AfterInitialEvents,
 }
 
-impl Bookmarks {
-    fn of(allowed: bool, initial_events: Option<bool>) -> Self {
+impl BookmarkMode {
+    fn from_options(allowed: bool, initial_events: Option<bool>) -> Self {
         match (allowed, initial_events) {
             (true, Some(true)) => Self::AfterInitialEvents,
             (true, _) => Self::Periodic,
@@ -97,214 +99,234 @@ impl Bookmarks {
 }
 
 /// A version of a served resource, as the stream needs it: it outlives the request.
-type ServedRef = (Arc<catalogue::Surface>, usize);
+type ServedRef = (Arc<catalogue::ServedResources>, usize);
 
-fn served_of(context: Context<'_>) -> ServedRef {
-    (context.server.surface.clone(), context.resource.served_position)
+fn served_ref(context: RequestContext<'_>) -> ServedRef {
+    (context.server.served_resources.clone(), context.resource.served_position)
 }
 
 /// Without a revision to go on from, a watch begins with what is there unless it says otherwise.
-fn is_without_revision(version: Version) -> bool {
-    matches!(version, Version::Unset | Version::Any)
+fn starts_without_revision(version: RequestedVersion) -> bool {
+    matches!(version, RequestedVersion::Unset | RequestedVersion::Any)
 }
 
-fn expired(expired: Expired) -> Status {
+fn expired_status(expired: WatchExpired) -> Status {
     Status::expired(expired.to_string())
 }
 
-fn bookmark(served: &catalogue::Served, revision: Revision, more: &str) -> Bytes {
-    let kind = served.response_kind();
+fn encode_bookmark(resource: &catalogue::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
+    let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let object = format!(
-        r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{more}}}}}"#,
+        r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{extra_metadata}}}}}"#,
         kind.kind
     );
-    forms::frame("BOOKMARK", object.as_bytes())
+    object_codec::encode_watch_event("BOOKMARK", object.as_bytes())
 }
 
-impl Context<'_> {
+impl RequestContext<'_> {
     /// A server that has just been started reads what happened before; until it has, every revision would seem forgotten.
-    async fn await_history(&self) -> Result<(), Status> {
-        match self.server.registry.cache().reached(Revision(0), PATIENCE).await {
+    async fn wait_for_history(&self) -> Result<(), Status> {
+        match self.server.registry.cache().wait_for_revision(Revision(0), CATCH_UP_TIMEOUT).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Status::service_unavailable("the watch cache is not filled yet").with_retry_after(1)),
-            Err(stopped) => Err(faults::unread(stopped.into())),
+            Err(stopped) => Err(error_status::status_for_read_error(stopped.into())),
         }
     }
 
     /// The state that a watch begins with.
-    async fn read_initial(&self, version: Version) -> Result<SnapshotReader, Status> {
-        let freshness = match version {
-            Version::Unset => Freshness::Latest,
-            Version::Any => Freshness::Any,
-            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => {
-                Freshness::AtLeast(revision)
-            }
+    async fn open_initial_reader(&self, version: RequestedVersion) -> Result<SnapshotReader, Status> {
+        let consistency = match version {
+            RequestedVersion::Unset => ReadConsistency::Latest,
+            RequestedVersion::Any => ReadConsistency::Any,
+            RequestedVersion::NotOlderThan(revision)
+            | RequestedVersion::Unmatched(revision)
+            | RequestedVersion::Exact(revision) => ReadConsistency::NotOlderThan(revision),
         };
         let registry = &self.server.registry;
-        registry.read_snapshot(self.resource.shelf, self.within(), freshness).await.map_err(faults::unread)
+        registry
+            .read_snapshot(self.resource.resource_cache, self.key_prefix(), consistency)
+            .await
+            .map_err(error_status::status_for_read_error)
     }
 
     /// The revision whose next change a watch begins with: the one that was given, or that of now.
-    async fn revision_to_follow(&self, version: Version) -> Result<Revision, Status> {
+    async fn start_revision(&self, version: RequestedVersion) -> Result<Revision, Status> {
         let registry = &self.server.registry;
         match version {
-            Version::NotOlderThan(revision) | Version::At(revision) | Version::Exact(revision) => Ok(revision),
-            Version::Any => Ok(registry.cache().through()),
-            Version::Unset => {
-                if !registry.catch_up_with_store().await.map_err(faults::unread)? {
+            RequestedVersion::NotOlderThan(revision)
+            | RequestedVersion::Unmatched(revision)
+            | RequestedVersion::Exact(revision) => Ok(revision),
+            RequestedVersion::Any => Ok(registry.cache().applied_revision()),
+            RequestedVersion::Unset => {
+                if !registry.catch_up_with_store().await.map_err(error_status::status_for_read_error)? {
                     let behind = "the watch cache has not caught up with storage";
                     return Err(Status::service_unavailable(behind).with_retry_after(1));
                 }
-                Ok(registry.cache().through())
+                Ok(registry.cache().applied_revision())
             }
         }
     }
 }
 
 /// The events of one watch, each made when the client can take it: an unread watch holds positions and no copies of objects.
-struct Events {
+struct WatchStream {
     /// What is left of the state that the watch begins with.
-    initial: Option<SnapshotReader>,
-    watcher: Watcher,
+    initial_reader: Option<SnapshotReader>,
+    watcher: CacheWatcher,
     /// Changes that were read from the watcher and not sent yet.
-    changes: std::vec::IntoIter<Arc<Change>>,
+    changes: std::vec::IntoIter<Arc<KeyChange>>,
     /// What is left of the event that is being sent.
-    lines: VecDeque<Bytes>,
-    selection: Selection,
-    within: Key,
-    served: ServedRef,
-    shape: Shape,
+    pending_chunks: VecDeque<Bytes>,
+    object_selector: ObjectSelector,
+    key_prefix: Key,
+    served_ref: ServedRef,
+    representation: ObjectRepresentation,
     /// Whether an object was sent: the first of a watch of tables says what the columns are.
-    has_sent: bool,
-    bookmarks: Bookmarks,
+    has_sent_object: bool,
+    bookmark_mode: BookmarkMode,
     next_bookmark: Instant,
-    ends: Instant,
-    is_over: bool,
-    stop: CancellationToken,
+    deadline: Instant,
+    is_ended: bool,
+    stop_token: CancellationToken,
 }
 
-impl Events {
+impl WatchStream {
     /// The next line or piece of one; `None` at the end of the watch.
-    async fn next_line(&mut self) -> Option<Bytes> {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(line) = self.lines.pop_front() {
+            if let Some(line) = self.pending_chunks.pop_front() {
                 return Some(line);
             }
-            if self.is_over || self.stop.is_cancelled() || Instant::now() >= self.ends {
+            if self.is_ended || self.stop_token.is_cancelled() || Instant::now() >= self.deadline {
                 return None;
             }
             // Other connections of this thread get their turn, however many events are ready or not selected.
             tokio::task::coop::consume_budget().await;
-            if self.initial.is_some() {
-                self.read_initial();
+            if self.initial_reader.is_some() {
+                self.queue_initial_event();
             } else if let Some(change) = self.changes.next() {
-                if change.key.starts_with(&self.within)
-                    && let Some(line) = self.line_of(&change)
+                if change.key.starts_with(&self.key_prefix)
+                    && let Some(line) = self.encode_change(&change)
                 {
-                    self.lines.push_back(line);
+                    self.pending_chunks.push_back(line);
                 }
             } else {
-                self.wait().await;
+                self.wait_for_changes().await;
             }
         }
     }
 
     /// Waits for changes, the next bookmark or the end.
-    async fn wait(&mut self) {
+    async fn wait_for_changes(&mut self) {
         tokio::select! {
-            changes = self.watcher.next() => match changes {
+            changes = self.watcher.next_changes() => match changes {
                 Ok(changes) => self.changes = changes.into_iter(),
                 Err(too_slow) => self.end_expired(too_slow),
             },
-            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks != Bookmarks::None => {
+            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmark_mode != BookmarkMode::None => {
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                let revision = self.watcher.through();
-                self.lines.push_back(bookmark(&self.served.0.served()[self.served.1], revision, ""));
+                let revision = self.watcher.delivered_revision();
+                self.pending_chunks.push_back(encode_bookmark(&self.served_ref.0.resources()[self.served_ref.1], revision, ""));
             }
-            () = tokio::time::sleep_until(self.ends) => self.is_over = true,
-            () = self.stop.cancelled() => self.is_over = true,
+            () = tokio::time::sleep_until(self.deadline) => self.is_ended = true,
+            () = self.stop_token.cancelled() => self.is_ended = true,
         }
     }
 
     /// Takes the next object of the initial state, or ends that state.
-    fn read_initial(&mut self) {
-        let Some(reader) = &mut self.initial else { return };
-        let served = &self.served.0.served()[self.served.1];
+    fn queue_initial_event(&mut self) {
+        let Some(reader) = &mut self.initial_reader else { return };
+        let resource = &self.served_ref.0.resources()[self.served_ref.1];
         match reader.next_item() {
             Ok(Some(cached)) => {
-                if let Some(stored) = stored_of(&cached.item).filter(|stored| self.selection.selects(stored)) {
-                    let object = self.shape.body_of(stored, served, headings_of(!self.has_sent));
-                    self.has_sent = true;
-                    self.lines.extend(forms::pieces("ADDED", object));
+                if let Some(stored) =
+                    as_stored_object(&cached.value).filter(|stored| self.object_selector.matches(stored))
+                {
+                    let object = self.representation.encode_object(
+                        stored,
+                        resource,
+                        column_definitions_for(!self.has_sent_object),
+                    );
+                    self.has_sent_object = true;
+                    self.pending_chunks.extend(object_codec::watch_event_chunks("ADDED", object));
                 }
             }
             Ok(None) => {
-                if self.bookmarks == Bookmarks::AfterInitialEvents {
+                if self.bookmark_mode == BookmarkMode::AfterInitialEvents {
                     let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
-                    self.lines.push_back(bookmark(served, reader.revision(), end));
+                    self.pending_chunks.push_back(encode_bookmark(resource, reader.revision(), end));
                 }
-                self.initial = None;
+                self.initial_reader = None;
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
             }
             Err(too_slow) => self.end_expired(too_slow),
         }
     }
 
-    fn end_expired(&mut self, too_slow: Expired) {
-        self.lines.push_back(forms::error_frame(&expired(too_slow)));
-        self.is_over = true;
+    fn end_expired(&mut self, too_slow: WatchExpired) {
+        self.pending_chunks.push_back(object_codec::encode_error_event(&expired_status(too_slow)));
+        self.is_ended = true;
     }
 
     /// What this watcher sees of a change; `None`: nothing.
-    fn line_of(&mut self, change: &Change) -> Option<Bytes> {
-        let served = &self.served.0.served()[self.served.1];
-        let previous = change.previous.as_deref().and_then(|cached| stored_of(&cached.item));
-        let current = change.current.as_deref().and_then(|cached| stored_of(&cached.item));
-        let (kind, object) = seen(previous, current, change.revision, |stored| self.selection.selects(stored))?;
-        if self.shape == Shape::Whole && self.selection.is_everything() && is_own_version(&object, served) {
-            return Some(change.frame(|| forms::frame(kind, &forms::body_of(&object, served))));
+    fn encode_change(&mut self, change: &KeyChange) -> Option<Bytes> {
+        let resource = &self.served_ref.0.resources()[self.served_ref.1];
+        let previous = change.previous.as_deref().and_then(|cached| as_stored_object(&cached.value));
+        let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
+        let (kind, object) =
+            watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored))?;
+        if self.representation == ObjectRepresentation::Full
+            && self.object_selector.selects_all()
+            && is_in_stored_version(&object, resource)
+        {
+            return Some(change.get_or_encode_frame(|| {
+                object_codec::encode_watch_event(kind, &object_codec::encode_served(&object, resource))
+            }));
         }
-        let headings = headings_of(!self.has_sent);
-        self.has_sent = true;
-        Some(forms::frame(kind, &self.shape.body_of(&object, served, headings)))
+        let column_definitions = column_definitions_for(!self.has_sent_object);
+        self.has_sent_object = true;
+        Some(object_codec::encode_watch_event(
+            kind,
+            &self.representation.encode_object(&object, resource, column_definitions),
+        ))
     }
 }
 
-fn headings_of(is_first: bool) -> Headings {
-    if is_first { Headings::Shown } else { Headings::Omitted }
+fn column_definitions_for(is_first: bool) -> ColumnDefinitions {
+    if is_first { ColumnDefinitions::Included } else { ColumnDefinitions::Omitted }
 }
 
 /// Frames are shared between watchers of the storage version only: those of others look different.
-fn is_own_version(object: &Stored, served: &catalogue::Served) -> bool {
-    let kind = served.response_kind();
+fn is_in_stored_version(object: &StoredObject, resource: &catalogue::ServedResource) -> bool {
+    let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version }.to_string();
     *object.api_version == *api_version
 }
 
 /// A change as a selection sees it: objects that begin or cease to match appear and disappear.
-fn seen<'a>(
-    previous: Option<&'a Stored>,
-    current: Option<&'a Stored>,
+fn watch_event_for<'a>(
+    previous: Option<&'a StoredObject>,
+    current: Option<&'a StoredObject>,
     revision: Revision,
-    selects: impl Fn(&Stored) -> bool,
-) -> Option<(&'static str, std::borrow::Cow<'a, Stored>)> {
+    matches: impl Fn(&StoredObject) -> bool,
+) -> Option<(&'static str, std::borrow::Cow<'a, StoredObject>)> {
     use std::borrow::Cow;
-    let was = previous.filter(|stored| selects(stored));
-    let is = current.filter(|stored| selects(stored));
-    match (was, is) {
+    let matched_before = previous.filter(|stored| matches(stored));
+    let matches_now = current.filter(|stored| matches(stored));
+    match (matched_before, matches_now) {
         (None, Some(object)) => Some(("ADDED", Cow::Borrowed(object))),
         (Some(_), Some(object)) => Some(("MODIFIED", Cow::Borrowed(object))),
         // The last that was seen of it, at the revision at which it went.
-        (Some(object), None) => Some(("DELETED", Cow::Owned(object.at_revision(revision.0)))),
+        (Some(object), None) => Some(("DELETED", Cow::Owned(object.with_revision(revision.0)))),
         (None, None) => None,
     }
 }
 
-fn stored_of(item: &Item) -> Option<&Stored> {
+fn as_stored_object(item: &CachedValue) -> Option<&StoredObject> {
     match item {
-        Item::Object(stored) => Some(stored),
-        Item::Raw(_) | Item::Undecodable(_) => None,
+        CachedValue::Object(stored) => Some(stored),
+        CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
     }
 }
 
@@ -313,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watch_lasts_as_asked_within_a_bound() {
+    fn watch_duration_is_as_requested_within_bounds() {
         let hour = 3600;
         for (asked, min, chance, expected) in [
             (Some(5), 1800, 0.0, 5),

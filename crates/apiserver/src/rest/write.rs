@@ -1,77 +1,83 @@
 //! Create and update: decode, prepare, validate, persist.
 
 use access::Attributes;
+use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, Verb};
 use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
-use object::managed_fields::{self, Writer};
-use object::metadata::Stamp;
-use object::rules::StatusPart;
-use object::{Refusal, Stored, decode, delete, metadata, unknown, validate};
-use registry::read::Freshness;
-use registry::{Decision, WriteError, Written};
+use object::managed_fields::{self, FieldManager};
+use object::metadata::CreateContext;
+use object::rules::StatusSubresource;
+use object::{Rejection, StoredObject, decode, delete, metadata, unknown_fields, validate};
+use registry::read::ReadConsistency;
+use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
-use super::{Context, now};
-use crate::admission::{Grant, Seen, Verdict};
-use crate::bodies::{self, Expected};
-use crate::forms::{self, Object};
-use crate::options::WriteOptions;
-use crate::typed::{self, Checked, Fields};
-use crate::{faults, json, kinds};
+use super::{RequestContext, current_time};
+use crate::admission::{NamespaceFreshness, ObjectWrite, SigningRequestWrite};
+use crate::built_in_types::{self, CheckedObject, ReleaseSchema};
+use crate::object_codec;
+use crate::request_body::{self, ExpectedBody};
+use crate::request_options::WriteOptions;
+use crate::{error_status, json_response, kinds};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does; and so often a namespace may change under us.
-const TRIES: usize = 8;
+const CREATE_ATTEMPTS_MAX: usize = 8;
 
-pub(super) async fn create(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    let options = WriteOptions::of(&request)?;
-    let Checked { mut object, warnings } = decode_body(context, request).await?;
-    decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, ""))?;
-    let mut place = context.admit_into_namespace(Seen::InCache).await?;
-    let is_generated = text(&object, "name").is_empty() && !text(&object, "generateName").is_empty();
-    for _ in 0..TRIES {
-        match context.create_once(object.clone(), &options, place.as_ref()).await {
-            Err(NotCreated::Taken { name }) if is_generated => {
+pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    let options = WriteOptions::from_request(&request)?;
+    let CheckedObject { mut object, warnings } = decode_body(context, request).await?;
+    decode::ensure_namespace_matches(&mut object, context.namespace())
+        .map_err(|rejection| context.rejection_status(rejection, ""))?;
+    let mut namespace_condition = context.require_active_namespace(NamespaceFreshness::Cached).await?;
+    let is_generated =
+        metadata_string(&object, "name").is_empty() && !metadata_string(&object, "generateName").is_empty();
+    for _ in 0..CREATE_ATTEMPTS_MAX {
+        match context.create_once(object.clone(), &options, namespace_condition.as_ref()).await {
+            Err(CreateError::NameTaken { name }) if is_generated => {
                 tracing::debug!(name, "a generated name is taken; trying another");
             }
-            Err(NotCreated::Taken { name }) => {
-                return Err(Status::already_exists(context.asked.group_resource(), &name));
+            Err(CreateError::NameTaken { name }) => {
+                return Err(Status::already_exists(context.target.group_resource(), &name));
             }
-            Err(NotCreated::Moved) => place = context.admit_into_namespace(Seen::Now).await?,
-            Err(NotCreated::Refused(status)) => return Err(status),
-            Ok(stored) => return Ok(warned(context.respond(StatusCode::CREATED, &stored), &warnings)),
+            Err(CreateError::NamespaceChanged) => {
+                namespace_condition = context.require_active_namespace(NamespaceFreshness::Latest).await?
+            }
+            Err(CreateError::Rejected(status)) => return Err(status),
+            Ok(stored) => return Ok(with_warnings(context.object_response(StatusCode::CREATED, &stored), &warnings)),
         }
     }
     if !is_generated {
         return Err(Status::service_unavailable("the namespace is changed again and again").with_retry_after(1));
     }
-    Err(Status::generate_name_conflict(context.asked.group_resource(), text(&object, "generateName"), 1))
+    Err(Status::generate_name_conflict(context.target.group_resource(), metadata_string(&object, "generateName"), 1))
 }
 
-pub(super) async fn update(context: Context<'_>, request: Request) -> Result<Response, Status> {
-    context.refuse_odd_names()?;
-    let options = WriteOptions::of(&request)?;
-    let Checked { mut object, warnings } = decode_body(context, request).await?;
-    let name = &*context.asked.name;
-    decode::match_namespace(&mut object, context.namespace()).map_err(|refusal| context.refused(refusal, name))?;
-    decode::match_name(&object, name).map_err(|refusal| context.refused(refusal, name))?;
-    let place = context.admit_new_into_namespace().await?;
+pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let options = WriteOptions::from_request(&request)?;
+    let CheckedObject { mut object, warnings } = decode_body(context, request).await?;
+    let name = &*context.target.name;
+    decode::ensure_namespace_matches(&mut object, context.namespace())
+        .map_err(|rejection| context.rejection_status(rejection, name))?;
+    decode::ensure_name_matches(&object, name).map_err(|rejection| context.rejection_status(rejection, name))?;
+    let namespace_condition = context.require_active_namespace_for_upsert().await?;
     let response = context
-        .replace_beside(&options, place.as_ref(), |current| match current {
+        .update_object_if(&options, namespace_condition.as_ref(), |current| match current {
             Some(_) => Ok(object.clone()),
-            None if context.resource.rules.create_on_update && context.asked.subresource.is_empty() => {
+            None if context.resource.kind_rules.allows_create_on_update && context.target.subresource.is_empty() => {
                 Ok(object.clone())
             }
-            None => Err(Status::not_found(context.asked.group_resource(), name)),
+            None => Err(Status::not_found(context.target.group_resource(), name)),
         })
         .await?;
-    Ok(warned(response, &warnings))
+    Ok(with_warnings(response, &warnings))
 }
 
 /// Tells the client what was wrong and not refused.
-pub(crate) fn warned(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
+pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
     for warning in warnings {
         let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
@@ -82,79 +88,82 @@ pub(crate) fn warned(mut response: Response, warnings: &[impl AsRef<str>]) -> Re
 }
 
 /// Why an object was not created.
-enum NotCreated {
+enum CreateError {
     /// The name is taken.
-    Taken {
+    NameTaken {
         name: String,
     },
     /// The namespace is not as it was seen.
-    Moved,
-    Refused(Status),
+    NamespaceChanged,
+    Rejected(Status),
 }
 
-impl Context<'_> {
+impl RequestContext<'_> {
     /// Puts what `next` makes of the object that is there, in the version of the request, and answers with it.
-    pub(super) async fn replace(
+    pub(super) async fn update_object(
         self,
         options: &WriteOptions,
-        next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+        next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<Response, Status> {
-        self.replace_beside(options, None, next).await
+        self.update_object_if(options, None, next).await
     }
 
     /// The same, if a namespace is still as it was seen.
-    async fn replace_beside(
+    async fn update_object_if(
         self,
         options: &WriteOptions,
-        place: Option<&Compare>,
-        next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
+        namespace_condition: Option<&Compare>,
+        next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<Response, Status> {
-        let (code, stored) = self.write_next(options, place, next).await?;
-        Ok(self.respond(code, &stored))
+        let (code, stored) = self.write_next(options, namespace_condition, next).await?;
+        Ok(self.object_response(code, &stored))
     }
 
     /// Puts what `next` makes of the object that is there, in the version of the request.
     pub(super) async fn write_next(
         self,
         options: &WriteOptions,
-        place: Option<&Compare>,
-        mut next: impl FnMut(Option<&Object>) -> Result<Object, Status>,
-    ) -> Result<(StatusCode, Stored), Status> {
-        let name = &*self.asked.name;
-        let key = self.key_of(name);
-        let mut dry = None;
-        let mut shown = None;
+        namespace_condition: Option<&Compare>,
+        mut next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
+    ) -> Result<(StatusCode, StoredObject), Status> {
+        let name = &*self.target.name;
+        let key = self.object_key(name);
+        let mut dry_run_decision = None;
+        let mut stored_before = None;
         let mut is_new = false;
-        let decide = |current: Option<&Stored>| {
-            let old = current.map(|stored| forms::object_of(stored, self.resource.served));
+        let decide = |current: Option<&StoredObject>| {
+            let old = current.map(|stored| object_codec::decode_served(stored, self.resource.served));
             let new = next(old.as_ref())?;
             is_new = old.is_none();
             let decision = match &old {
                 None => {
-                    let value = self.new_object(new, options)?;
+                    let value = self.prepare_new_object(new, options)?;
                     self.authorize_create()?;
-                    Decision::Put { value, ttl: self.resource.rules.ttl }
+                    WriteDecision::Put { value, ttl: self.resource.kind_rules.ttl }
                 }
-                Some(old) => self.next_state(old, new, options)?,
+                Some(old) => self.prepare_next_state(old, new, options)?,
             };
-            shown = current.cloned();
-            if options.dry_run {
-                dry = Some(decision);
-                return Ok(Decision::Keep);
+            stored_before = current.cloned();
+            if options.is_dry_run {
+                dry_run_decision = Some(decision);
+                return Ok(WriteDecision::Keep);
             }
             Ok(decision)
         };
-        let written = self.persist(self.resource, &key, place, decide).await.map_err(faults::unwritten)?;
+        let written = self
+            .persist(self.resource, &key, namespace_condition, decide)
+            .await
+            .map_err(error_status::status_for_write_error)?;
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        let stored = match (written, dry) {
-            (Written::Put(stored), _) => stored,
-            (_, Some(Decision::Put { value, .. })) => {
-                let revision = shown.as_ref().map_or(0, |stored| stored.revision);
-                Stored::from_storage(&value, revision).expect("we encoded it ourselves")
+        let stored = match (written, dry_run_decision) {
+            (WriteOutcome::Put(stored), _) => stored,
+            (_, Some(WriteDecision::Put { value, .. })) => {
+                let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
+                StoredObject::from_storage(&value, revision).expect("we encoded it ourselves")
             }
             // The last finalizer went, or nothing changed: the object as it was.
-            (Written::Deleted(_) | Written::Kept, _) => {
-                shown.ok_or_else(|| Status::not_found(self.asked.group_resource(), name))?
+            (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, _) => {
+                stored_before.ok_or_else(|| Status::not_found(self.target.group_resource(), name))?
             }
         };
         Ok((code, stored))
@@ -162,52 +171,65 @@ impl Context<'_> {
 
     async fn create_once(
         self,
-        mut object: Object,
+        mut object: JsonObject,
         options: &WriteOptions,
-        place: Option<&Compare>,
-    ) -> Result<Stored, NotCreated> {
-        self.refuse_escalation("", None, &object).map_err(NotCreated::Refused)?;
-        if let Err(refusal) = prepare(&mut object, self, options) {
-            return Err(NotCreated::Refused(self.refused(refusal, text(&object, "name"))));
+        namespace_condition: Option<&Compare>,
+    ) -> Result<StoredObject, CreateError> {
+        self.check_escalation("", None, &object).map_err(CreateError::Rejected)?;
+        if let Err(rejection) = prepare_for_create(&mut object, self, options) {
+            return Err(CreateError::Rejected(self.rejection_status(rejection, metadata_string(&object, "name"))));
         }
-        let name = text(&object, "name").to_owned();
-        let key = self.key_of(&name);
-        let value = forms::storage_bytes(object, self.encoding());
-        let decide = |current: Option<&Stored>| {
+        let name = metadata_string(&object, "name").to_owned();
+        let key = self.object_key(&name);
+        let value = object_codec::encode_for_storage(object, self.storage_kind());
+        let decide = |current: Option<&StoredObject>| {
             if current.is_some() {
-                return Err(Status::already_exists(self.asked.group_resource(), &name));
+                return Err(Status::already_exists(self.target.group_resource(), &name));
             }
-            if options.dry_run {
-                return Ok(Decision::Keep);
+            if options.is_dry_run {
+                return Ok(WriteDecision::Keep);
             }
-            Ok(Decision::Put { value: value.clone(), ttl: self.resource.rules.ttl })
+            Ok(WriteDecision::Put { value: value.clone(), ttl: self.resource.kind_rules.ttl })
         };
-        match self.persist(self.resource, &key, place, decide).await {
-            Ok(Written::Put(stored)) => Ok(stored),
-            Ok(Written::Kept | Written::Deleted(_)) => {
-                Ok(Stored::from_storage(&value, 0).expect("we encoded it ourselves"))
+        match self.persist(self.resource, &key, namespace_condition, decide).await {
+            Ok(WriteOutcome::Put(stored)) => Ok(stored),
+            Ok(WriteOutcome::Unchanged | WriteOutcome::Deleted(_)) => {
+                Ok(StoredObject::from_storage(&value, 0).expect("we encoded it ourselves"))
             }
-            Err(WriteError::Moved) => Err(NotCreated::Moved),
-            Err(WriteError::Refused(_)) => Err(NotCreated::Taken { name }),
-            Err(error) => Err(NotCreated::Refused(faults::unwritten(error))),
+            Err(WriteError::ConditionChanged) => Err(CreateError::NamespaceChanged),
+            Err(WriteError::Refused(_)) => Err(CreateError::NameTaken { name }),
+            Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
     }
 
     /// What becomes of an object whose next state is wanted to be `new`.
-    fn next_state(self, old: &Object, mut new: Object, options: &WriteOptions) -> Result<Decision, Status> {
-        let name = &*self.asked.name;
-        let rules = self.resource.rules;
+    fn prepare_next_state(
+        self,
+        old: &JsonObject,
+        mut new: JsonObject,
+        options: &WriteOptions,
+    ) -> Result<WriteDecision, Status> {
+        let name = &*self.target.name;
+        let rules = self.resource.kind_rules;
         let served = self.resource.served;
-        let subresource = &*self.asked.subresource;
-        if let Some(next) = kinds::write_part(served, subresource, [old, &new], &self.server.gates, now()) {
+        let subresource = &*self.target.subresource;
+        if let Some(next) =
+            kinds::apply_subresource_write(served, subresource, [old, &new], &self.server.feature_gates, current_time())
+        {
             new = next;
         }
-        self.refuse_escalation(name, Some(old), &new)?;
-        self.server.refuse_verdict(&Verdict { user: &self.caller.user, served, subresource, old, new: &new })?;
-        typed::complete(&mut new, &self.server.gates, served.response_kind());
-        if let Some(known) = self.fields().known(served.response_kind()) {
-            unknown::drop_fields(Some(old), &mut new, known);
-            unknown::keep_fields(old, &mut new, known);
+        self.check_escalation(name, Some(old), &new)?;
+        self.server.check_signer_permission(&SigningRequestWrite {
+            user: &self.caller.user,
+            resource: served,
+            subresource,
+            old,
+            new: &new,
+        })?;
+        built_in_types::set_defaults(&mut new, &self.server.feature_gates, served.group_version_kind());
+        if let Some(schema) = self.release_schema().schema_for(served.group_version_kind()) {
+            unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
+            unknown_fields::keep_unknown_fields(old, &mut new, schema);
         }
         let prepared = match subresource {
             "status" | "approval" => metadata::prepare_status_update(old, &mut new, rules),
@@ -215,46 +237,57 @@ impl Context<'_> {
         };
         prepared
             .and_then(|()| match subresource {
-                "" | "scale" => kinds::keep(served, old, &mut new),
-                part => kinds::keep_part(served, part, old, &mut new, now()),
+                "" | "scale" => kinds::prepare_for_update(served, old, &mut new),
+                part => kinds::prepare_subresource_update(served, part, old, &mut new, current_time()),
             })
-            .and_then(|()| Refusal::invalid_unless_empty(self.update_faults(old, &new)))
-            .map_err(|refusal| self.refused(refusal, name))?;
+            .and_then(|()| Rejection::ensure_no_errors(self.validate_update(old, &new)))
+            .map_err(|rejection| self.rejection_status(rejection, name))?;
         let api_version = self.api_version();
-        managed_fields::update(old, &mut new, &self.writer(options, &api_version));
+        managed_fields::record_update(old, &mut new, &self.field_manager(options, &api_version));
         let is_removed = match self.resource.served.kind.plural {
-            "namespaces" => kinds::is_finished(served, &new),
+            "namespaces" => kinds::is_finalized(served, &new),
             _ => delete::is_removed_by_update(old, &new),
         };
         if is_removed {
-            return Ok(Decision::Delete);
+            return Ok(WriteDecision::Delete);
         }
         if metadata::is_no_op(old, &new) {
-            return Ok(Decision::Keep);
+            return Ok(WriteDecision::Keep);
         }
-        Ok(Decision::Put { value: forms::storage_bytes(new, self.encoding()), ttl: rules.ttl })
+        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, self.storage_kind()), ttl: rules.ttl })
     }
 
     /// The breaches of an update, through whichever subresource: of metadata, of values, and changes of what must stay.
-    fn update_faults(self, old: &Object, new: &Object) -> Vec<FieldError> {
-        let (kind, subresource) = (self.resource.served.response_kind(), &*self.asked.subresource);
-        let mut faults = validate::metadata_update(old, new, self.resource.rules);
-        faults.extend(typed::refused_values(Some(old), new, self.server.surface.release(), kind));
-        faults.extend(typed::forbidden_changes([old, new], &self.server.gates, kind, subresource));
-        faults
+    fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
+        let (kind, subresource) = (self.resource.served.group_version_kind(), &*self.target.subresource);
+        let mut errors = validate::validate_metadata_update(old, new, self.resource.kind_rules);
+        errors.extend(built_in_types::validate_new_values(
+            Some(old),
+            new,
+            self.server.served_resources.release(),
+            kind,
+        ));
+        errors.extend(built_in_types::validate_immutable_fields(
+            [old, new],
+            &self.server.feature_gates,
+            kind,
+            subresource,
+        ));
+        errors
     }
 
-    fn new_object(self, mut object: Object, options: &WriteOptions) -> Result<Bytes, Status> {
-        self.refuse_escalation(&self.asked.name, None, &object)?;
-        prepare(&mut object, self, options).map_err(|refusal| self.refused(refusal, &self.asked.name))?;
-        Ok(forms::storage_bytes(object, self.encoding()))
+    fn prepare_new_object(self, mut object: JsonObject, options: &WriteOptions) -> Result<Bytes, Status> {
+        self.check_escalation(&self.target.name, None, &object)?;
+        prepare_for_create(&mut object, self, options)
+            .map_err(|rejection| self.rejection_status(rejection, &self.target.name))?;
+        Ok(object_codec::encode_for_storage(object, self.storage_kind()))
     }
 
     /// A write of an object that is absent creates it, for which the right to update is not enough. Kubernetes asks for
     /// `create` with the name of the object, after validation.
     fn authorize_create(self) -> Result<(), Status> {
-        let asked = self.asked;
-        let object = access::Resource {
+        let asked = self.target;
+        let object = access::ResourceAttributes {
             group: &asked.group,
             version: &asked.version,
             resource: &asked.resource,
@@ -262,96 +295,104 @@ impl Context<'_> {
             namespace: &asked.namespace,
             name: &asked.name,
         };
-        let attributes = Attributes::resource(&self.caller.user, Verb::Create.as_str(), object);
-        self.server.rules.authorize(&attributes)
+        let attributes = Attributes::for_resource(&self.caller.user, Verb::Create.as_str(), object);
+        self.server.access_rules.authorize(&attributes)
     }
 
     /// `name` is the one in the path, which a create does not have.
-    fn refuse_escalation(self, name: &str, old: Option<&Object>, new: &Object) -> Result<(), Status> {
+    fn check_escalation(self, name: &str, old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Status> {
         let (served, namespace, user) = (self.resource.served, self.namespace(), &*self.caller.user);
-        self.server.refuse_escalation(&Grant { user, served, namespace, name, old, new })
+        self.server.check_escalation(&ObjectWrite { user, resource: served, namespace, name, old, new })
     }
 
     /// The same for an update that may create.
-    async fn admit_new_into_namespace(self) -> Result<Option<Compare>, Status> {
-        if !self.resource.rules.create_on_update || !self.asked.subresource.is_empty() {
+    async fn require_active_namespace_for_upsert(self) -> Result<Option<Compare>, Status> {
+        if !self.resource.kind_rules.allows_create_on_update || !self.target.subresource.is_empty() {
             return Ok(None);
         }
-        let key = self.key_of(&self.asked.name);
-        let found =
-            self.server.registry.get(self.resource.shelf, &key, Freshness::Any).await.map_err(faults::unread)?;
-        if found.is_some() { Ok(None) } else { self.admit_into_namespace(Seen::Now).await }
+        let key = self.object_key(&self.target.name);
+        let found = self
+            .server
+            .registry
+            .get(self.resource.resource_cache, &key, ReadConsistency::Any)
+            .await
+            .map_err(error_status::status_for_read_error)?;
+        if found.is_some() { Ok(None) } else { self.require_active_namespace(NamespaceFreshness::Latest).await }
     }
 
     /// Nothing is created in a namespace that is not there, or that is about to go.
-    async fn admit_into_namespace(self, seen: Seen) -> Result<Option<Compare>, Status> {
+    async fn require_active_namespace(self, freshness: NamespaceFreshness) -> Result<Option<Compare>, Status> {
         match self.namespace() {
             "" => Ok(None),
-            namespace => self.server.admit_into(namespace, seen, self.about("")).await,
+            namespace => self.server.require_active_namespace(namespace, freshness, self.status_context("")).await,
         }
     }
 
-    pub(super) fn refused(self, refusal: Refusal, name: &str) -> Status {
-        faults::refused(refusal, self.about(name))
+    pub(super) fn rejection_status(self, rejection: Rejection, name: &str) -> Status {
+        error_status::status_for_rejection(rejection, self.status_context(name))
     }
 
-    pub(super) fn respond(self, code: StatusCode, stored: &Stored) -> Response {
-        let mut response = json(forms::body_of(stored, self.resource.served));
+    pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
+        let mut response = json_response(object_codec::encode_served(stored, self.resource.served));
         *response.status_mut() = code;
         response
     }
 
     /// What the release of this server knows of its kinds' fields.
-    pub(super) fn fields(&self) -> Fields {
-        Fields(self.server.surface.release())
+    pub(super) fn release_schema(&self) -> ReleaseSchema {
+        ReleaseSchema(self.server.served_resources.release())
     }
 
     /// The version of the request, as in `apiVersion`.
     fn api_version(&self) -> String {
-        self.asked.group_version().to_string()
+        self.target.group_version().to_string()
     }
 
-    fn writer<'w>(&'w self, options: &'w WriteOptions, api_version: &'w str) -> Writer<'w> {
-        let subresource = &*self.asked.subresource;
-        Writer { manager: &options.manager, api_version, subresource, now: now() }
+    fn field_manager<'w>(&'w self, options: &'w WriteOptions, api_version: &'w str) -> FieldManager<'w> {
+        let subresource = &*self.target.subresource;
+        FieldManager { name: &options.field_manager, api_version, subresource, now: current_time() }
     }
 
-    pub(super) fn encoding(self) -> GroupVersionKind<&'static str> {
-        self.resource.served.persisted.as_ref().expect("a bound resource is persisted").encoding
+    pub(super) fn storage_kind(self) -> GroupVersionKind<&'static str> {
+        self.resource.served.stored_resource.as_ref().expect("a bound resource is persisted").encoding
     }
 }
 
-fn prepare(object: &mut Object, context: Context<'_>, options: &WriteOptions) -> Result<(), Refusal> {
-    let rules = context.resource.rules;
-    let (release, kind) = (context.server.surface.release(), context.resource.served.response_kind());
-    typed::drop_unknown_fields(object, release, kind);
-    typed::complete(object, &context.server.gates, kind);
-    let status = if kinds::is_created_with_status(context.resource.served) { object.remove("status") } else { None };
-    let stamp = Stamp { now: now(), uid: &new_uid(), random: fastrand::u64(..) };
-    metadata::prepare_create(object, rules, &stamp)?;
+fn prepare_for_create(
+    object: &mut JsonObject,
+    context: RequestContext<'_>,
+    options: &WriteOptions,
+) -> Result<(), Rejection> {
+    let rules = context.resource.kind_rules;
+    let (release, kind) = (context.server.served_resources.release(), context.resource.served.group_version_kind());
+    built_in_types::drop_fields_unknown_to_release(object, release, kind);
+    built_in_types::set_defaults(object, &context.server.feature_gates, kind);
+    let status = if kinds::keeps_status_on_create(context.resource.served) { object.remove("status") } else { None };
+    let create_context = CreateContext { now: current_time(), uid: &new_uid(), random: fastrand::u64(..) };
+    metadata::prepare_create(object, rules, &create_context)?;
     object.extend(status.map(|status| ("status".to_owned(), status)));
-    kinds::complete(context.resource.served, &context.caller.user, object)?;
-    if rules.status != StatusPart::None {
-        typed::complete_status(object, release, kind);
+    kinds::prepare_for_create(context.resource.served, &context.caller.user, object)?;
+    if rules.status != StatusSubresource::None {
+        built_in_types::set_empty_status(object, release, kind);
     }
     let api_version = context.api_version();
-    managed_fields::update(&Object::new(), object, &context.writer(options, &api_version));
-    let mut faults = validate::metadata(object, rules);
-    faults.extend(typed::refused_values(None, object, release, kind));
-    Refusal::invalid_unless_empty(faults)
+    managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
+    let mut errors = validate::validate_metadata(object, rules);
+    errors.extend(built_in_types::validate_new_values(None, object, release, kind));
+    Rejection::ensure_no_errors(errors)
 }
 
 /// An object as sent: of the right kind and types. Warnings go to the client with the answer.
-async fn decode_body(context: Context<'_>, request: Request) -> Result<Checked, Status> {
-    let expected = Expected {
-        kind: context.resource.served.response_kind(),
-        release: context.server.surface.release(),
-        about: context.about(""),
+async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<CheckedObject, Status> {
+    let expected = ExpectedBody {
+        kind: context.resource.served.group_version_kind(),
+        release: context.server.served_resources.release(),
+        status_context: context.status_context(""),
     };
-    bodies::read(request, &expected).await
+    request_body::read_object(request, &expected).await
 }
 
-fn text<'a>(object: &'a Object, field: &str) -> &'a str {
+fn metadata_string<'a>(object: &'a JsonObject, field: &str) -> &'a str {
     object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(|value| value.as_str()).unwrap_or_default()
 }
 

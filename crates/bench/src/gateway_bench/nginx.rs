@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cluster_tests::process::Process;
 
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running nginx. Killed when dropped.
 pub(super) struct Nginx {
@@ -31,7 +31,7 @@ impl Nginx {
         let begun = Instant::now();
         while TcpStream::connect(&address).is_err() {
             let log = || std::fs::read_to_string(prefix.join("log")).unwrap_or_default();
-            anyhow::ensure!(begun.elapsed() < START_LIMIT, "nginx does not listen; its log: {}", log());
+            anyhow::ensure!(begun.elapsed() < START_TIMEOUT, "nginx does not listen; its log: {}", log());
             std::thread::park_timeout(Duration::from_millis(10));
         }
         Ok(Some(Self { _process: process, address }))

@@ -8,36 +8,36 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout};
 
-use super::load::Load;
-use super::{Sizes, new_object};
+use super::load::LoadGenerator;
+use super::{ServeBenchSizes, new_object};
 
-const WATCHED: &str = "/api/v1/namespaces/kube-system/configmaps";
+const WATCH_PATH: &str = "/api/v1/namespaces/kube-system/configmaps";
 /// Writers that feed the watchers.
 const WRITERS: usize = 16;
 /// A guard against hanging.
-const WAIT_MAX: Duration = Duration::from_secs(300);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Events a second, counted at every watcher, from the first write until the last watcher has the last event.
-pub(super) async fn measure(load: &Load, sizes: Sizes) -> anyhow::Result<f64> {
+pub(super) async fn measure(load: &LoadGenerator, sizes: ServeBenchSizes) -> anyhow::Result<f64> {
     // Not from 0, which would begin with what is there already.
-    let newest = load.newest(WATCHED).await?;
+    let newest = load.newest_revision(WATCH_PATH).await?;
     let mut watchers = Vec::new();
     for _ in 0..sizes.watchers {
-        watchers.push(open(load, &newest).await?);
+        watchers.push(open_watch(load, &newest).await?);
     }
     let started = Instant::now();
-    let writing = load.repeat(WRITERS, sizes.events.div_ceil(WRITERS), "POST", WATCHED, new_object);
+    let writing = load.repeat(WRITERS, sizes.events.div_ceil(WRITERS), "POST", WATCH_PATH, new_object);
     let events = sizes.events.div_ceil(WRITERS) * WRITERS;
-    let reading = futures_util::future::try_join_all(watchers.into_iter().map(|body| count(body, events)));
-    let (_, _) = timeout(WAIT_MAX, futures_util::future::try_join(writing, reading))
+    let reading = futures_util::future::try_join_all(watchers.into_iter().map(|body| read_events(body, events)));
+    let (_, _) = timeout(WAIT_TIMEOUT, futures_util::future::try_join(writing, reading))
         .await
         .context("watchers see nothing for too long")??;
     Ok((events * sizes.watchers) as f64 / started.elapsed().as_secs_f64())
 }
 
-async fn open(load: &Load, newest: &str) -> anyhow::Result<Incoming> {
+async fn open_watch(load: &LoadGenerator, newest: &str) -> anyhow::Result<Incoming> {
     let mut sender = load.connect().await?;
-    let path = format!("{WATCHED}?watch=1&resourceVersion={newest}");
+    let path = format!("{WATCH_PATH}?watch=1&resourceVersion={newest}");
     let request = http::Request::get(path).header("host", "kubernetes.default.svc").body(Full::<Bytes>::default())?;
     sender.ready().await?;
     let response = sender.send_request(request).await?;
@@ -46,7 +46,7 @@ async fn open(load: &Load, newest: &str) -> anyhow::Result<Incoming> {
 }
 
 /// Reads so many lines.
-async fn count(mut body: Incoming, events: usize) -> anyhow::Result<()> {
+async fn read_events(mut body: Incoming, events: usize) -> anyhow::Result<()> {
     let mut left = events;
     while left > 0 {
         let frame = body.frame().await.context("the watch ended")??;

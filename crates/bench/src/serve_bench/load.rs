@@ -21,55 +21,58 @@ use crate::timing::median;
 
 /// An administrator's TLS.
 #[derive(Clone)]
-pub(crate) struct Tls(Arc<ClientConfig>);
+pub(crate) struct AdminTls(Arc<ClientConfig>);
 
 /// A server, and how long to ask it.
 #[derive(Clone)]
-pub(crate) struct Load {
-    pub(crate) tls: Tls,
+pub(crate) struct LoadGenerator {
+    pub(crate) tls: AdminTls,
     pub(crate) address: String,
-    pub(crate) lasting: Duration,
+    pub(crate) duration: Duration,
 }
 
 /// How often loads that are compared take turns, and how many of these take as long as a load by itself: a busy moment of the
 /// machine is to meet all of them.
 const TURNS: usize = 12;
-const TURNS_LASTING: u32 = 4;
+const TURNS_PER_DURATION: u32 = 4;
 
 /// Sends the same get to each of several, in turns; the rate that each achieved.
-pub(crate) async fn rates<const N: usize>(
-    loads: [&Load; N],
+pub(crate) async fn compare_rates<const N: usize>(
+    loads: [&LoadGenerator; N],
     connections: usize,
     path: &'static str,
 ) -> anyhow::Result<[f64; N]> {
     let mut rates = [0.0; N];
     for _ in 0..TURNS {
         for (rate, load) in rates.iter_mut().zip(loads) {
-            *rate += load.turn().run(connections, "GET", path, None).await?.rate / TURNS as f64;
+            *rate += load.with_turn_duration().run(connections, "GET", path, None).await?.rate / TURNS as f64;
         }
     }
     Ok(rates)
 }
 
 /// Sends the same get to each of several on one connection, in turns; how long half of the answers took at most.
-pub(crate) async fn medians<const N: usize>(loads: [&Load; N], path: &str) -> anyhow::Result<[Duration; N]> {
+pub(crate) async fn compare_median_latencies<const N: usize>(
+    loads: [&LoadGenerator; N],
+    path: &str,
+) -> anyhow::Result<[Duration; N]> {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..TURNS {
         for (times, load) in times.iter_mut().zip(loads) {
-            times.extend(load.turn().times(path, &[]).await?);
+            times.extend(load.with_turn_duration().measure_latencies(path, &[]).await?);
         }
     }
     Ok(times.each_mut().map(|times| median(times)))
 }
 
 /// What a load achieved.
-pub(crate) struct Achieved {
+pub(crate) struct LoadResult {
     /// Requests answered with success, a second.
     pub(crate) rate: f64,
 }
 
-impl Tls {
-    pub(crate) fn of(server: &Server) -> anyhow::Result<Self> {
+impl AdminTls {
+    pub(crate) fn for_admin(server: &Server) -> anyhow::Result<Self> {
         let pki = server.pki();
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(pki.join("ca.crt"))? {
@@ -83,21 +86,25 @@ impl Tls {
     }
 }
 
-impl Load {
+impl LoadGenerator {
     /// One of several turns.
-    fn turn(&self) -> Self {
-        Self { lasting: self.lasting / TURNS_LASTING, ..self.clone() }
+    fn with_turn_duration(&self) -> Self {
+        Self { duration: self.duration / TURNS_PER_DURATION, ..self.clone() }
     }
 
     /// Asks again and again on one connection; how long each answer took.
-    pub(crate) async fn times(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Vec<Duration>> {
+    pub(crate) async fn measure_latencies(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> anyhow::Result<Vec<Duration>> {
         let mut sender = self.connect().await?;
         let mut times = Vec::new();
-        let ends = Instant::now() + self.lasting;
+        let ends = Instant::now() + self.duration;
         while Instant::now() < ends {
             let begun = Instant::now();
             sender.ready().await?;
-            let response = sender.send_request(get(path, headers)?).await?;
+            let response = sender.send_request(get_request(path, headers)?).await?;
             let status = response.status();
             anyhow::ensure!(status.is_success() || status == StatusCode::NOT_MODIFIED, "{path}: {status}");
             response.into_body().collect().await?;
@@ -113,16 +120,16 @@ impl Load {
         method: &'static str,
         path: &'static str,
         body: Option<fn() -> Vec<u8>>,
-    ) -> anyhow::Result<Achieved> {
+    ) -> anyhow::Result<LoadResult> {
         let mut senders = Vec::new();
         for _ in 0..connections {
             senders.push(self.connect().await?);
         }
         let started = Instant::now();
-        let ends = started + self.lasting;
-        let asking = senders.into_iter().map(|sender| ask(sender, ends, method, path, body));
+        let ends = started + self.duration;
+        let asking = senders.into_iter().map(|sender| send_until(sender, ends, method, path, body));
         let counts = futures_util::future::try_join_all(asking).await?;
-        Ok(Achieved { rate: counts.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64() })
+        Ok(LoadResult { rate: counts.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64() })
     }
 
     /// Sends so many requests on each of so many connections.
@@ -137,7 +144,7 @@ impl Load {
         let sending = (0..connections).map(async |_| {
             let mut sender = self.connect().await?;
             for _ in 0..each {
-                ask_once(&mut sender, method, path, body()).await?;
+                send_once(&mut sender, method, path, body()).await?;
             }
             anyhow::Ok(())
         });
@@ -146,8 +153,8 @@ impl Load {
     }
 
     /// The revision that a list of a path shows.
-    pub(crate) async fn newest(&self, path: &str) -> anyhow::Result<String> {
-        let list = ask_once(&mut self.connect().await?, "GET", &format!("{path}?limit=1"), Vec::new()).await?;
+    pub(crate) async fn newest_revision(&self, path: &str) -> anyhow::Result<String> {
+        let list = send_once(&mut self.connect().await?, "GET", &format!("{path}?limit=1"), Vec::new()).await?;
         let list: serde_json::Value = serde_json::from_slice(&list)?;
         Ok(list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?.to_owned())
     }
@@ -166,7 +173,7 @@ impl Load {
 }
 
 /// A get with these headers.
-pub(crate) fn get(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::Request<Full<Bytes>>> {
+pub(crate) fn get_request(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::Request<Full<Bytes>>> {
     let mut request = http::Request::get(path).header("host", "kubernetes.default.svc");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -174,23 +181,23 @@ pub(crate) fn get(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::
     Ok(request.body(Full::default())?)
 }
 
-async fn ask(
+async fn send_until(
     mut sender: SendRequest<Full<Bytes>>,
-    ends: Instant,
+    deadline: Instant,
     method: &'static str,
     path: &'static str,
     body: Option<fn() -> Vec<u8>>,
 ) -> anyhow::Result<u64> {
-    let mut answered = 0;
-    while Instant::now() < ends {
-        ask_once(&mut sender, method, path, body.map(|make| make()).unwrap_or_default()).await?;
-        answered += 1;
+    let mut responses = 0;
+    while Instant::now() < deadline {
+        send_once(&mut sender, method, path, body.map(|make| make()).unwrap_or_default()).await?;
+        responses += 1;
     }
-    Ok(answered)
+    Ok(responses)
 }
 
 /// One request, which must succeed; the body of its answer.
-async fn ask_once(
+async fn send_once(
     sender: &mut SendRequest<Full<Bytes>>,
     method: &str,
     path: &str,

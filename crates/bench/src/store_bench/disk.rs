@@ -5,27 +5,27 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use super::Sizes;
+use super::StoreBenchSizes;
 use super::load::VALUE_BYTES;
 
 /// Overwrites go around in so much room, as a log does that is used again.
-const ROOM_BYTES: u64 = 4 << 20;
+const FILE_BYTES: u64 = 4 << 20;
 
 /// Samples of writes a second, each followed by fdatasync. The file is written in full before, so that a sync has nothing
 /// to do but to bring one write to the disk: the best that one sync per write can do.
-pub(super) fn synced_writes(folder: &Path, sizes: Sizes) -> anyhow::Result<Vec<f64>> {
+pub(super) fn measure_synced_writes(folder: &Path, sizes: StoreBenchSizes) -> anyhow::Result<Vec<f64>> {
     let file = File::create(folder.join("synced"))?;
-    file.write_all_at(&vec![0; ROOM_BYTES as usize], 0)?;
+    file.write_all_at(&vec![0; FILE_BYTES as usize], 0)?;
     file.sync_all()?;
     let value = [7; VALUE_BYTES];
-    Ok((0..sizes.samples).map(|_| sample(&file, &value, sizes)).collect::<Result<_, _>>()?)
+    Ok((0..sizes.samples).map(|_| sample_rate(&file, &value, sizes)).collect::<Result<_, _>>()?)
 }
 
-fn sample(file: &File, value: &[u8], sizes: Sizes) -> std::io::Result<f64> {
+fn sample_rate(file: &File, value: &[u8], sizes: StoreBenchSizes) -> std::io::Result<f64> {
     let start = Instant::now();
     let mut writes: u64 = 0;
     while start.elapsed() < sizes.sample {
-        file.write_all_at(value, writes * value.len() as u64 % ROOM_BYTES)?;
+        file.write_all_at(value, writes * value.len() as u64 % FILE_BYTES)?;
         file.sync_data()?;
         writes += 1;
     }

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 /// A running etcd with one member. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Etcd {
+pub(super) struct BenchEtcd {
     /// A shell that ends etcd when its standard input does, so that etcd also ends when we are killed.
     guard: Child,
     process: u32,
@@ -18,18 +18,18 @@ pub(super) struct Etcd {
 }
 
 /// Prints the process id of what it runs, and kills it when nobody holds the other end of the pipe any more.
-const GUARD: &str = r#""$@" </dev/null >/dev/null & echo $!; read -r _; kill -9 $!; wait"#;
+const GUARD_SCRIPT: &str = r#""$@" </dev/null >/dev/null & echo $!; read -r _; kill -9 $!; wait"#;
 
 /// More than the history of the benchmarks needs; etcd's own default is just too small for it.
 const QUOTA_BYTES: u64 = 8 << 30;
 
-impl Etcd {
+impl BenchEtcd {
     pub(super) fn start(binary: &Path, folder: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)?;
         let [port, peer_port] = free_ports()?;
         let (url, peer_url) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
         let mut guard = Command::new("sh")
-            .args(["-c", GUARD, "sh"])
+            .args(["-c", GUARD_SCRIPT, "sh"])
             .arg(binary)
             .args(["--name=bench", "--log-level=error"])
             .arg(format!("--data-dir={}", folder.join("data").display()))
@@ -59,7 +59,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for BenchEtcd {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         // It waits for etcd, so that the disk is ours again when we go on.

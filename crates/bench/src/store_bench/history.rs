@@ -13,8 +13,8 @@ use store::{Revision, Store, Transaction};
 use tasks::Tasks;
 
 use super::load::put;
-use super::place::Place;
-use super::{CHILD_FLAG, STOP_GRACE, Sizes, workers};
+use super::store_location::BenchStoreLocation;
+use super::{CHILD_FLAG, STOP_GRACE, StoreBenchSizes, workers};
 use crate::timing::{median, percentile};
 
 /// As large as a lease; a million of them still fit every disk.
@@ -22,21 +22,21 @@ const VALUE_BYTES: usize = 256;
 /// Keys that the whole history is about.
 const KEYS: u64 = 10_000;
 /// Writers that make history, so many that it is soon made.
-const MAKERS: usize = 256;
+const HISTORY_WRITERS: usize = 256;
 /// Writers whose latency is measured.
 const WRITERS: usize = 8;
 /// Compaction goes in so many slices, with as many stretches without one between them, and of each kind the median counts: what
 /// else goes on on the machine then meets both alike.
-const SLICES: u64 = 10;
+const COMPACTION_SLICES: u64 = 10;
 /// How many writes are timed in a slice or stretch at least: enough for the slowest in a thousand to be no accident, and for
 /// what follows the answer to a compaction, since etcd answers first and forgets later.
-const WRITES: u64 = 10_000;
+const TIMED_WRITES_MIN: u64 = 10_000;
 
 /// What was measured. Memory is that of the server: this process for SQLite, etcd for etcd.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct History {
+pub(super) struct HistoryMeasurements {
     /// How long it takes to make all of it, and to forget it.
-    pub(super) making: Duration,
+    pub(super) writing: Duration,
     pub(super) compaction: Duration,
     /// The slowest write in a thousand.
     pub(super) p999_without: Duration,
@@ -46,57 +46,67 @@ pub(super) struct History {
     pub(super) bytes_late: u64,
 }
 
-pub(super) async fn measure(place: &Place, process: u32, sizes: Sizes) -> anyhow::Result<History> {
+pub(super) async fn measure(
+    place: &BenchStoreLocation,
+    process: u32,
+    sizes: StoreBenchSizes,
+) -> anyhow::Result<HistoryMeasurements> {
     let mut child = Command::new(std::env::current_exe()?);
     child.args([CHILD_FLAG, "history", &place.to_string(), &process.to_string(), &sizes.history.to_string()]);
     // It writes one line at its end, so nothing is lost by waiting for all of it.
     let output = tokio::task::spawn_blocking(move || child.stderr(Stdio::inherit()).output()).await??;
     ensure!(output.status.success(), "the child that makes history failed: {}", output.status);
-    History::parse(std::str::from_utf8(&output.stdout)?)
+    HistoryMeasurements::parse(std::str::from_utf8(&output.stdout)?)
 }
 
-pub(super) async fn run_child(place: &Place, process: u32, revisions: u64) -> anyhow::Result<()> {
+pub(super) async fn run_child(place: &BenchStoreLocation, process: u32, revisions: u64) -> anyhow::Result<()> {
     let tasks = Tasks::new();
     let store = place.open(&tasks).await?;
     let process = if process == 0 { std::process::id() } else { process };
     let (start, oldest) = (Instant::now(), store.revision().await?);
-    make(&store, revisions / 10).await?;
+    write_revisions(&store, revisions / 10).await?;
     let bytes_early = resident_bytes(process)?;
-    make(&store, revisions - revisions / 10).await?;
+    write_revisions(&store, revisions - revisions / 10).await?;
     let bytes_late = resident_bytes(process)?;
     let making = start.elapsed();
-    let writes = WRITES.min(revisions / SLICES);
+    let writes = TIMED_WRITES_MIN.min(revisions / COMPACTION_SLICES);
     let (mut compaction, mut without, mut during) = (Duration::ZERO, Vec::new(), Vec::new());
-    for slice in 1..=SLICES {
+    for slice in 1..=COMPACTION_SLICES {
         without.push(p999(write_until(&store, move |done| done >= writes).await?));
-        let (time, latency) = compact(&store, Revision(oldest.0 + revisions * slice / SLICES), writes).await?;
+        let (time, latency) =
+            compact_under_load(&store, Revision(oldest.0 + revisions * slice / COMPACTION_SLICES), writes).await?;
         compaction += time;
         during.push(latency);
     }
     let (p999_without, p999_during) = (median(&mut without), median(&mut during));
     drop(store);
     tasks.stop(STOP_GRACE).await?;
-    let history = History { making, compaction, p999_without, p999_during, bytes_early, bytes_late };
-    Ok(std::io::stdout().lock().write_all(history.print().as_bytes())?)
+    let history =
+        HistoryMeasurements { writing: making, compaction, p999_without, p999_during, bytes_early, bytes_late };
+    Ok(std::io::stdout().lock().write_all(history.to_line().as_bytes())?)
 }
 
-async fn make(store: &Arc<dyn Store>, revisions: u64) -> anyhow::Result<()> {
+async fn write_revisions(store: &Arc<dyn Store>, revisions: u64) -> anyhow::Result<()> {
     let next = Arc::new(AtomicU64::new(0));
     let maker = |_| {
         let (store, next) = (store.clone(), next.clone());
         async move {
             while next.fetch_add(1, Ordering::Relaxed) < revisions {
-                write(&store).await?;
+                write_random_key(&store).await?;
             }
             Ok(())
         }
     };
-    workers::run(MAKERS, maker).await?;
+    workers::run(HISTORY_WRITERS, maker).await?;
     Ok(())
 }
 
 /// Compacts while others write, and go on until there are enough writes.
-async fn compact(store: &Arc<dyn Store>, revision: Revision, writes: u64) -> anyhow::Result<(Duration, Duration)> {
+async fn compact_under_load(
+    store: &Arc<dyn Store>,
+    revision: Revision,
+    writes: u64,
+) -> anyhow::Result<(Duration, Duration)> {
     let is_done = Arc::new(AtomicBool::new(false));
     let until = is_done.clone();
     let writing = write_until(store, move |done| until.load(Ordering::Relaxed) && done >= writes);
@@ -122,7 +132,7 @@ async fn write_until(
             let mut times = Vec::new();
             while !is_enough(done.load(Ordering::Relaxed)) {
                 let start = Instant::now();
-                write(&store).await?;
+                write_random_key(&store).await?;
                 times.push(start.elapsed());
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -132,7 +142,7 @@ async fn write_until(
     Ok(workers::run(WRITERS, writer).await?.concat())
 }
 
-async fn write(store: &Arc<dyn Store>) -> anyhow::Result<()> {
+async fn write_random_key(store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let key = format!("/bench/history/{}", fastrand::u64(..KEYS));
     let ops = vec![put(key.into(), VALUE_BYTES)];
     store.commit(Transaction { compares: Vec::new(), ops }).await?;
@@ -150,10 +160,10 @@ fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-impl History {
+impl HistoryMeasurements {
     /// The form in which a child tells it.
-    fn print(&self) -> String {
-        let times = [self.making, self.compaction, self.p999_without, self.p999_during];
+    fn to_line(&self) -> String {
+        let times = [self.writing, self.compaction, self.p999_without, self.p999_during];
         let times = times.map(|time| time.as_nanos().to_string());
         format!("{} {} {}\n", times.join(" "), self.bytes_early, self.bytes_late)
     }
@@ -164,7 +174,7 @@ impl History {
             anyhow::bail!("a child printed {text:?}")
         };
         Ok(Self {
-            making: Duration::from_nanos(making),
+            writing: Duration::from_nanos(making),
             compaction: Duration::from_nanos(compaction),
             p999_without: Duration::from_nanos(without),
             p999_during: Duration::from_nanos(during),
@@ -179,16 +189,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_tells_what_it_measured() {
-        let history = History {
-            making: Duration::from_secs(9),
+    fn history_measurements_round_trip_through_child_output() {
+        let history = HistoryMeasurements {
+            writing: Duration::from_secs(9),
             compaction: Duration::from_secs(3),
             p999_without: Duration::from_millis(2),
             p999_during: Duration::from_millis(4),
             bytes_early: 5,
             bytes_late: 6,
         };
-        assert_eq!(History::parse(&history.print()).unwrap(), history);
-        assert!(History::parse("1 2 3").is_err());
+        assert_eq!(HistoryMeasurements::parse(&history.to_line()).unwrap(), history);
+        assert!(HistoryMeasurements::parse("1 2 3").is_err());
     }
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use store::{Key, Op, Range, Store, Transaction};
+use store::{Key, KeyRange, Op, Store, Transaction};
 
-use super::{Sizes, workers};
+use super::{StoreBenchSizes, workers};
 use crate::timing::{median, median_rate};
 
 /// A small object.
 pub(super) const VALUE_BYTES: usize = 1024;
 /// What a server of some hundred clients has under way.
-const MANY: usize = 64;
+const MANY_WORKERS: usize = 64;
 /// Keys that are put in one transaction to fill a store; etcd takes 128.
 const FILL_OPS: usize = 100;
 /// Every writer writes its own keys over and over, as leases and statuses are.
@@ -22,28 +22,28 @@ const PREFIX: &str = "/bench/read/";
 
 /// What was measured: so many a second, or so long for one.
 #[derive(Debug)]
-pub(super) struct Rates {
-    pub(super) reads_of_one: f64,
-    pub(super) reads_of_many: f64,
+pub(super) struct StoreRates {
+    pub(super) one_reader: f64,
+    pub(super) many_readers: f64,
     pub(super) revision: Duration,
     pub(super) page: Duration,
-    pub(super) writes_of_one: f64,
-    pub(super) writes_of_many: f64,
+    pub(super) one_writer: f64,
+    pub(super) many_writers: f64,
 }
 
-pub(super) async fn measure(store: &Arc<dyn Store>, sizes: Sizes) -> anyhow::Result<Rates> {
-    fill(store, sizes.keys).await?;
-    Ok(Rates {
-        reads_of_one: reads(store, 1, sizes).await?,
-        reads_of_many: reads(store, MANY, sizes).await?,
-        revision: revision(store, sizes).await?,
-        page: page(store, sizes).await?,
-        writes_of_one: writes(store, 1, sizes).await?,
-        writes_of_many: writes(store, MANY, sizes).await?,
+pub(super) async fn measure(store: &Arc<dyn Store>, sizes: StoreBenchSizes) -> anyhow::Result<StoreRates> {
+    put_keys(store, sizes.keys).await?;
+    Ok(StoreRates {
+        one_reader: measure_reads(store, 1, sizes).await?,
+        many_readers: measure_reads(store, MANY_WORKERS, sizes).await?,
+        revision: measure_revision(store, sizes).await?,
+        page: measure_page(store, sizes).await?,
+        one_writer: measure_writes(store, 1, sizes).await?,
+        many_writers: measure_writes(store, MANY_WORKERS, sizes).await?,
     })
 }
 
-async fn fill(store: &Arc<dyn Store>, keys: usize) -> anyhow::Result<()> {
+async fn put_keys(store: &Arc<dyn Store>, keys: usize) -> anyhow::Result<()> {
     for start in (0..keys).step_by(FILL_OPS) {
         let ops = (start..keys.min(start + FILL_OPS)).map(|at| put(key(at), VALUE_BYTES)).collect();
         store.commit(Transaction { compares: Vec::new(), ops }).await?;
@@ -59,27 +59,32 @@ pub(super) fn put(key: Key, bytes: usize) -> Op {
     Op::Put { key, value: vec![b'x'; bytes].into(), ttl: None }
 }
 
-async fn reads(store: &Arc<dyn Store>, readers: usize, sizes: Sizes) -> anyhow::Result<f64> {
+async fn measure_reads(store: &Arc<dyn Store>, readers: usize, sizes: StoreBenchSizes) -> anyhow::Result<f64> {
     let read = move |store: Arc<dyn Store>, _, _| async move {
         let (entry, _) = store.get(key(fastrand::usize(..sizes.keys))).await?;
         ensure!(entry.is_some(), "a key that was put is gone");
         Ok(())
     };
-    rate(store, readers, sizes, read).await
+    measure_rate(store, readers, sizes, read).await
 }
 
-async fn writes(store: &Arc<dyn Store>, writers: usize, sizes: Sizes) -> anyhow::Result<f64> {
+async fn measure_writes(store: &Arc<dyn Store>, writers: usize, sizes: StoreBenchSizes) -> anyhow::Result<f64> {
     let write = move |store: Arc<dyn Store>, writer: usize, turn: u64| async move {
         let key = format!("/bench/write/{writers}/{writer}/{}", turn % KEYS_PER_WRITER);
         let ops = vec![put(key.into(), VALUE_BYTES)];
         store.commit(Transaction { compares: Vec::new(), ops }).await?;
         Ok(())
     };
-    rate(store, writers, sizes, write).await
+    measure_rate(store, writers, sizes, write).await
 }
 
 /// The median, over the samples, of operations a second by all workers together.
-async fn rate<Work, Working>(store: &Arc<dyn Store>, workers: usize, sizes: Sizes, work: Work) -> anyhow::Result<f64>
+async fn measure_rate<Work, Working>(
+    store: &Arc<dyn Store>,
+    workers: usize,
+    sizes: StoreBenchSizes,
+    work: Work,
+) -> anyhow::Result<f64>
 where
     Work: Fn(Arc<dyn Store>, usize, u64) -> Working + Copy + Send + 'static,
     Working: Future<Output = anyhow::Result<()>> + Send,
@@ -104,7 +109,7 @@ where
     Ok(median_rate(rates))
 }
 
-async fn revision(store: &Arc<dyn Store>, sizes: Sizes) -> anyhow::Result<Duration> {
+async fn measure_revision(store: &Arc<dyn Store>, sizes: StoreBenchSizes) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     let begun = Instant::now();
     while times.is_empty() || begun.elapsed() < sizes.sample {
@@ -115,12 +120,12 @@ async fn revision(store: &Arc<dyn Store>, sizes: Sizes) -> anyhow::Result<Durati
     Ok(median(&mut times))
 }
 
-async fn page(store: &Arc<dyn Store>, sizes: Sizes) -> anyhow::Result<Duration> {
+async fn measure_page(store: &Arc<dyn Store>, sizes: StoreBenchSizes) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     let begun = Instant::now();
     while times.is_empty() || begun.elapsed() < sizes.sample {
         let start = Instant::now();
-        let page = store.range(Range::prefix(PREFIX).limit(sizes.page)).await?;
+        let page = store.range(KeyRange::prefix(PREFIX).limit(sizes.page)).await?;
         times.push(start.elapsed());
         ensure!(page.entries.len() == sizes.page && page.count == sizes.keys as u64, "a range lacks keys");
     }

@@ -2,120 +2,133 @@
 
 use std::time::Duration;
 
-use super::follow::Wakeups;
-use super::{Measured, Sizes};
-use crate::table::{Figure, Row, Table};
+use super::cross_process_watch::CrossProcessLatencies;
+use super::{BackendMeasurements, StoreBenchSizes};
+use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::percentile_of_sorted;
 
 /// What 64 writers are to reach together: so many syncs' worth, or so many a second.
-const WRITES_RATIO: f64 = 8.0;
-const WRITES_RATE: f64 = 5_000.0;
+const WRITES_RATIO_MIN: f64 = 8.0;
+const WRITES_RATE_MIN: f64 = 5_000.0;
 /// How soon another process is to have what was written.
-const WAKEUP_P99: Duration = Duration::from_millis(20);
+const CROSS_PROCESS_P99_MAX: Duration = Duration::from_millis(20);
 /// What a compaction may do to the slowest writes.
-const COMPACTION_RATIO: f64 = 2.0;
+const COMPACTION_RATIO_MAX: f64 = 2.0;
 /// A tenfold history may cost no more memory than caches that fill.
-const MEMORY_RATIO: f64 = 1.25;
+const MEMORY_RATIO_MAX: f64 = 1.25;
 
-pub(super) fn push(table: &mut Table, sizes: Sizes, disk: f64, sqlite: &Measured, etcd: Option<&Measured>) {
-    let rows = Rows { sizes, disk, sqlite, etcd };
-    rows.reads().into_iter().for_each(|row| table.push(row));
-    rows.watches().into_iter().for_each(|row| table.push(row));
-    let [half, most] = Rows::wakeups("SQLite", sqlite);
+pub(super) fn push_rows(
+    table: &mut BenchTable,
+    sizes: StoreBenchSizes,
+    disk: f64,
+    sqlite: &BackendMeasurements,
+    etcd: Option<&BackendMeasurements>,
+) {
+    let rows = RowBuilder { sizes, disk, sqlite, etcd };
+    rows.read_rows().into_iter().for_each(|row| table.push(row));
+    rows.watch_rows().into_iter().for_each(|row| table.push(row));
+    let [half, most] = RowBuilder::cross_process_rows("SQLite", sqlite);
     table.push(half);
-    table.push(most.bar(Figure::Time(WAKEUP_P99)));
+    table.push(most.with_goal(Measurement::Time(CROSS_PROCESS_P99_MAX)));
     if let Some(etcd) = etcd {
-        Rows::wakeups("etcd", etcd).into_iter().for_each(|row| table.push(row));
+        RowBuilder::cross_process_rows("etcd", etcd).into_iter().for_each(|row| table.push(row));
     }
-    let [writes_of_one, writes_of_many] = rows.writes("SQLite", sqlite);
+    let [writes_of_one, writes_of_many] = rows.write_rows("SQLite", sqlite);
     table.push(writes_of_one);
-    table.push(writes_of_many.bar_or_ratio(Figure::Rate(WRITES_RATE), WRITES_RATIO));
+    table.push(writes_of_many.with_goal_or_ratio(Measurement::Rate(WRITES_RATE_MIN), WRITES_RATIO_MIN));
     if let Some(etcd) = etcd {
-        rows.writes("etcd", etcd).into_iter().for_each(|row| table.push(row));
+        rows.write_rows("etcd", etcd).into_iter().for_each(|row| table.push(row));
     }
-    let [latency, memory] = rows.history("SQLite", sqlite);
-    table.push(rows.compaction());
-    table.push(latency.ratio_bar(COMPACTION_RATIO));
-    table.push(memory.ratio_bar(MEMORY_RATIO));
+    let [latency, memory] = rows.history_rows("SQLite", sqlite);
+    table.push(rows.compaction_row());
+    table.push(latency.with_ratio_goal(COMPACTION_RATIO_MAX));
+    table.push(memory.with_ratio_goal(MEMORY_RATIO_MAX));
     if let Some(etcd) = etcd {
-        let [latency, memory] = rows.history("etcd", etcd);
+        let [latency, memory] = rows.history_rows("etcd", etcd);
         table.push(latency);
         table.push(memory);
     }
 }
 
-struct Rows<'a> {
-    sizes: Sizes,
+struct RowBuilder<'a> {
+    sizes: StoreBenchSizes,
     disk: f64,
-    sqlite: &'a Measured,
-    etcd: Option<&'a Measured>,
+    sqlite: &'a BackendMeasurements,
+    etcd: Option<&'a BackendMeasurements>,
 }
 
-impl Rows<'_> {
-    fn reads(&self) -> Vec<Row> {
-        let Sizes { keys, page, .. } = self.sizes;
+impl RowBuilder<'_> {
+    fn read_rows(&self) -> Vec<BenchRow> {
+        let StoreBenchSizes { keys, page, .. } = self.sizes;
         vec![
-            self.row("point reads, 1 reader", |measured| Figure::Rate(measured.rates.reads_of_one)),
-            self.row("point reads, 64 readers", |measured| Figure::Rate(measured.rates.reads_of_many)),
-            self.row("current revision", |measured| Figure::Time(measured.rates.revision)),
-            self.row(&format!("range of {page} of {keys} keys"), |measured| Figure::Time(measured.rates.page)),
+            self.compared_row("point reads, 1 reader", |measured| Measurement::Rate(measured.rates.one_reader)),
+            self.compared_row("point reads, 64 readers", |measured| Measurement::Rate(measured.rates.many_readers)),
+            self.compared_row("current revision", |measured| Measurement::Time(measured.rates.revision)),
+            self.compared_row(&format!("range of {page} of {keys} keys"), |measured| {
+                Measurement::Time(measured.rates.page)
+            }),
         ]
     }
 
-    fn watches(&self) -> Vec<Row> {
+    fn watch_rows(&self) -> Vec<BenchRow> {
         let watchers = self.sizes.watchers;
         vec![
-            self.row("a write until 1 watcher has it", |measured| Figure::Time(measured.deliveries.to_one)),
-            self.row(&format!("a write until {watchers} watchers have it"), |measured| {
-                Figure::Time(measured.deliveries.to_all)
+            self.compared_row("a write until 1 watcher has it", |measured| {
+                Measurement::Time(measured.deliveries.to_one)
             }),
-            self.row(&format!("events delivered to {watchers} watchers"), |measured| {
-                Figure::Rate(measured.deliveries.rate)
+            self.compared_row(&format!("a write until {watchers} watchers have it"), |measured| {
+                Measurement::Time(measured.deliveries.to_all)
+            }),
+            self.compared_row(&format!("events delivered to {watchers} watchers"), |measured| {
+                Measurement::Rate(measured.deliveries.rate)
             }),
         ]
     }
 
     /// How much later than the answer to the writer, at p50 and p99.
-    fn wakeups(backend: &str, measured: &Measured) -> [Row; 2] {
-        let Wakeups { after_write, write } = &measured.wakeups;
+    fn cross_process_rows(backend: &str, measured: &BackendMeasurements) -> [BenchRow; 2] {
+        let CrossProcessLatencies { after_write, write } = &measured.wakeups;
         [50.0, 99.0].map(|percent| {
             let [after_write, write] = [after_write, write].map(|times| percentile_of_sorted(times, percent));
-            Row::time(format!("{backend}: wake-up of another process, p{percent}"), after_write)
-                .against("its write", Figure::Time(write))
+            BenchRow::time(format!("{backend}: wake-up of another process, p{percent}"), after_write)
+                .compared_with("its write", Measurement::Time(write))
         })
     }
 
     /// Both backends beside one sync per write on the same disk.
-    fn writes(&self, backend: &str, measured: &Measured) -> [Row; 2] {
+    fn write_rows(&self, backend: &str, measured: &BackendMeasurements) -> [BenchRow; 2] {
         let rates = &measured.rates;
-        [("1 writer", rates.writes_of_one), ("64 writers", rates.writes_of_many)].map(|(writers, rate)| {
-            Row::new(format!("{backend}: durable writes, {writers}"), Figure::Rate(rate))
-                .against("one fdatasync per write", Figure::Rate(self.disk))
+        [("1 writer", rates.one_writer), ("64 writers", rates.many_writers)].map(|(writers, rate)| {
+            BenchRow::new(format!("{backend}: durable writes, {writers}"), Measurement::Rate(rate))
+                .compared_with("one fdatasync per write", Measurement::Rate(self.disk))
         })
     }
 
     /// Not beside etcd, which answers first and forgets later.
-    fn compaction(&self) -> Row {
+    fn compaction_row(&self) -> BenchRow {
         let history = &self.sqlite.history;
-        Row::time(format!("SQLite: compaction of {} revisions", self.sizes.history), history.compaction)
-            .against("writing them", Figure::Time(history.making))
+        BenchRow::time(format!("SQLite: compaction of {} revisions", self.sizes.history), history.compaction)
+            .compared_with("writing them", Measurement::Time(history.writing))
     }
 
-    fn history(&self, backend: &str, measured: &Measured) -> [Row; 2] {
+    fn history_rows(&self, backend: &str, measured: &BackendMeasurements) -> [BenchRow; 2] {
         let (revisions, history) = (self.sizes.history, &measured.history);
         [
-            Row::time(format!("{backend}: p99.9 of writes during compaction"), history.p999_during)
-                .against("p99.9 without", Figure::Time(history.p999_without)),
-            Row::new(format!("{backend}: memory at {revisions} revisions"), Figure::Bytes(history.bytes_late))
-                .against(format!("at {} revisions", revisions / 10), Figure::Bytes(history.bytes_early)),
+            BenchRow::time(format!("{backend}: p99.9 of writes during compaction"), history.p999_during)
+                .compared_with("p99.9 without", Measurement::Time(history.p999_without)),
+            BenchRow::new(
+                format!("{backend}: memory at {revisions} revisions"),
+                Measurement::Bytes(history.bytes_late),
+            )
+            .compared_with(format!("at {} revisions", revisions / 10), Measurement::Bytes(history.bytes_early)),
         ]
     }
 
     /// A figure of SQLite beside the same one of etcd.
-    fn row(&self, name: &str, figure: fn(&Measured) -> Figure) -> Row {
-        let row = Row::new(format!("SQLite: {name}"), figure(self.sqlite));
+    fn compared_row(&self, name: &str, figure: fn(&BackendMeasurements) -> Measurement) -> BenchRow {
+        let row = BenchRow::new(format!("SQLite: {name}"), figure(self.sqlite));
         match self.etcd {
-            Some(etcd) => row.against("etcd", figure(etcd)),
+            Some(etcd) => row.compared_with("etcd", figure(etcd)),
             None => row,
         }
     }

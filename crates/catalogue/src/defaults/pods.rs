@@ -1,53 +1,54 @@
 //! Pods, their containers and their volumes.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
 
-use super::{Object, child, items, set_absent, set_empty, text};
-use crate::gates::Gates;
+use super::{object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
+use crate::feature_gates::FeatureGates;
 
 /// What is set in a pod, but not in the template of one.
-pub(super) fn pod(pod: &mut Object, gates: &Gates) {
-    let Some(spec) = child(pod, "spec") else { return };
+pub(super) fn set_pod_defaults(pod: &mut JsonObject, gates: &FeatureGates) {
+    let Some(spec) = object_field_mut(pod, "spec") else { return };
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
     let is_on_host = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or_default();
     for list in ["initContainers", "containers"] {
-        for container in items(spec, list) {
-            request_limits(container);
+        for container in objects_mut(spec, list) {
+            default_requests_to_limits(container);
             if is_on_host {
-                publish_ports(container);
+                default_host_ports(container);
             }
         }
     }
     if gates.enabled("H2CContainerProbe") {
         for list in ["initContainers", "containers", "ephemeralContainers"] {
-            items(spec, list).for_each(name_protocols);
+            objects_mut(spec, list).for_each(default_probe_protocols);
         }
     }
-    set_absent(spec, "enableServiceLinks", true);
+    set_if_absent(spec, "enableServiceLinks", true);
 }
 
 /// A resource with a limit and no request is requested up to the limit.
-fn request_limits(container: &mut Object) {
+fn default_requests_to_limits(container: &mut JsonObject) {
     let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
-    let Some(requests) = child(resources, "requests") else { return };
+    let Some(requests) = object_field_mut(resources, "requests") else { return };
     for (name, limit) in limits {
         requests.entry(name).or_insert(limit);
     }
 }
 
 /// On the network of the host every port of a container is one of the host.
-fn publish_ports(container: &mut Object) {
-    for port in items(container, "ports") {
+fn default_host_ports(container: &mut JsonObject) {
+    for port in objects_mut(container, "ports") {
         if let Some(number) = port.get("containerPort").cloned() {
-            set_empty(port, "hostPort", number);
+            set_if_empty(port, "hostPort", number);
         }
     }
 }
 
-fn name_protocols(container: &mut Object) {
+fn default_probe_protocols(container: &mut JsonObject) {
     for pointer in [
         ["livenessProbe", ""],
         ["readinessProbe", ""],
@@ -60,14 +61,14 @@ fn name_protocols(container: &mut Object) {
             place = place.and_then(|outer| outer.get_mut(pointer[1]));
         }
         if let Some(action) = place.and_then(|place| place.get_mut("httpGet")).and_then(Value::as_object_mut) {
-            set_absent(action, "protocol", "HTTP1");
+            set_if_absent(action, "protocol", "HTTP1");
         }
     }
 }
 
 /// One account under two names; the newer name counts.
-pub(super) fn pod_spec(spec: &mut Object) {
-    let (name, deprecated) = (text(spec, "serviceAccountName"), text(spec, "serviceAccount"));
+pub(super) fn set_pod_spec_defaults(spec: &mut JsonObject) {
+    let (name, deprecated) = (string_field(spec, "serviceAccountName"), string_field(spec, "serviceAccount"));
     let name = if name.is_empty() { deprecated } else { name }.to_owned();
     if !name.is_empty() {
         spec.insert("serviceAccountName".to_owned(), name.clone().into());
@@ -76,9 +77,9 @@ pub(super) fn pod_spec(spec: &mut Object) {
 }
 
 /// One address and a list of them; if they disagree, the one counts.
-pub(super) fn pod_status(status: &mut Object) {
+pub(super) fn set_pod_status_defaults(status: &mut JsonObject) {
     let first = status.get("podIPs").and_then(|ips| ips.get(0)?.get("ip")?.as_str()).unwrap_or_default().to_owned();
-    let single = text(status, "podIP").to_owned();
+    let single = string_field(status, "podIP").to_owned();
     match (single.as_str(), first.as_str()) {
         ("", "") => {}
         ("", first) => {
@@ -92,31 +93,31 @@ pub(super) fn pod_status(status: &mut Object) {
     }
 }
 
-pub(super) fn container(container: &mut Object) {
-    let policy = pull_policy(text(container, "image"));
-    set_empty(container, "imagePullPolicy", policy);
-    set_absent(container, "resources", Map::new());
+pub(super) fn set_container_defaults(container: &mut JsonObject) {
+    let policy = default_pull_policy(string_field(container, "image"));
+    set_if_empty(container, "imagePullPolicy", policy);
+    set_if_absent(container, "resources", Map::new());
 }
 
 /// A volume that does not say what it is, is an empty folder.
-pub(super) fn volume(volume: &mut Object, gates: &Gates) {
+pub(super) fn set_volume_defaults(volume: &mut JsonObject, gates: &FeatureGates) {
     if volume.keys().all(|name| name == "name") {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     if let Some(image) = volume.get_mut("image").and_then(Value::as_object_mut).filter(|_| gates.enabled("ImageVolume"))
     {
-        let policy = pull_policy(text(image, "reference"));
-        set_empty(image, "pullPolicy", policy);
+        let policy = default_pull_policy(string_field(image, "reference"));
+        set_if_empty(image, "pullPolicy", policy);
     }
 }
 
 /// What is tagged as the latest may have changed since it was pulled.
-fn pull_policy(image: &str) -> &'static str {
-    if is_latest(image) { "Always" } else { "IfNotPresent" }
+fn default_pull_policy(image: &str) -> &'static str {
+    if has_latest_tag(image) { "Always" } else { "IfNotPresent" }
 }
 
 /// Whether the tag is `latest`, said or not; what is no name of an image has no tag.
-fn is_latest(image: &str) -> bool {
+fn has_latest_tag(image: &str) -> bool {
     let (name, has_digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let (repository, tag) = match name.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, tag),
@@ -137,16 +138,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_image_is_pulled_always() {
+    fn default_pull_policy_is_always_for_latest_tag() {
         for image in
             ["web", "web:latest", "registry.example:5000/team/web", "localhost/web:latest", "a/b:latest@sha256:0"]
         {
-            assert_eq!(pull_policy(image), "Always", "{image}");
+            assert_eq!(default_pull_policy(image), "Always", "{image}");
         }
         for image in
             ["web:1", "registry.example:5000/web:1.2", "web@sha256:0", "web:1@sha256:0", "", "Web", "a b", "host.x/"]
         {
-            assert_eq!(pull_policy(image), "IfNotPresent", "{image}");
+            assert_eq!(default_pull_policy(image), "IfNotPresent", "{image}");
         }
     }
 }

@@ -4,42 +4,42 @@ use serde_json::json;
 
 use super::*;
 use crate::release::Release;
-use crate::schema::check;
+use crate::schema::type_check;
 
-fn completed(release: Release, flags: &str, body: Value) -> Value {
-    let gates = Gates::parse(release, flags).unwrap();
+fn with_defaults(release: Release, flags: &str, body: Value) -> Value {
+    let gates = FeatureGates::parse(release, flags).unwrap();
     let (Some(api_version), Some(kind)) = (body["apiVersion"].as_str(), body["kind"].as_str()) else {
         panic!("no kind in {body}")
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = Struct::of_kind(release, GroupVersionKind { group, version, kind }).unwrap();
+    let kind = StructType::for_kind(release, GroupVersionKind { group, version, kind }).unwrap();
     let Value::Object(mut body) = body else { panic!("a body is an object") };
-    complete(&mut body, kind, &gates);
+    apply_defaults(&mut body, kind, &gates);
     let once = body.clone();
-    complete(&mut body, kind, &gates);
+    apply_defaults(&mut body, kind, &gates);
     assert_eq!(body, once, "what is complete changed again");
-    assert_eq!(check::check(&body, kind), Ok(Vec::new()), "a default has a wrong type");
+    assert_eq!(type_check::check_types(&body, kind), Ok(Vec::new()), "a default has a wrong type");
     Value::Object(body)
 }
 
 /// What is added to a body at 1.36 without flags, one line per place.
 #[track_caller]
 fn check_added(body: &Value, expected: &Expect) {
-    expected.assert_eq(&added("", body, &completed(Release::R36, "", body.clone())));
+    expected.assert_eq(&added_fields("", body, &with_defaults(Release::R36, "", body.clone())));
 }
 
-fn added(path: &str, before: &Value, after: &Value) -> String {
+fn added_fields(path: &str, before: &Value, after: &Value) -> String {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => after
             .iter()
             .map(|(name, value)| match before.get(name) {
-                Some(old) => added(&format!("{path}.{name}"), old, value),
+                Some(old) => added_fields(&format!("{path}.{name}"), old, value),
                 None => format!("{path}.{name} {value}\n"),
             })
             .collect(),
         (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
             let pairs = before.iter().zip(after).enumerate();
-            pairs.map(|(index, (old, new))| added(&format!("{path}[{index}]"), old, new)).collect()
+            pairs.map(|(index, (old, new))| added_fields(&format!("{path}[{index}]"), old, new)).collect()
         }
         _ if before == after => String::new(),
         _ => format!("{path} {before} -> {after}\n"),
@@ -51,7 +51,7 @@ fn pod(spec: &Value) -> Value {
 }
 
 #[test]
-fn a_pod_is_completed() {
+fn apply_defaults_to_pod() {
     check_added(
         &pod(&json!({"containers": [{"name": "a", "image": "web:1"}]})),
         &expect![[r#"
@@ -70,7 +70,7 @@ fn a_pod_is_completed() {
 }
 
 #[test]
-fn containers_are_completed_by_what_they_say() {
+fn apply_defaults_to_container_fields() {
     check_added(
         &pod(
             &json!({"hostNetwork": true, "serviceAccount": "robot", "terminationGracePeriodSeconds": -5, "containers": [{
@@ -112,7 +112,7 @@ fn containers_are_completed_by_what_they_say() {
 }
 
 #[test]
-fn volumes_are_completed_by_their_source() {
+fn apply_defaults_to_volume_sources() {
     check_added(
         &pod(&json!({"containers": [], "volumes": [
             {"name": "a"},
@@ -145,10 +145,10 @@ fn volumes_are_completed_by_their_source() {
 }
 
 #[test]
-fn a_status_keeps_one_address_and_a_list_in_step() {
+fn pod_status_defaults_sync_pod_ip_and_pod_ips() {
     let status = |status: Value| {
         let body = json!({"apiVersion": "v1", "kind": "Pod", "status": status});
-        completed(Release::R36, "", body)["status"].to_string()
+        with_defaults(Release::R36, "", body)["status"].to_string()
     };
     expect![[r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}"#]].assert_eq(&status(json!({"podIP": "10.0.0.1"})));
     expect![[r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"},{"ip":"::1"}]}"#]]
@@ -163,7 +163,7 @@ fn workload(kind: &str, spec: &Value) -> Value {
 }
 
 #[test]
-fn workloads_are_completed() {
+fn apply_defaults_to_workloads() {
     check_added(
         &workload("Deployment", &json!({})),
         &expect![[r#"
@@ -233,7 +233,7 @@ fn workloads_are_completed() {
 }
 
 #[test]
-fn jobs_are_completed() {
+fn apply_defaults_to_jobs() {
     check_added(
         &workload("Job", &json!({"template": {"metadata": {"labels": {"a": "b"}}}})),
         &expect![[r#"
@@ -269,7 +269,7 @@ fn jobs_are_completed() {
 }
 
 #[test]
-fn services_are_completed() {
+fn apply_defaults_to_services() {
     let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "spec": spec});
     check_added(
         &service(json!({"ports": [{"port": 80}, {"port": 1, "targetPort": "http", "protocol": "UDP"}]})),
@@ -308,7 +308,7 @@ fn services_are_completed() {
 }
 
 #[test]
-fn namespaces_and_storage_begin_in_a_phase() {
+fn apply_defaults_sets_initial_phase() {
     let of = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "spec": {}});
     check_added(
         &of("Namespace"),
@@ -335,7 +335,7 @@ fn namespaces_and_storage_begin_in_a_phase() {
 }
 
 #[test]
-fn access_is_completed() {
+fn apply_defaults_to_rbac() {
     check_added(
         &json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "r"},
             "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s"}, {"kind": "Group", "name": "g"}]}),
@@ -353,7 +353,7 @@ fn access_is_completed() {
 }
 
 #[test]
-fn other_kinds_are_completed() {
+fn apply_defaults_to_other_kinds() {
     check_added(
         &json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [
             {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}, {"type": "Pod", "max": {"cpu": "2"}},
@@ -401,16 +401,16 @@ fn other_kinds_are_completed() {
 }
 
 #[test]
-fn gates_decide_over_young_defaults() {
+fn feature_gates_control_new_defaults() {
     let rolling = |release, flags| {
-        let spec = completed(release, flags, workload("StatefulSet", &json!({})));
+        let spec = with_defaults(release, flags, workload("StatefulSet", &json!({})));
         spec["spec"]["updateStrategy"]["rollingUpdate"].to_string()
     };
     assert_eq!(rolling(Release::R36, ""), r#"{"partition":0}"#);
     assert_eq!(rolling(Release::R37, ""), r#"{"maxUnavailable":1,"partition":0}"#);
     assert_eq!(rolling(Release::R36, "MaxUnavailableStatefulSet=true"), r#"{"maxUnavailable":1,"partition":0}"#);
     let replacement = |release, flags| {
-        completed(release, flags, workload("Job", &json!({})))["spec"]["podReplacementPolicy"]
+        with_defaults(release, flags, workload("Job", &json!({})))["spec"]["podReplacementPolicy"]
             .as_str()
             .map(str::to_owned)
     };
@@ -419,10 +419,10 @@ fn gates_decide_over_young_defaults() {
 }
 
 #[test]
-fn rows_are_in_order_and_name_fields_of_the_table() {
-    assert!(rows::ROWS.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
-    let packages: Vec<_> = Release::ALL.into_iter().flat_map(Struct::all).collect();
-    for (package, name, rows) in rows::ROWS {
+fn field_defaults_are_sorted_and_name_existing_fields() {
+    assert!(field_defaults::FIELD_DEFAULTS.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
+    let packages: Vec<_> = Release::ALL.into_iter().flat_map(StructType::all).collect();
+    for (package, name, rows) in field_defaults::FIELD_DEFAULTS {
         let homes: Vec<_> = packages
             .iter()
             .filter(|home| home.name() == *name && home.package().ends_with(&format!(".{package}")))
@@ -432,7 +432,7 @@ fn rows_are_in_order_and_name_fields_of_the_table() {
             let with = homes.iter().find(|home| home.field(row.field).is_some());
             let home = with.unwrap_or_else(|| panic!("{package} {name} has no field {}", row.field));
             let body = Map::from_iter([(row.field.to_owned(), row.value())]);
-            assert_eq!(check::check(&body, **home), Ok(Vec::new()), "{package} {name}");
+            assert_eq!(type_check::check_types(&body, **home), Ok(Vec::new()), "{package} {name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::release::Release::*;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "most of it is expected output")]
-fn the_text_says_what_an_upgrade_changes() {
+fn diff_text_lists_upgrade_changes() {
     expect![[r#"
         Kubernetes 1.33 -> 1.34
 
@@ -110,14 +110,14 @@ fn the_text_says_what_an_upgrade_changes() {
           WinOverlay                                        beta on -> stable on, locked
           WindowsGracefulNodeShutdown                       alpha off -> beta on
     "#]]
-    .assert_eq(&diff(R33, R34).to_string());
+    .assert_eq(&diff_releases(R33, R34).to_string());
 }
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "most of it is expected output")]
-fn the_resources_of_every_step() {
+fn diff_of_each_release_step() {
     let steps = Release::ALL.windows(2).map(|pair| {
-        let text = diff(pair[0], pair[1]).to_string();
+        let text = diff_releases(pair[0], pair[1]).to_string();
         text.split("\ngates").next().unwrap().to_owned()
     });
     let steps: Vec<_> = steps.collect();
@@ -276,21 +276,21 @@ fn the_resources_of_every_step() {
 }
 
 #[test]
-fn a_release_does_not_differ_from_itself() {
+fn diff_of_release_with_itself_is_empty() {
     for release in Release::ALL {
-        assert_eq!(diff(release, release).to_string(), format!("Kubernetes {release} -> {release}\n"));
+        assert_eq!(diff_releases(release, release).to_string(), format!("Kubernetes {release} -> {release}\n"));
     }
 }
 
 #[test]
-fn the_way_back_is_the_reverse() {
+fn diff_is_symmetric() {
     for (from, to) in Release::ALL.into_iter().flat_map(|from| Release::ALL.map(|to| (from, to))) {
-        let (there, back) = (diff(from, to), diff(to, from));
-        assert_eq!(there.appears, back.disappears);
-        assert_eq!(there.disappears, back.appears);
+        let (there, back) = (diff_releases(from, to), diff_releases(to, from));
+        assert_eq!(there.added, back.removed);
+        assert_eq!(there.removed, back.added);
         let turned = |change: &StorageChange| StorageChange { from: change.to, to: change.from, ..*change };
-        assert_eq!(there.storage, back.storage.iter().map(turned).collect::<Vec<_>>());
-        assert_eq!(there.gates.len(), back.gates.len());
-        assert_eq!(there.defaults.len(), back.defaults.len());
+        assert_eq!(there.storage_changes, back.storage_changes.iter().map(turned).collect::<Vec<_>>());
+        assert_eq!(there.gate_changes.len(), back.gate_changes.len());
+        assert_eq!(there.default_changes.len(), back.default_changes.len());
     }
 }

@@ -1,61 +1,70 @@
 //! The core group, which has no name.
 
-use crate::kind::row::{SCALE, STATUS, cluster, connection, group, namespaced, part};
-use crate::kind::{Group, ResponseKind, Subresource};
+use crate::kind::builder::{
+    SCALE, STATUS, cluster_scoped_kind, connect_subresource, group, namespaced_kind, subresource,
+};
+use crate::kind::{BuiltInGroup, BuiltInSubresource, ResponseKind};
 use crate::release::Release::*;
-use crate::verbs::Verbs;
+use crate::verbs::VerbSet;
 
-pub(super) static CORE: Group = group(
+pub(super) static CORE: BuiltInGroup = group(
     "",
     18000,
     &[("v1", 1)],
     &[
-        namespaced("Binding", "bindings").verbs(Verbs::CREATE).computed().unbuilt(),
-        cluster("ComponentStatus", "componentstatuses").short(&["cs"]).verbs(Verbs::READ).computed().unbuilt(),
-        namespaced("ConfigMap", "configmaps").short(&["cm"]),
-        namespaced("Endpoints", "endpoints").short(&["ep"]).key("services/endpoints"),
-        namespaced("Event", "events").short(&["ev"]),
-        namespaced("LimitRange", "limitranges").short(&["limits"]),
-        cluster("Namespace", "namespaces")
-            .short(&["ns"])
-            .verbs(Verbs::ONE_BY_ONE)
-            .subresources(&[part("finalize", Verbs::UPDATE), STATUS]),
-        cluster("Node", "nodes")
-            .short(&["no"])
-            .key("minions")
-            .subresources(&[connection("proxy", "NodeProxyOptions", Verbs::PROXY).unbuilt(), STATUS]),
-        namespaced("PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).status(),
-        cluster("PersistentVolume", "persistentvolumes").short(&["pv"]).status(),
-        namespaced("Pod", "pods").short(&["po"]).category(&["all"]).subresources(POD_SUBRESOURCES),
-        namespaced("PodTemplate", "podtemplates"),
-        namespaced("ReplicationController", "replicationcontrollers")
-            .short(&["rc"])
-            .category(&["all"])
-            .key("controllers")
+        namespaced_kind("Binding", "bindings").verbs(VerbSet::CREATE).not_stored().not_implemented(),
+        cluster_scoped_kind("ComponentStatus", "componentstatuses")
+            .short_names(&["cs"])
+            .verbs(VerbSet::GET_LIST)
+            .not_stored()
+            .not_implemented(),
+        namespaced_kind("ConfigMap", "configmaps").short_names(&["cm"]),
+        namespaced_kind("Endpoints", "endpoints").short_names(&["ep"]).key_override("services/endpoints"),
+        namespaced_kind("Event", "events").short_names(&["ev"]),
+        namespaced_kind("LimitRange", "limitranges").short_names(&["limits"]),
+        cluster_scoped_kind("Namespace", "namespaces")
+            .short_names(&["ns"])
+            .verbs(VerbSet::ALL_BUT_DELETE_COLLECTION)
+            .subresources(&[subresource("finalize", VerbSet::UPDATE), STATUS]),
+        cluster_scoped_kind("Node", "nodes").short_names(&["no"]).key_override("minions").subresources(&[
+            connect_subresource("proxy", "NodeProxyOptions", VerbSet::PROXY).not_implemented(),
+            STATUS,
+        ]),
+        namespaced_kind("PersistentVolumeClaim", "persistentvolumeclaims").short_names(&["pvc"]).status(),
+        cluster_scoped_kind("PersistentVolume", "persistentvolumes").short_names(&["pv"]).status(),
+        namespaced_kind("Pod", "pods").short_names(&["po"]).categories(&["all"]).subresources(POD_SUBRESOURCES),
+        namespaced_kind("PodTemplate", "podtemplates"),
+        namespaced_kind("ReplicationController", "replicationcontrollers")
+            .short_names(&["rc"])
+            .categories(&["all"])
+            .key_override("controllers")
             .subresources(&[SCALE, STATUS]),
-        namespaced("ResourceQuota", "resourcequotas").short(&["quota"]).status(),
-        namespaced("Secret", "secrets"),
-        namespaced("ServiceAccount", "serviceaccounts").short(&["sa"]).subresources(&[TOKEN]),
-        namespaced("Service", "services")
-            .short(&["svc"])
-            .category(&["all"])
-            .key("services/specs")
-            .subresources(&[connection("proxy", "ServiceProxyOptions", Verbs::PROXY).unbuilt(), STATUS]),
+        namespaced_kind("ResourceQuota", "resourcequotas").short_names(&["quota"]).status(),
+        namespaced_kind("Secret", "secrets"),
+        namespaced_kind("ServiceAccount", "serviceaccounts").short_names(&["sa"]).subresources(&[TOKEN]),
+        namespaced_kind("Service", "services")
+            .short_names(&["svc"])
+            .categories(&["all"])
+            .key_override("services/specs")
+            .subresources(&[
+                connect_subresource("proxy", "ServiceProxyOptions", VerbSet::PROXY).not_implemented(),
+                STATUS,
+            ]),
     ],
 );
 
-const POD_SUBRESOURCES: &[Subresource] = &[
-    connection("attach", "PodAttachOptions", Verbs::UPGRADE).unbuilt(),
-    part("binding", Verbs::CREATE).kind(ResponseKind::Sibling("Binding")),
-    part("ephemeralcontainers", Verbs::PART),
-    part("eviction", Verbs::CREATE).kind(ResponseKind::Foreign("policy", "v1", "Eviction")),
-    connection("exec", "PodExecOptions", Verbs::UPGRADE).unbuilt(),
-    part("log", Verbs::GET).unbuilt(),
-    connection("portforward", "PodPortForwardOptions", Verbs::UPGRADE).unbuilt(),
-    connection("proxy", "PodProxyOptions", Verbs::PROXY).unbuilt(),
-    part("resize", Verbs::PART).since(R32).gate("InPlacePodVerticalScaling"),
+const POD_SUBRESOURCES: &[BuiltInSubresource] = &[
+    connect_subresource("attach", "PodAttachOptions", VerbSet::UPGRADE).not_implemented(),
+    subresource("binding", VerbSet::CREATE).kind(ResponseKind::Sibling("Binding")),
+    subresource("ephemeralcontainers", VerbSet::GET_PATCH_UPDATE),
+    subresource("eviction", VerbSet::CREATE).kind(ResponseKind::Foreign("policy", "v1", "Eviction")),
+    connect_subresource("exec", "PodExecOptions", VerbSet::UPGRADE).not_implemented(),
+    subresource("log", VerbSet::GET).not_implemented(),
+    connect_subresource("portforward", "PodPortForwardOptions", VerbSet::UPGRADE).not_implemented(),
+    connect_subresource("proxy", "PodProxyOptions", VerbSet::PROXY).not_implemented(),
+    subresource("resize", VerbSet::GET_PATCH_UPDATE).since(R32).gate("InPlacePodVerticalScaling"),
     STATUS,
 ];
 
-const TOKEN: Subresource =
-    part("token", Verbs::CREATE).kind(ResponseKind::Foreign("authentication.k8s.io", "v1", "TokenRequest"));
+const TOKEN: BuiltInSubresource =
+    subresource("token", VerbSet::CREATE).kind(ResponseKind::Foreign("authentication.k8s.io", "v1", "TokenRequest"));

@@ -1,30 +1,40 @@
 //! How traffic finds its way.
 
-use crate::kind::row::{cluster, group, namespaced, old, v};
-use crate::kind::{Group, KindVersion};
+use crate::kind::builder::{cluster_scoped_kind, group, namespaced_kind, stored_only, version};
+use crate::kind::{BuiltInGroup, KindVersion};
 use crate::release::Release::{self, *};
 
-pub(super) static DISCOVERY: Group = group(
+pub(super) static DISCOVERY: BuiltInGroup = group(
     "discovery.k8s.io",
     16200,
     &[("v1", 15)],
-    &[namespaced("EndpointSlice", "endpointslices").versions(&[v("v1"), old("v1beta1")])],
+    &[namespaced_kind("EndpointSlice", "endpointslices").versions(&[version("v1"), stored_only("v1beta1")])],
 );
 
-pub(super) static NETWORKING: Group = group(
+pub(super) static NETWORKING: BuiltInGroup = group(
     "networking.k8s.io",
     17200,
     &[("v1", 15), ("v1beta1", 9)],
     &[
-        cluster("IngressClass", "ingressclasses").versions(&[v("v1"), old("v1beta1")]),
-        namespaced("Ingress", "ingresses").short(&["ing"]).versions(&[v("v1"), old("v1beta1")]).key("ingress").status(),
-        cluster("IPAddress", "ipaddresses").short(&["ip"]).versions(ADDRESS_VERSIONS).stored(ADDRESS_STORED),
-        namespaced("NetworkPolicy", "networkpolicies").short(&["netpol"]),
-        cluster("ServiceCIDR", "servicecidrs").versions(ADDRESS_VERSIONS).stored(ADDRESS_STORED).status(),
+        cluster_scoped_kind("IngressClass", "ingressclasses").versions(&[version("v1"), stored_only("v1beta1")]),
+        namespaced_kind("Ingress", "ingresses")
+            .short_names(&["ing"])
+            .versions(&[version("v1"), stored_only("v1beta1")])
+            .key_override("ingress")
+            .status(),
+        cluster_scoped_kind("IPAddress", "ipaddresses")
+            .short_names(&["ip"])
+            .versions(ADDRESS_VERSIONS)
+            .storage_versions(ADDRESS_STORED),
+        namespaced_kind("NetworkPolicy", "networkpolicies").short_names(&["netpol"]),
+        cluster_scoped_kind("ServiceCIDR", "servicecidrs")
+            .versions(ADDRESS_VERSIONS)
+            .storage_versions(ADDRESS_STORED)
+            .status(),
     ],
 );
 
 const ADDRESS_VERSIONS: &[KindVersion] =
-    &[v("v1").since(R33), v("v1beta1").removed(R37), old("v1alpha1").forgotten(R34)];
+    &[version("v1").since(R33), version("v1beta1").removed(R37), stored_only("v1alpha1").undecodable_since(R34)];
 
 const ADDRESS_STORED: &[(Release, &str)] = &[(R31, "v1beta1"), (R34, "v1")];

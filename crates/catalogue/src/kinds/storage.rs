@@ -1,33 +1,47 @@
 //! Volumes, and the rewriting of stored objects.
 
-use crate::kind::Group;
-use crate::kind::row::{STATUS, cluster, group, namespaced, old, v};
+use crate::kind::BuiltInGroup;
+use crate::kind::builder::{STATUS, cluster_scoped_kind, group, namespaced_kind, stored_only, version};
 use crate::release::Release::*;
 
-pub(super) static STORAGE: Group = group(
+pub(super) static STORAGE: BuiltInGroup = group(
     "storage.k8s.io",
     16800,
     &[("v1", 15), ("v1beta1", 9), ("v1alpha1", 1)],
     &[
-        cluster("CSIDriver", "csidrivers").versions(&[v("v1"), old("v1beta1")]),
-        cluster("CSINode", "csinodes").versions(&[v("v1"), old("v1beta1")]).subresources(&[STATUS.since(R37)]),
-        namespaced("CSIStorageCapacity", "csistoragecapacities").versions(&[v("v1"), old("v1beta1"), old("v1alpha1")]),
-        cluster("StorageClass", "storageclasses").short(&["sc"]).versions(&[v("v1"), old("v1beta1")]),
-        cluster("VolumeAttachment", "volumeattachments").versions(&[v("v1"), old("v1beta1"), old("v1alpha1")]).status(),
-        cluster("VolumeAttributesClass", "volumeattributesclasses")
-            .short(&["vac"])
-            .versions(&[v("v1").since(R34), v("v1beta1").removed(R37), v("v1alpha1").removed(R35)])
-            .stored(&[(R31, "v1beta1"), (R36, "v1")]),
+        cluster_scoped_kind("CSIDriver", "csidrivers").versions(&[version("v1"), stored_only("v1beta1")]),
+        cluster_scoped_kind("CSINode", "csinodes")
+            .versions(&[version("v1"), stored_only("v1beta1")])
+            .subresources(&[STATUS.since(R37)]),
+        namespaced_kind("CSIStorageCapacity", "csistoragecapacities").versions(&[
+            version("v1"),
+            stored_only("v1beta1"),
+            stored_only("v1alpha1"),
+        ]),
+        cluster_scoped_kind("StorageClass", "storageclasses")
+            .short_names(&["sc"])
+            .versions(&[version("v1"), stored_only("v1beta1")]),
+        cluster_scoped_kind("VolumeAttachment", "volumeattachments")
+            .versions(&[version("v1"), stored_only("v1beta1"), stored_only("v1alpha1")])
+            .status(),
+        cluster_scoped_kind("VolumeAttributesClass", "volumeattributesclasses")
+            .short_names(&["vac"])
+            .versions(&[version("v1").since(R34), version("v1beta1").removed(R37), version("v1alpha1").removed(R35)])
+            .storage_versions(&[(R31, "v1beta1"), (R36, "v1")]),
     ],
 );
 
-pub(super) static STORAGE_MIGRATION: Group = group(
+pub(super) static STORAGE_MIGRATION: BuiltInGroup = group(
     "storagemigration.k8s.io",
     15800,
     &[("v1", 15), ("v1beta1", 9), ("v1alpha1", 9)],
-    &[cluster("StorageVersionMigration", "storageversionmigrations")
+    &[cluster_scoped_kind("StorageVersionMigration", "storageversionmigrations")
         .gate("StorageVersionMigrator")
-        .versions(&[v("v1").since(R37), v("v1beta1").since(R35), v("v1alpha1").forgotten(R35)])
-        .stored(&[(R31, "v1alpha1"), (R35, "v1beta1")])
+        .versions(&[
+            version("v1").since(R37),
+            version("v1beta1").since(R35),
+            version("v1alpha1").undecodable_since(R35),
+        ])
+        .storage_versions(&[(R31, "v1alpha1"), (R35, "v1beta1")])
         .status()],
 );

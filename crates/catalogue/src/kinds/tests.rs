@@ -1,23 +1,23 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::kind::Stability;
+use crate::kind::StabilityLevel;
 
 /// A kind as a newcomer would ask for it: per release the versions served, and the one stored.
 #[track_caller]
 fn check(group: &str, resource: &str, expected: &Expect) {
-    let kind = kind(group, resource).unwrap();
+    let kind = find_kind(group, resource).unwrap();
     let lines = Release::ALL.map(|release| {
-        let Some(stored) = kind.version_stored(release) else { return format!("{release} -\n") };
-        let served: Vec<_> = kind.versions_served(release).map(|version| version.name).collect();
-        let known: Vec<_> = kind.versions_decodable(release).map(|version| version.name).collect();
+        let Some(stored) = kind.storage_version(release) else { return format!("{release} -\n") };
+        let served: Vec<_> = kind.served_versions(release).map(|version| version.name).collect();
+        let known: Vec<_> = kind.decodable_versions(release).map(|version| version.name).collect();
         format!("{release} serves {:24} stores {stored:8} reads {}\n", served.join(","), known.join(","))
     });
     expected.assert_eq(&lines.concat());
 }
 
 #[test]
-fn versions_come_and_go_and_storage_follows_later() {
+fn storage_version_lags_behind_served_versions() {
     check(
         "storage.k8s.io",
         "volumeattributesclasses",
@@ -73,16 +73,16 @@ fn versions_come_and_go_and_storage_follows_later() {
 }
 
 #[test]
-fn definitions_are_stored_in_a_version_that_is_no_longer_served() {
-    let definitions = kind("apiextensions.k8s.io", "customresourcedefinitions").unwrap();
+fn crds_are_stored_in_unserved_v1beta1() {
+    let definitions = find_kind("apiextensions.k8s.io", "customresourcedefinitions").unwrap();
     for release in Release::ALL {
-        assert_eq!(definitions.version_stored(release), Some("v1beta1"));
+        assert_eq!(definitions.storage_version(release), Some("v1beta1"));
         assert!(!definitions.version("v1beta1").unwrap().is_served(release));
     }
 }
 
 #[test]
-fn groups_and_kinds_are_in_order_and_named_once() {
+fn groups_and_kinds_are_sorted_and_unique() {
     assert!(GROUPS.is_sorted_by(|a, b| a.name < b.name));
     for group in GROUPS {
         assert!(group.kinds.is_sorted_by(|a, b| a.plural < b.plural), "{}", group.name);
@@ -93,15 +93,15 @@ fn groups_and_kinds_are_in_order_and_named_once() {
 }
 
 #[test]
-fn what_is_stored_can_be_read_back() {
+fn storage_version_is_decodable_in_every_release() {
     for kind in GROUPS.iter().flat_map(|group| group.kinds) {
         for release in Release::ALL {
-            let Some(stored) = kind.version_stored(release) else { continue };
-            let readable = kind.versions_decodable(release).any(|version| version.name == stored);
+            let Some(stored) = kind.storage_version(release) else { continue };
+            let readable = kind.decodable_versions(release).any(|version| version.name == stored);
             assert!(readable, "{} is stored as {stored} in {release}", kind.name);
-            let served = kind.versions_served(release);
+            let served = kind.served_versions(release);
             for version in served {
-                assert!(kind.versions_decodable(release).any(|known| known.name == version.name), "{}", kind.name);
+                assert!(kind.decodable_versions(release).any(|known| known.name == version.name), "{}", kind.name);
             }
         }
     }
@@ -109,12 +109,12 @@ fn what_is_stored_can_be_read_back() {
 
 /// Servers of neighbouring releases run side by side during an upgrade, and the older must read what the newer writes.
 #[test]
-fn the_previous_release_reads_what_a_release_stores() {
+fn previous_release_decodes_storage_version() {
     let mut unreadable = Vec::new();
     for kind in GROUPS.iter().flat_map(|group| group.kinds) {
         for (older, newer) in Release::ALL.into_iter().zip(&Release::ALL[1..]) {
-            let (Some(stored), Some(_)) = (kind.version_stored(*newer), kind.version_stored(older)) else { continue };
-            if !kind.versions_decodable(older).any(|version| version.name == stored) {
+            let (Some(stored), Some(_)) = (kind.storage_version(*newer), kind.storage_version(older)) else { continue };
+            if !kind.decodable_versions(older).any(|version| version.name == stored) {
                 unreadable.push(format!("{} {newer} {stored}\n", kind.plural));
             }
         }
@@ -138,7 +138,7 @@ fn the_previous_release_reads_what_a_release_stores() {
 }
 
 #[test]
-fn priorities_put_the_versions_of_a_group_in_the_order_of_the_rows() {
+fn version_priorities_match_declared_order() {
     for group in GROUPS {
         for kind in group.kinds {
             let priorities = kind.versions.iter().filter(|version| version.is_ever_served());
@@ -149,7 +149,7 @@ fn priorities_put_the_versions_of_a_group_in_the_order_of_the_rows() {
 }
 
 #[test]
-fn keys_follow_the_plural_but_for_the_exceptions() {
+fn key_prefix_is_plural_except_listed() {
     let kinds = GROUPS.iter().flat_map(|group| group.kinds);
     let exceptions = kinds.filter(|kind| kind.key_prefix() != kind.plural);
     let exceptions: Vec<_> = exceptions.map(|kind| format!("{} {}\n", kind.plural, kind.key_prefix())).collect();
@@ -166,18 +166,18 @@ fn keys_follow_the_plural_but_for_the_exceptions() {
 }
 
 #[test]
-fn what_is_listed_and_not_built() {
+fn not_implemented_resources_are_listed() {
     let mut unbuilt = Vec::new();
     for kind in GROUPS.iter().flat_map(|group| group.kinds) {
-        unbuilt.extend((!kind.built).then(|| kind.plural.to_owned()));
-        let subresources = kind.subresources.iter().filter(|subresource| !subresource.built);
+        unbuilt.extend((!kind.is_implemented).then(|| kind.plural.to_owned()));
+        let subresources = kind.subresources.iter().filter(|subresource| !subresource.is_implemented);
         unbuilt.extend(subresources.map(|subresource| format!("{}/{}", kind.plural, subresource.name)));
     }
     expect!["bindings componentstatuses nodes/proxy pods/attach pods/exec pods/log pods/portforward pods/proxy services/proxy"].assert_eq(&unbuilt.join(" "));
 }
 
 #[test]
-fn whatever_some_release_serves_may_be_built_in() {
+fn may_be_built_in_covers_every_release() {
     assert!(may_be_built_in("", "v1", "pods"));
     assert!(may_be_built_in("flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas"));
     assert!(may_be_built_in("lifecycle.k8s.io", "v1alpha1", "evictions"));
@@ -188,23 +188,23 @@ fn whatever_some_release_serves_may_be_built_in() {
 }
 
 #[test]
-fn names_tell_what_a_newer_release_might_serve() {
+fn has_built_in_group_name_accepts_k8s_io_groups() {
     for group in ["", "apps", "tomorrow", "storage.k8s.io", "sub.group.k8s.io"] {
-        assert!(looks_built_in(group), "{group}");
+        assert!(has_built_in_group_name(group), "{group}");
     }
     for group in ["example.com", "k8s.io.example", "notk8s.io", "x-k8s.io", "gateway.networking.x-k8s.io"] {
-        assert!(!looks_built_in(group), "{group}");
+        assert!(!has_built_in_group_name(group), "{group}");
     }
 }
 
 #[test]
-fn the_form_of_a_version_says_how_far_it_has_come() {
+fn stability_level_follows_version_name() {
     for (version, stability) in [
-        ("v1", Stability::Stable),
-        ("v2", Stability::Stable),
-        ("v1beta3", Stability::Beta),
-        ("v1alpha2", Stability::Alpha),
+        ("v1", StabilityLevel::Stable),
+        ("v2", StabilityLevel::Stable),
+        ("v1beta3", StabilityLevel::Beta),
+        ("v1alpha2", StabilityLevel::Alpha),
     ] {
-        assert_eq!(Stability::of(version), stability);
+        assert_eq!(StabilityLevel::of_version(version), stability);
     }
 }

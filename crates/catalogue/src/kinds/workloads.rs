@@ -1,116 +1,136 @@
 //! What runs, how much of it, where, and when it may be disturbed.
 
-use crate::kind::Group;
-use crate::kind::row::{SCALE, STATUS, cluster, group, namespaced, old, v};
+use crate::kind::BuiltInGroup;
+use crate::kind::builder::{SCALE, STATUS, cluster_scoped_kind, group, namespaced_kind, stored_only, version};
 use crate::release::Release::*;
 
-pub(super) static APPS: Group = group(
+pub(super) static APPS: BuiltInGroup = group(
     "apps",
     17800,
     &[("v1", 15)],
     &[
-        namespaced("ControllerRevision", "controllerrevisions").versions(&[v("v1"), old("v1beta2"), old("v1beta1")]),
-        namespaced("DaemonSet", "daemonsets")
-            .short(&["ds"])
-            .category(&["all"])
-            .versions(&[v("v1"), old("v1beta2")])
+        namespaced_kind("ControllerRevision", "controllerrevisions").versions(&[
+            version("v1"),
+            stored_only("v1beta2"),
+            stored_only("v1beta1"),
+        ]),
+        namespaced_kind("DaemonSet", "daemonsets")
+            .short_names(&["ds"])
+            .categories(&["all"])
+            .versions(&[version("v1"), stored_only("v1beta2")])
             .status(),
-        namespaced("Deployment", "deployments")
-            .short(&["deploy"])
-            .category(&["all"])
-            .versions(&[v("v1"), old("v1beta2"), old("v1beta1")])
+        namespaced_kind("Deployment", "deployments")
+            .short_names(&["deploy"])
+            .categories(&["all"])
+            .versions(&[version("v1"), stored_only("v1beta2"), stored_only("v1beta1")])
             .subresources(&[SCALE, STATUS]),
-        namespaced("ReplicaSet", "replicasets")
-            .short(&["rs"])
-            .category(&["all"])
-            .versions(&[v("v1"), old("v1beta2")])
+        namespaced_kind("ReplicaSet", "replicasets")
+            .short_names(&["rs"])
+            .categories(&["all"])
+            .versions(&[version("v1"), stored_only("v1beta2")])
             .subresources(&[SCALE, STATUS]),
-        namespaced("StatefulSet", "statefulsets")
-            .short(&["sts"])
-            .category(&["all"])
-            .versions(&[v("v1"), old("v1beta2"), old("v1beta1")])
+        namespaced_kind("StatefulSet", "statefulsets")
+            .short_names(&["sts"])
+            .categories(&["all"])
+            .versions(&[version("v1"), stored_only("v1beta2"), stored_only("v1beta1")])
             .subresources(&[SCALE, STATUS]),
     ],
 );
 
-pub(super) static AUTOSCALING: Group = group(
+pub(super) static AUTOSCALING: BuiltInGroup = group(
     "autoscaling",
     17500,
     &[("v2", 30), ("v1", 15)],
-    &[namespaced("HorizontalPodAutoscaler", "horizontalpodautoscalers")
-        .short(&["hpa"])
-        .category(&["all"])
-        .versions(&[v("v2"), v("v1"), old("v2beta1").forgotten(R36), old("v2beta2").forgotten(R36)])
+    &[namespaced_kind("HorizontalPodAutoscaler", "horizontalpodautoscalers")
+        .short_names(&["hpa"])
+        .categories(&["all"])
+        .versions(&[
+            version("v2"),
+            version("v1"),
+            stored_only("v2beta1").undecodable_since(R36),
+            stored_only("v2beta2").undecodable_since(R36),
+        ])
         .status()],
 );
 
-pub(super) static BATCH: Group = group(
+pub(super) static BATCH: BuiltInGroup = group(
     "batch",
     17400,
     &[("v1", 15)],
     &[
-        namespaced("CronJob", "cronjobs")
-            .short(&["cj"])
-            .category(&["all"])
-            .versions(&[v("v1"), old("v1beta1")])
+        namespaced_kind("CronJob", "cronjobs")
+            .short_names(&["cj"])
+            .categories(&["all"])
+            .versions(&[version("v1"), stored_only("v1beta1")])
             .status(),
-        namespaced("Job", "jobs").category(&["all"]).status(),
+        namespaced_kind("Job", "jobs").categories(&["all"]).status(),
     ],
 );
 
-pub(super) static LIFECYCLE: Group = group(
+pub(super) static LIFECYCLE: BuiltInGroup = group(
     "lifecycle.k8s.io",
     15700,
     &[("v1alpha1", 1)],
     &[
-        namespaced("EvictionRequest", "evictionrequests")
+        namespaced_kind("EvictionRequest", "evictionrequests")
             .gate("EvictionRequestAPI")
-            .versions(&[v("v1alpha1").since(R37)])
+            .versions(&[version("v1alpha1").since(R37)])
             .status(),
-        namespaced("Eviction", "evictions").gate("EvictionRequestAPI").versions(&[v("v1alpha1").since(R37)]).status(),
+        namespaced_kind("Eviction", "evictions")
+            .gate("EvictionRequestAPI")
+            .versions(&[version("v1alpha1").since(R37)])
+            .status(),
     ],
 );
 
-pub(super) static NODE: Group = group(
+pub(super) static NODE: BuiltInGroup = group(
     "node.k8s.io",
     16300,
     &[("v1", 15)],
-    &[cluster("RuntimeClass", "runtimeclasses").versions(&[v("v1"), old("v1beta1"), old("v1alpha1")])],
+    &[cluster_scoped_kind("RuntimeClass", "runtimeclasses").versions(&[
+        version("v1"),
+        stored_only("v1beta1"),
+        stored_only("v1alpha1"),
+    ])],
 );
 
-pub(super) static POLICY: Group = group(
+pub(super) static POLICY: BuiltInGroup = group(
     "policy",
     17100,
     &[("v1", 15)],
-    &[namespaced("PodDisruptionBudget", "poddisruptionbudgets")
-        .short(&["pdb"])
-        .versions(&[v("v1"), old("v1beta1")])
+    &[namespaced_kind("PodDisruptionBudget", "poddisruptionbudgets")
+        .short_names(&["pdb"])
+        .versions(&[version("v1"), stored_only("v1beta1")])
         .status()],
 );
 
-pub(super) static SCHEDULING: Group = group(
+pub(super) static SCHEDULING: BuiltInGroup = group(
     "scheduling.k8s.io",
     16600,
     &[("v1", 15), ("v1beta1", 9), ("v1alpha3", 3), ("v1alpha2", 2), ("v1alpha1", 1)],
     &[
-        namespaced("CompositePodGroup", "compositepodgroups")
+        namespaced_kind("CompositePodGroup", "compositepodgroups")
             .gate("CompositePodGroup")
-            .versions(&[v("v1alpha3").since(R37)])
+            .versions(&[version("v1alpha3").since(R37)])
             .status(),
-        namespaced("PodGroup", "podgroups")
+        namespaced_kind("PodGroup", "podgroups")
             .gate("GenericWorkload")
-            .versions(&[v("v1beta1").since(R37), v("v1alpha3").since(R37), v("v1alpha2").since(R36).forgotten(R37)])
+            .versions(&[
+                version("v1beta1").since(R37),
+                version("v1alpha3").since(R37),
+                version("v1alpha2").since(R36).undecodable_since(R37),
+            ])
             .status(),
-        cluster("PriorityClass", "priorityclasses").short(&["pc"]).versions(&[
-            v("v1"),
-            old("v1beta1"),
-            old("v1alpha1").forgotten(R36),
+        cluster_scoped_kind("PriorityClass", "priorityclasses").short_names(&["pc"]).versions(&[
+            version("v1"),
+            stored_only("v1beta1"),
+            stored_only("v1alpha1").undecodable_since(R36),
         ]),
-        namespaced("Workload", "workloads").gate("GenericWorkload").versions(&[
-            v("v1beta1").since(R37),
-            v("v1alpha3").since(R37),
-            v("v1alpha2").since(R36).forgotten(R37),
-            v("v1alpha1").since(R35).forgotten(R36),
+        namespaced_kind("Workload", "workloads").gate("GenericWorkload").versions(&[
+            version("v1beta1").since(R37),
+            version("v1alpha3").since(R37),
+            version("v1alpha2").since(R36).undecodable_since(R37),
+            version("v1alpha1").since(R35).undecodable_since(R36),
         ]),
     ],
 );

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::types::Dialect;
 use crate::release::Release;
-use crate::schema::{Special, Struct};
+use crate::schema::{SpecialType, StructType};
 
 /// What one may do with a path.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
-    pub(super) action: Action,
+pub(super) struct OpenApiOperation {
+    pub(super) action: OperationAction,
     pub(super) name: String,
     pub(super) tag: String,
     /// What it is about.
@@ -18,7 +18,7 @@ pub(super) struct Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum OperationAction {
     /// The resources of a group-version.
     Resources,
     List,
@@ -34,14 +34,14 @@ pub(super) enum Action {
     Connect(&'static str),
 }
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-const JSON: [&str; 2] = ["application/json", "application/yaml"];
-const PATCHES: [&str; 3] =
+const JSON_MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
+const PATCH_MEDIA_TYPES: [&str; 3] =
     ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
 /// The parameters in the query of an action, with their types.
-const LIST: &[(&str, &str)] = &[
+const LIST_PARAMETERS: &[(&str, &str)] = &[
     ("allowWatchBookmarks", "boolean"),
     ("continue", "string"),
     ("fieldSelector", "string"),
@@ -53,16 +53,17 @@ const LIST: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 ];
-const WRITE: &[(&str, &str)] = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
-const PATCH: &[(&str, &str)] =
+const WRITE_PARAMETERS: &[(&str, &str)] =
+    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+const PATCH_PARAMETERS: &[(&str, &str)] =
     &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
-const DELETE: &[(&str, &str)] = &[
+const DELETE_PARAMETERS: &[(&str, &str)] = &[
     ("dryRun", "string"),
     ("gracePeriodSeconds", "integer"),
     ("orphanDependents", "boolean"),
     ("propagationPolicy", "string"),
 ];
-const DELETE_COLLECTION: &[(&str, &str)] = &[
+const DELETE_COLLECTION_PARAMETERS: &[(&str, &str)] = &[
     ("continue", "string"),
     ("dryRun", "string"),
     ("fieldSelector", "string"),
@@ -77,82 +78,98 @@ const DELETE_COLLECTION: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
 ];
 
-impl Operation {
-    pub(super) fn resources(name: String, tag: String) -> Self {
+impl OpenApiOperation {
+    pub(super) fn list_resources(name: String, tag: String) -> Self {
         let kind = GroupVersionKind { group: "", version: "v1", kind: "APIResourceList" };
-        Self { action: Action::Resources, name, tag, kind }
+        Self { action: OperationAction::Resources, name, tag, kind }
     }
 
     /// The types that it names.
     pub(super) fn definitions(&self, release: Release) -> impl Iterator<Item = String> {
-        let body = self.body(release).map(|(definition, _)| definition);
-        body.into_iter().chain(self.answer(release)).chain([format!("{META}.WatchEvent")])
+        let body = self.body_type(release).map(|(definition, _)| definition);
+        body.into_iter().chain(self.response_type(release)).chain([format!("{META_V1}.WatchEvent")])
     }
 
     fn method(&self) -> &'static str {
         match self.action {
-            Action::Resources | Action::List | Action::Get | Action::Text | Action::Connect("Get") => "get",
-            Action::Create | Action::Connect("Post") => "post",
-            Action::Update | Action::Connect("Put") => "put",
-            Action::Patch | Action::Connect("Patch") => "patch",
-            Action::Delete | Action::DeleteCollection | Action::Connect(_) => "delete",
+            OperationAction::Resources
+            | OperationAction::List
+            | OperationAction::Get
+            | OperationAction::Text
+            | OperationAction::Connect("Get") => "get",
+            OperationAction::Create | OperationAction::Connect("Post") => "post",
+            OperationAction::Update | OperationAction::Connect("Put") => "put",
+            OperationAction::Patch | OperationAction::Connect("Patch") => "patch",
+            OperationAction::Delete | OperationAction::DeleteCollection | OperationAction::Connect(_) => "delete",
         }
     }
 
     /// As the extension of Kubernetes names it.
-    fn word(&self) -> Option<&'static str> {
+    fn kubernetes_action(&self) -> Option<&'static str> {
         match self.action {
-            Action::Resources => None,
-            Action::List => Some("list"),
-            Action::Create => Some("post"),
-            Action::DeleteCollection => Some("deletecollection"),
-            Action::Get | Action::Text => Some("get"),
-            Action::Update => Some("put"),
-            Action::Patch => Some("patch"),
-            Action::Delete => Some("delete"),
-            Action::Connect(_) => Some("connect"),
+            OperationAction::Resources => None,
+            OperationAction::List => Some("list"),
+            OperationAction::Create => Some("post"),
+            OperationAction::DeleteCollection => Some("deletecollection"),
+            OperationAction::Get | OperationAction::Text => Some("get"),
+            OperationAction::Update => Some("put"),
+            OperationAction::Patch => Some("patch"),
+            OperationAction::Delete => Some("delete"),
+            OperationAction::Connect(_) => Some("connect"),
         }
     }
 
-    fn query(&self) -> &'static [(&'static str, &'static str)] {
+    fn query_parameters(&self) -> &'static [(&'static str, &'static str)] {
         match self.action {
-            Action::List => LIST,
-            Action::Create | Action::Update => WRITE,
-            Action::Patch => PATCH,
-            Action::Delete => DELETE,
-            Action::DeleteCollection => DELETE_COLLECTION,
-            Action::Resources | Action::Get | Action::Text | Action::Connect(_) => &[],
+            OperationAction::List => LIST_PARAMETERS,
+            OperationAction::Create | OperationAction::Update => WRITE_PARAMETERS,
+            OperationAction::Patch => PATCH_PARAMETERS,
+            OperationAction::Delete => DELETE_PARAMETERS,
+            OperationAction::DeleteCollection => DELETE_COLLECTION_PARAMETERS,
+            OperationAction::Resources | OperationAction::Get | OperationAction::Text | OperationAction::Connect(_) => {
+                &[]
+            }
         }
     }
 
     /// The type of the body, and whether there must be one.
-    fn body(&self, release: Release) -> Option<(String, bool)> {
+    fn body_type(&self, release: Release) -> Option<(String, bool)> {
         match self.action {
-            Action::Create | Action::Update => self.definition(release).map(|definition| (definition, true)),
-            Action::Patch => Some((Special::Patch.definition().to_owned(), true)),
-            Action::Delete | Action::DeleteCollection => Some((format!("{META}.DeleteOptions"), false)),
-            Action::Resources | Action::List | Action::Get | Action::Text | Action::Connect(_) => None,
+            OperationAction::Create | OperationAction::Update => {
+                self.definition(release).map(|definition| (definition, true))
+            }
+            OperationAction::Patch => Some((SpecialType::Patch.definition().to_owned(), true)),
+            OperationAction::Delete | OperationAction::DeleteCollection => {
+                Some((format!("{META_V1}.DeleteOptions"), false))
+            }
+            OperationAction::Resources
+            | OperationAction::List
+            | OperationAction::Get
+            | OperationAction::Text
+            | OperationAction::Connect(_) => None,
         }
     }
 
     /// The type of a successful answer; `None` for text.
-    fn answer(&self, release: Release) -> Option<String> {
+    fn response_type(&self, release: Release) -> Option<String> {
         match self.action {
-            Action::Resources => Some(format!("{META}.APIResourceList")),
-            Action::List => self.definition(release).map(|definition| format!("{definition}List")),
-            Action::Create | Action::Get | Action::Update | Action::Patch => self.definition(release),
-            Action::Delete | Action::DeleteCollection => Some(format!("{META}.Status")),
-            Action::Text | Action::Connect(_) => None,
+            OperationAction::Resources => Some(format!("{META_V1}.APIResourceList")),
+            OperationAction::List => self.definition(release).map(|definition| format!("{definition}List")),
+            OperationAction::Create | OperationAction::Get | OperationAction::Update | OperationAction::Patch => {
+                self.definition(release)
+            }
+            OperationAction::Delete | OperationAction::DeleteCollection => Some(format!("{META_V1}.Status")),
+            OperationAction::Text | OperationAction::Connect(_) => None,
         }
     }
 
     fn definition(&self, release: Release) -> Option<String> {
-        Struct::of_kind(release, self.kind).map(Struct::definition)
+        StructType::for_kind(release, self.kind).map(StructType::definition)
     }
 }
 
 /// All operations on one path, with the parameters that they share.
-pub(super) fn path_item(path: &str, release: Release, operations: &[Operation], dialect: Dialect) -> Value {
+pub(super) fn path_item(path: &str, release: Release, operations: &[OpenApiOperation], dialect: Dialect) -> Value {
     let mut item = Map::new();
     let mut parameters: Vec<Value> = ["name", "namespace"]
         .into_iter()
@@ -169,22 +186,22 @@ pub(super) fn path_item(path: &str, release: Release, operations: &[Operation], 
     Value::Object(item)
 }
 
-fn parameter(name: &str, place: &str, kind: &str, dialect: Dialect) -> Value {
+fn parameter(name: &str, location: &str, kind: &str, dialect: Dialect) -> Value {
     let mut parameter = match dialect {
-        Dialect::V2 => json!({"name": name, "in": place, "type": kind, "uniqueItems": true}),
-        Dialect::V3 => json!({"name": name, "in": place, "schema": {"type": kind, "uniqueItems": true}}),
+        Dialect::V2 => json!({"name": name, "in": location, "type": kind, "uniqueItems": true}),
+        Dialect::V3 => json!({"name": name, "in": location, "schema": {"type": kind, "uniqueItems": true}}),
     };
-    if place == "path" {
+    if location == "path" {
         parameter["required"] = true.into();
     }
     parameter
 }
 
-fn operation_value(operation: &Operation, release: Release, dialect: Dialect) -> Value {
+fn operation_value(operation: &OpenApiOperation, release: Release, dialect: Dialect) -> Value {
     let mut value = json!({"operationId": operation.name, "tags": [operation.tag]});
     let mut parameters: Vec<Value> =
-        operation.query().iter().map(|(name, kind)| parameter(name, "query", kind, dialect)).collect();
-    let body = operation.body(release);
+        operation.query_parameters().iter().map(|(name, kind)| parameter(name, "query", kind, dialect)).collect();
+    let body = operation.body_type(release);
     match (dialect, &body) {
         (Dialect::V2, Some((definition, required))) => {
             let schema = dialect.reference(definition);
@@ -192,7 +209,7 @@ fn operation_value(operation: &Operation, release: Release, dialect: Dialect) ->
         }
         (Dialect::V3, Some((definition, required))) => {
             let medium = json!({"schema": dialect.reference(definition)});
-            let media = if operation.action == Action::Patch { &PATCHES[..] } else { &["*/*"] };
+            let media = if operation.action == OperationAction::Patch { &PATCH_MEDIA_TYPES[..] } else { &["*/*"] };
             let content: Map<String, Value> = media.iter().map(|name| ((*name).to_owned(), medium.clone())).collect();
             value["requestBody"] = json!({"content": content, "required": required});
         }
@@ -202,11 +219,12 @@ fn operation_value(operation: &Operation, release: Release, dialect: Dialect) ->
         value["parameters"] = parameters.into();
     }
     if dialect == Dialect::V2 {
-        value["consumes"] = if operation.action == Action::Patch { json!(PATCHES) } else { json!(["*/*"]) };
-        value["produces"] = json!(JSON);
+        value["consumes"] =
+            if operation.action == OperationAction::Patch { json!(PATCH_MEDIA_TYPES) } else { json!(["*/*"]) };
+        value["produces"] = json!(JSON_MEDIA_TYPES);
     }
     value["responses"] = responses(operation, release, dialect);
-    if let Some(word) = operation.word() {
+    if let Some(word) = operation.kubernetes_action() {
         let GroupVersionKind { group, version, kind } = operation.kind;
         value["x-kubernetes-action"] = word.into();
         value["x-kubernetes-group-version-kind"] = json!({"group": group, "version": version, "kind": kind});
@@ -214,9 +232,9 @@ fn operation_value(operation: &Operation, release: Release, dialect: Dialect) ->
     value
 }
 
-fn responses(operation: &Operation, release: Release, dialect: Dialect) -> Value {
-    let (schema, media) = match operation.answer(release) {
-        Some(definition) => (dialect.reference(&definition), &JSON[..]),
+fn responses(operation: &OpenApiOperation, release: Release, dialect: Dialect) -> Value {
+    let (schema, media) = match operation.response_type(release) {
+        Some(definition) => (dialect.reference(&definition), &JSON_MEDIA_TYPES[..]),
         None => (json!({"type": "string"}), &["*/*"][..]),
     };
     let mut success = json!({"description": "OK"});
@@ -230,15 +248,15 @@ fn responses(operation: &Operation, release: Release, dialect: Dialect) -> Value
     }
     let mut responses = json!({"200": success, "401": {"description": "Unauthorized"}});
     let extra: &[(&str, &str)] = match operation.action {
-        Action::Create => &[("201", "Created"), ("202", "Accepted")],
-        Action::Update | Action::Patch => &[("201", "Created")],
-        Action::Delete => &[("202", "Accepted")],
-        Action::Resources
-        | Action::List
-        | Action::DeleteCollection
-        | Action::Get
-        | Action::Text
-        | Action::Connect(_) => &[],
+        OperationAction::Create => &[("201", "Created"), ("202", "Accepted")],
+        OperationAction::Update | OperationAction::Patch => &[("201", "Created")],
+        OperationAction::Delete => &[("202", "Accepted")],
+        OperationAction::Resources
+        | OperationAction::List
+        | OperationAction::DeleteCollection
+        | OperationAction::Get
+        | OperationAction::Text
+        | OperationAction::Connect(_) => &[],
     };
     for (code, description) in extra {
         let mut response = responses["200"].clone();

@@ -46,38 +46,38 @@ mod number {
 
 /// The document, from the values that the JSON form is written from.
 #[derive(Debug, Default)]
-pub(super) struct Document {
-    paths: Message,
-    definitions: Message,
+pub(super) struct SwaggerProtobuf {
+    paths: EncodedMessage,
+    definitions: EncodedMessage,
 }
 
-impl Document {
+impl SwaggerProtobuf {
     /// Adds a path, if something is patched there.
     pub(super) fn push_path(&mut self, path: &str, item: &Value) {
         let Some(patch) = item.get("patch") else { return };
-        let mut operation = Message::default();
+        let mut operation = EncodedMessage::default();
         let shared = item.get("parameters").and_then(Value::as_array);
         let own = patch.get("parameters").and_then(Value::as_array);
         for parameter in shared.into_iter().chain(own).flatten() {
-            if let Some(query) = query_parameter(parameter) {
+            if let Some(query) = encode_query_parameter(parameter) {
                 operation.push(number::OPERATION_PARAMETERS, &query);
             }
         }
         push_extensions(&mut operation, number::OPERATION_EXTENSION, patch);
-        let item = Message::of(number::PATH_PATCH, &operation);
-        self.paths.push(number::PATHS_PATH, &named(path, &item));
+        let item = EncodedMessage::wrapping(number::PATH_PATCH, &operation);
+        self.paths.push(number::PATHS_PATH, &named_member(path, &item));
     }
 
     /// Adds a type.
     pub(super) fn push_definition(&mut self, name: &str, definition: &Value) {
-        self.definitions.push(number::ONLY, &named(name, &schema(definition)));
+        self.definitions.push(number::ONLY, &named_member(name, &encode_schema(definition)));
     }
 
     pub(super) fn finish(self, info: &Value) -> Vec<u8> {
-        let mut about = Message::default();
+        let mut about = EncodedMessage::default();
         about.push_text(number::INFO_TITLE, info["title"].as_str().unwrap_or_default());
         about.push_text(number::INFO_VERSION, info["version"].as_str().unwrap_or_default());
-        let mut document = Message::default();
+        let mut document = EncodedMessage::default();
         document.push_text(number::DOCUMENT_SWAGGER, "2.0");
         document.push(number::DOCUMENT_INFO, &about);
         document.push(number::DOCUMENT_PATHS, &self.paths);
@@ -87,21 +87,21 @@ impl Document {
 }
 
 /// A parameter of the query, within the four messages that tell it from others; `None` if it is one of those.
-fn query_parameter(parameter: &Value) -> Option<Message> {
+fn encode_query_parameter(parameter: &Value) -> Option<EncodedMessage> {
     let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default();
     if text("in") != "query" {
         return None;
     }
-    let mut query = Message::default();
+    let mut query = EncodedMessage::default();
     query.push_text(number::QUERY_IN, "query");
     query.push_text(number::QUERY_NAME, text("name"));
     query.push_text(number::QUERY_TYPE, text("type"));
     // An item is a parameter (1), which is not in the body (2), but in the query (3).
-    Some([3, 2, 1].into_iter().fold(query, |inner, number| Message::of(number, &inner)))
+    Some([3, 2, 1].into_iter().fold(query, |inner, number| EncodedMessage::wrapping(number, &inner)))
 }
 
-fn schema(value: &Value) -> Message {
-    let mut message = Message::default();
+fn encode_schema(value: &Value) -> EncodedMessage {
+    let mut message = EncodedMessage::default();
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     if let Some(reference) = text("$ref") {
         message.push_text(number::SCHEMA_REF, reference);
@@ -113,43 +113,43 @@ fn schema(value: &Value) -> Message {
         message.push_text(number::SCHEMA_REQUIRED, name.as_str().unwrap_or_default());
     }
     if let Some(values) = value.get("additionalProperties") {
-        message.push(number::SCHEMA_ADDITIONAL, &Message::of(number::ONLY, &schema(values)));
+        message.push(number::SCHEMA_ADDITIONAL, &EncodedMessage::wrapping(number::ONLY, &encode_schema(values)));
     }
     if let Some(word) = text("type") {
-        let mut words = Message::default();
+        let mut words = EncodedMessage::default();
         words.push_text(number::ONLY, word);
         message.push(number::SCHEMA_TYPE, &words);
     }
     if let Some(items) = value.get("items") {
-        message.push(number::SCHEMA_ITEMS, &Message::of(number::ONLY, &schema(items)));
+        message.push(number::SCHEMA_ITEMS, &EncodedMessage::wrapping(number::ONLY, &encode_schema(items)));
     }
     if let Some(fields) = value.get("properties").and_then(Value::as_object) {
-        message.push(number::SCHEMA_PROPERTIES, &properties(fields));
+        message.push(number::SCHEMA_PROPERTIES, &encode_properties(fields));
     }
     push_extensions(&mut message, number::SCHEMA_EXTENSION, value);
     message
 }
 
-fn properties(fields: &Map<String, Value>) -> Message {
-    let mut properties = Message::default();
+fn encode_properties(fields: &Map<String, Value>) -> EncodedMessage {
+    let mut properties = EncodedMessage::default();
     for (name, value) in fields {
-        properties.push(number::ONLY, &named(name, &schema(value)));
+        properties.push(number::ONLY, &named_member(name, &encode_schema(value)));
     }
     properties
 }
 
 /// What Kubernetes adds, as YAML, which JSON is.
-fn push_extensions(message: &mut Message, number: u32, value: &Value) {
+fn push_extensions(message: &mut EncodedMessage, number: u32, value: &Value) {
     let fields = value.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| name.starts_with("x-")) {
-        let mut any = Message::default();
+        let mut any = EncodedMessage::default();
         any.push_text(number::ANY_YAML, &value.to_string());
-        message.push(number, &named(name, &any));
+        message.push(number, &named_member(name, &any));
     }
 }
 
-fn named(name: &str, value: &Message) -> Message {
-    let mut named = Message::default();
+fn named_member(name: &str, value: &EncodedMessage) -> EncodedMessage {
+    let mut named = EncodedMessage::default();
     named.push_text(number::NAMED_NAME, name);
     named.push(number::NAMED_VALUE, value);
     named
@@ -157,17 +157,17 @@ fn named(name: &str, value: &Message) -> Message {
 
 /// The bytes of a message.
 #[derive(Debug, Default)]
-struct Message(Vec<u8>);
+struct EncodedMessage(Vec<u8>);
 
-impl Message {
+impl EncodedMessage {
     /// One that holds nothing but another.
-    fn of(number: u32, inner: &Message) -> Self {
+    fn wrapping(number: u32, inner: &EncodedMessage) -> Self {
         let mut outer = Self::default();
         outer.push(number, inner);
         outer
     }
 
-    fn push(&mut self, number: u32, inner: &Message) {
+    fn push(&mut self, number: u32, inner: &EncodedMessage) {
         self.push_bytes(number, &inner.0);
     }
 

@@ -1,20 +1,20 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::gates::Gates;
+use crate::feature_gates::FeatureGates;
 use crate::release::Release;
 use crate::runtime_config::RuntimeConfig;
 
 fn documents(release: Release, gates: &str, config: &str) -> OpenApi {
-    let gates = Gates::parse(release, gates).unwrap();
-    OpenApi::new(Arc::new(Surface::new(&gates, &RuntimeConfig::parse(release, config).unwrap())))
+    let gates = FeatureGates::parse(release, gates).unwrap();
+    OpenApi::new(Arc::new(ServedResources::new(&gates, &RuntimeConfig::parse(release, config).unwrap())))
 }
 
 fn everything(release: Release) -> OpenApi {
     documents(release, "AllAlpha=true,AllBeta=true,OpenAPIEnums=false", "api/all=true")
 }
 
-fn parse(document: &Document) -> Value {
+fn parse(document: &OpenApiDocument) -> Value {
     serde_json::from_slice(&document.body).unwrap()
 }
 
@@ -25,7 +25,7 @@ fn check(document: &Value, pointer: &str, expected: &Expect) {
 }
 
 #[test]
-fn the_index_leads_to_every_version() {
+fn openapi_index_lists_every_group_version() {
     let documents = documents(Release::R36, "", "");
     let index = parse(documents.index());
     let paths = index["paths"].as_object().unwrap();
@@ -47,7 +47,7 @@ fn the_index_leads_to_every_version() {
 }
 
 #[test]
-fn a_document_built_before_the_index_has_the_same_hash() {
+fn index_hash_does_not_depend_on_build_order() {
     let (before, after) = (documents(Release::R36, "", ""), documents(Release::R36, "", ""));
     before.version("apis/apps/v1").unwrap();
     assert_eq!(before.index(), after.index());
@@ -56,7 +56,7 @@ fn a_document_built_before_the_index_has_the_same_hash() {
 }
 
 #[test]
-fn types_are_described_as_by_kubernetes() {
+fn openapi_types_match_kubernetes() {
     let document = parse(documents(Release::R36, "", "").version("apis/apps/v1").unwrap());
     let schemas = |name: &str| format!("/components/schemas/{name}");
     check(
@@ -105,7 +105,7 @@ fn types_are_described_as_by_kubernetes() {
 }
 
 #[test]
-fn operations_are_named_as_by_kubernetes() {
+fn openapi_operation_ids_match_kubernetes() {
     let document = parse(documents(Release::R36, "", "").version("apis/apps/v1").unwrap());
     let paths = document["paths"].as_object().unwrap();
     let lines = paths.iter().filter(|(path, _)| path.contains("deployments") || path.ends_with('/'));
@@ -138,7 +138,7 @@ fn operations_are_named_as_by_kubernetes() {
 }
 
 #[test]
-fn one_operation_says_everything_about_itself() {
+fn openapi_patch_operation_is_complete() {
     let document = parse(documents(Release::R36, "", "").version("apis/coordination.k8s.io/v1").unwrap());
     let path = "/paths/~1apis~1coordination.k8s.io~1v1~1namespaces~1{namespace}~1leases~1{name}";
     check(
@@ -158,7 +158,7 @@ fn one_operation_says_everything_about_itself() {
 }
 
 #[test]
-fn connections_and_logs_have_no_type() {
+fn connect_and_log_operations_return_plain_strings() {
     let document = parse(documents(Release::R36, "", "").version("api/v1").unwrap());
     let path = "/paths/~1api~1v1~1namespaces~1{namespace}~1pods~1{name}";
     check(
@@ -176,7 +176,7 @@ fn connections_and_logs_have_no_type() {
 }
 
 #[test]
-fn swagger_is_the_same_in_the_older_dialect() {
+fn swagger_document_uses_v2_dialect() {
     let document = parse(documents(Release::R36, "", "").swagger());
     check(
         &document,
@@ -201,7 +201,7 @@ fn swagger_is_the_same_in_the_older_dialect() {
 
 /// kubectl takes a server for one that validates fields if the patch operation of a kind has this parameter.
 #[test]
-fn every_patch_takes_the_parameters_that_kubectl_looks_for() {
+fn every_patch_operation_lists_field_validation_and_dry_run() {
     let documents = everything(Release::NEWEST);
     for path in documents.versions.keys() {
         let document = parse(documents.version(path).unwrap());
@@ -218,7 +218,7 @@ fn every_patch_takes_the_parameters_that_kubectl_looks_for() {
 }
 
 #[test]
-fn every_reference_leads_to_a_type_of_the_same_document() {
+fn every_openapi_reference_resolves() {
     for release in Release::ALL {
         let documents = everything(release);
         for path in documents.versions.keys() {
@@ -281,7 +281,7 @@ fn member<'a>(bytes: &'a [u8], number: u64, name: &str) -> &'a [u8] {
 }
 
 #[test]
-fn protobuf_has_the_same_types_and_the_parameters_of_patches() {
+fn swagger_protobuf_matches_json() {
     let documents = documents(Release::R36, "", "");
     let (json, protobuf) = (parse(documents.swagger()), documents.swagger_protobuf());
     let definitions = field(&protobuf.body, 9);

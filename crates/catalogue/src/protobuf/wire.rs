@@ -4,7 +4,7 @@ use prost::encoding::WireType;
 
 /// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum WireError {
     /// A field says that it is longer than what is left.
     #[error("unexpected end of the message")]
     Truncated,
@@ -19,7 +19,7 @@ pub enum Fault {
     GroupEnd,
     /// A payload of another form than the field has.
     #[error("the payload has another form than the field")]
-    WrongForm,
+    WrongWireType,
     /// Text that is none.
     #[error("the text is not UTF-8")]
     NotUtf8,
@@ -28,7 +28,7 @@ pub enum Fault {
     NotFinite(String),
     /// An instant that has no date of four digits.
     #[error("{0} seconds from 1970 are outside of the years 0 to 9999")]
-    OutOfTime(i64),
+    TimeOutOfRange(i64),
     /// A number or text that says it is neither.
     #[error("impossible IntOrString.Type {0}")]
     NeitherIntNorString(i64),
@@ -40,7 +40,7 @@ pub enum Fault {
     TooDeep,
     /// More than [`super::OBJECTS_MAX`].
     #[error("too many objects")]
-    TooMany,
+    TooManyObjects,
 }
 
 /// What a field holds.
@@ -55,80 +55,80 @@ pub(super) enum Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    pub(super) fn varint(self) -> Result<u64, Fault> {
-        if let Self::Varint(value) = self { Ok(value) } else { Err(Fault::WrongForm) }
+    pub(super) fn varint(self) -> Result<u64, WireError> {
+        if let Self::Varint(value) = self { Ok(value) } else { Err(WireError::WrongWireType) }
     }
 
-    pub(super) fn fixed64(self) -> Result<u64, Fault> {
-        if let Self::Fixed64(value) = self { Ok(value) } else { Err(Fault::WrongForm) }
+    pub(super) fn fixed64(self) -> Result<u64, WireError> {
+        if let Self::Fixed64(value) = self { Ok(value) } else { Err(WireError::WrongWireType) }
     }
 
-    pub(super) fn bytes(self) -> Result<&'a [u8], Fault> {
-        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Fault::WrongForm) }
+    pub(super) fn bytes(self) -> Result<&'a [u8], WireError> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError::WrongWireType) }
     }
 
     /// Go would take any bytes, and replace what is not UTF-8 when it writes JSON: here nothing is changed silently.
-    pub(super) fn text(self) -> Result<&'a str, Fault> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Fault::NotUtf8)
+    pub(super) fn text(self) -> Result<&'a str, WireError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| WireError::NotUtf8)
     }
 }
 
 /// The fields of a message with their numbers, in their order; the first fault ends them.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a> {
-    rest: &'a [u8],
+pub(super) struct WireFields<'a> {
+    remaining: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
-        Self { rest: message }
+impl<'a> WireFields<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self { remaining: message }
     }
 
-    fn field(&mut self) -> Result<(u32, Payload<'a>), Fault> {
-        let (number, form) = self.tag()?;
+    fn next_field(&mut self) -> Result<(u32, Payload<'a>), WireError> {
+        let (number, form) = self.read_tag()?;
         let payload = match form {
             WireType::StartGroup => self.skip_group()?,
-            WireType::EndGroup => return Err(Fault::GroupEnd),
+            WireType::EndGroup => return Err(WireError::GroupEnd),
             WireType::Varint | WireType::SixtyFourBit | WireType::LengthDelimited | WireType::ThirtyTwoBit => {
-                self.payload(form)?
+                self.read_payload(form)?
             }
         };
         Ok((number, payload))
     }
 
-    fn tag(&mut self) -> Result<(u32, WireType), Fault> {
-        let tag = self.varint()?;
-        let illegal = || Fault::IllegalTag(tag);
+    fn read_tag(&mut self) -> Result<(u32, WireType), WireError> {
+        let tag = self.read_varint()?;
+        let illegal = || WireError::IllegalTag(tag);
         // Go's field numbers are positive 32-bit integers.
         let number = i32::try_from(tag >> 3).ok().filter(|number| *number > 0).ok_or_else(illegal)?;
         Ok((number.unsigned_abs(), WireType::try_from(tag & 7).map_err(|_| illegal())?))
     }
 
-    fn payload(&mut self, form: WireType) -> Result<Payload<'a>, Fault> {
+    fn read_payload(&mut self, form: WireType) -> Result<Payload<'a>, WireError> {
         Ok(match form {
-            WireType::Varint => Payload::Varint(self.varint()?),
-            WireType::SixtyFourBit => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
+            WireType::Varint => Payload::Varint(self.read_varint()?),
+            WireType::SixtyFourBit => Payload::Fixed64(u64::from_le_bytes(self.read_array()?)),
             WireType::LengthDelimited => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Fault::Truncated)?;
-                Payload::Bytes(self.take(length)?)
+                let length = usize::try_from(self.read_varint()?).map_err(|_| WireError::Truncated)?;
+                Payload::Bytes(self.read_bytes(length)?)
             }
-            WireType::ThirtyTwoBit => Payload::Fixed32(u32::from_le_bytes(self.array()?)),
+            WireType::ThirtyTwoBit => Payload::Fixed32(u32::from_le_bytes(self.read_array()?)),
             WireType::StartGroup | WireType::EndGroup => Payload::Group,
         })
     }
 
     /// Skips to the end of a group that has just begun. Groups in it are counted, not descended into.
-    fn skip_group(&mut self) -> Result<Payload<'a>, Fault> {
+    fn skip_group(&mut self) -> Result<Payload<'a>, WireError> {
         let mut open = 1_usize;
         while open > 0 {
-            match self.tag()?.1 {
+            match self.read_tag()?.1 {
                 WireType::StartGroup => open += 1,
                 WireType::EndGroup => open -= 1,
                 form @ (WireType::Varint
                 | WireType::SixtyFourBit
                 | WireType::LengthDelimited
                 | WireType::ThirtyTwoBit) => {
-                    self.payload(form)?;
+                    self.read_payload(form)?;
                 }
             }
         }
@@ -136,66 +136,66 @@ impl<'a> Fields<'a> {
     }
 
     /// Bits beyond the 64th are lost, as in Go, if they are in the tenth byte.
-    fn varint(&mut self) -> Result<u64, Fault> {
+    fn read_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0;
         for position in 0..10 {
-            let (byte, rest) = self.rest.split_first().ok_or(Fault::Truncated)?;
-            self.rest = rest;
+            let (byte, rest) = self.remaining.split_first().ok_or(WireError::Truncated)?;
+            self.remaining = rest;
             value |= u64::from(byte & 0x7f) << (7 * position);
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Fault::Overflow)
+        Err(WireError::Overflow)
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Fault::Truncated)?;
-        self.rest = rest;
+    fn read_bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.remaining.split_at_checked(length).ok_or(WireError::Truncated)?;
+        self.remaining = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        let (array, rest) = self.rest.split_first_chunk().ok_or(Fault::Truncated)?;
-        self.rest = rest;
+    fn read_array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (array, rest) = self.remaining.split_first_chunk().ok_or(WireError::Truncated)?;
+        self.remaining = rest;
         Ok(*array)
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Payload<'a>), Fault>;
+impl<'a> Iterator for WireFields<'a> {
+    type Item = Result<(u32, Payload<'a>), WireError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
+        if self.remaining.is_empty() {
             return None;
         }
-        let field = self.field();
+        let field = self.next_field();
         if field.is_err() {
-            self.rest = &[];
+            self.remaining = &[];
         }
         Some(field)
     }
 }
 
 /// The varints of a list that is packed into one field.
-pub(super) fn varints(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+pub(super) fn unpack_varints(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, WireError>> {
     unpack(packed, WireType::Varint)
 }
 
 /// The 64-bit numbers of a list that is packed into one field.
-pub(super) fn fixed64s(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
+pub(super) fn unpack_fixed64s(packed: &[u8]) -> impl Iterator<Item = Result<Payload<'_>, WireError>> {
     unpack(packed, WireType::SixtyFourBit)
 }
 
-fn unpack(packed: &[u8], form: WireType) -> impl Iterator<Item = Result<Payload<'_>, Fault>> {
-    let mut fields = Fields::of(packed);
+fn unpack(packed: &[u8], form: WireType) -> impl Iterator<Item = Result<Payload<'_>, WireError>> {
+    let mut fields = WireFields::new(packed);
     std::iter::from_fn(move || {
-        if fields.rest.is_empty() {
+        if fields.remaining.is_empty() {
             return None;
         }
-        let payload = fields.payload(form);
+        let payload = fields.read_payload(form);
         if payload.is_err() {
-            fields.rest = &[];
+            fields.remaining = &[];
         }
         Some(payload)
     })
@@ -210,11 +210,11 @@ mod tests {
 
     #[track_caller]
     fn check(message: &[u8], expected: &Expect) {
-        expected.assert_eq(&format!("{:?}", Fields::of(message).collect::<Result<Vec<_>, _>>()));
+        expected.assert_eq(&format!("{:?}", WireFields::new(message).collect::<Result<Vec<_>, _>>()));
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn wire_fields_read_every_wire_type() {
         check(b"", &expect!["Ok([])"]);
         check(b"\x08\x96\x01", &expect!["Ok([(1, Varint(150))])"]);
         check(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", &expect!["Ok([(1, Varint(18446744073709551615))])"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_skipped_whole() {
+    fn wire_fields_skip_groups() {
         // 1 { 2: 5, 3 { 4: "x" } } 5: 7
         check(b"\x0b\x10\x05\x1b\x22\x01x\x1c\x0c\x28\x07", &expect!["Ok([(1, Group), (5, Varint(7))])"]);
         check(b"\x0b\x10\x05", &expect!["Err(Truncated)"]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_message_is_a_fault() {
+    fn wire_fields_reject_malformed_messages() {
         check(b"\x08", &expect!["Err(Truncated)"]);
         check(b"\x08\x80", &expect!["Err(Truncated)"]);
         check(b"\x09\x01\0\0", &expect!["Err(Truncated)"]);
@@ -246,18 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn packed_lists_are_unpacked() {
-        let read = |payloads: Vec<Result<Payload<'_>, Fault>>| format!("{payloads:?}");
-        expect!["[Ok(Varint(1)), Ok(Varint(300))]"].assert_eq(&read(varints(b"\x01\xac\x02").collect()));
-        expect!["[Ok(Varint(1)), Err(Truncated)]"].assert_eq(&read(varints(b"\x01\xac").collect()));
-        expect!["[Ok(Fixed64(2)), Err(Truncated)]"].assert_eq(&read(fixed64s(b"\x02\0\0\0\0\0\0\0\x01").collect()));
+    fn packed_lists_are_unpacked_until_first_error() {
+        let read = |payloads: Vec<Result<Payload<'_>, WireError>>| format!("{payloads:?}");
+        expect!["[Ok(Varint(1)), Ok(Varint(300))]"].assert_eq(&read(unpack_varints(b"\x01\xac\x02").collect()));
+        expect!["[Ok(Varint(1)), Err(Truncated)]"].assert_eq(&read(unpack_varints(b"\x01\xac").collect()));
+        expect!["[Ok(Fixed64(2)), Err(Truncated)]"]
+            .assert_eq(&read(unpack_fixed64s(b"\x02\0\0\0\0\0\0\0\x01").collect()));
     }
 
     proptest! {
         /// It ends, and never with more fields than there are bytes.
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Fields::of(&bytes).count() <= bytes.len());
+        fn wire_fields_end_on_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(WireFields::new(&bytes).count() <= bytes.len());
         }
     }
 }

@@ -1,19 +1,20 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::gates::Gates;
+use crate::feature_gates::FeatureGates;
 use crate::release::Release::*;
-use crate::surface::Surface;
+use crate::served_resources::ServedResources;
 
 /// Which of the named resources are served after the flag, or the refusal.
 #[track_caller]
 fn check(release: Release, flag: &str, resources: &[&str], expected: &Expect) {
     let text = match RuntimeConfig::parse(release, flag) {
         Ok(config) => {
-            let surface = Surface::new(&Gates::parse(release, "StorageVersionAPI=false").unwrap(), &config);
+            let served_resources =
+                ServedResources::new(&FeatureGates::parse(release, "StorageVersionAPI=false").unwrap(), &config);
             let is_served = |name: &&&str| {
-                let Key { group, version, resource } = Key::parse(name).unwrap();
-                surface.get(group, version, resource.unwrap()).is_some()
+                let RuntimeConfigKey { group, version, resource } = RuntimeConfigKey::parse(name).unwrap();
+                served_resources.get(group, version, resource.unwrap()).is_some()
             };
             resources.iter().filter(is_served).copied().collect::<Vec<_>>().join(" ")
         }
@@ -22,7 +23,7 @@ fn check(release: Release, flag: &str, resources: &[&str], expected: &Expect) {
     expected.assert_eq(&text);
 }
 
-const SOME: &[&str] = &[
+const SAMPLE_RESOURCES: &[&str] = &[
     "/v1/pods",
     "apps/v1/deployments",
     "networking.k8s.io/v1beta1/ipaddresses",
@@ -31,55 +32,60 @@ const SOME: &[&str] = &[
 ];
 
 #[test]
-fn stable_versions_are_on_by_default_and_others_are_not() {
-    check(R36, "", SOME, &expect!["/v1/pods apps/v1/deployments"]);
+fn only_stable_versions_are_enabled_by_default() {
+    check(R36, "", SAMPLE_RESOURCES, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
-fn levels_turn_on_what_has_come_that_far() {
+fn stability_keys_enable_their_versions() {
     check(
         R36,
         "api/beta=true",
-        SOME,
+        SAMPLE_RESOURCES,
         &expect![
             "/v1/pods apps/v1/deployments networking.k8s.io/v1beta1/ipaddresses networking.k8s.io/v1beta1/servicecidrs"
         ],
     );
-    check(R36, "api/alpha=true,api/ga=false", SOME, &expect!["coordination.k8s.io/v1alpha2/leasecandidates"]);
+    check(
+        R36,
+        "api/alpha=true,api/ga=false",
+        SAMPLE_RESOURCES,
+        &expect!["coordination.k8s.io/v1alpha2/leasecandidates"],
+    );
     check(
         R36,
         "api/all=true,api/beta=false",
-        SOME,
+        SAMPLE_RESOURCES,
         &expect!["/v1/pods apps/v1/deployments coordination.k8s.io/v1alpha2/leasecandidates"],
     );
-    check(R36, "api/all=false,api/ga=true", SOME, &expect!["/v1/pods apps/v1/deployments"]);
+    check(R36, "api/all=false,api/ga=true", SAMPLE_RESOURCES, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
-fn the_narrower_key_wins_wherever_it_stands() {
+fn narrower_key_wins_regardless_of_order() {
     check(
         R36,
         "networking.k8s.io/v1beta1/ipaddresses=false,networking.k8s.io/v1beta1,api/beta=false",
-        SOME,
+        SAMPLE_RESOURCES,
         &expect!["/v1/pods apps/v1/deployments networking.k8s.io/v1beta1/servicecidrs"],
     );
-    check(R36, "api/all=false,/v1/pods=true", SOME, &expect!["/v1/pods"]);
-    check(R36, "api/all=false,/v1=true,/v1/pods=0", SOME, &expect![""]);
-    check(R36, " apps/v1 = false ,apps/v1=true", SOME, &expect!["/v1/pods apps/v1/deployments"]);
+    check(R36, "api/all=false,/v1/pods=true", SAMPLE_RESOURCES, &expect!["/v1/pods"]);
+    check(R36, "api/all=false,/v1=true,/v1/pods=0", SAMPLE_RESOURCES, &expect![""]);
+    check(R36, " apps/v1 = false ,apps/v1=true", SAMPLE_RESOURCES, &expect!["/v1/pods apps/v1/deployments"]);
 }
 
 #[test]
-fn versions_that_are_known_and_not_served_may_be_named() {
+fn registered_but_unserved_versions_are_accepted() {
     check(
         R36,
         "apps/v1beta1=true,extensions/v1beta1=true,apiextensions.k8s.io/v1beta1=true",
-        SOME,
+        SAMPLE_RESOURCES,
         &expect!["/v1/pods apps/v1/deployments"],
     );
 }
 
 #[test]
-fn betas_from_before_they_were_off_by_default_go_by_their_level() {
+fn early_betas_follow_api_beta_setting() {
     let flows = &["flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"];
     check(R31, "", flows, &expect!["flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"]);
     check(R31, "api/beta=false", flows, &expect![""]);
@@ -87,7 +93,7 @@ fn betas_from_before_they_were_off_by_default_go_by_their_level() {
 }
 
 #[test]
-fn refusals_are_those_of_kube_apiserver() {
+fn runtime_config_errors_match_kube_apiserver() {
     check(R36, "api/all=false", &[], &expect!["invalid runtime-config with only api/all=false"]);
     check(R36, "api/all", &[], &expect!["invalid value api/all="]);
     check(R36, "api/beta=1", &[], &expect!["invalid value api/beta=1"]);

@@ -30,7 +30,7 @@ const NANO: i64 = -9;
 const BINARY_MAX: u128 = i64::MAX as u128;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum QuantityUnit {
     /// `k`, `m`: a power of ten.
     Decimal(i64),
     /// `e3`: the same, written otherwise.
@@ -40,22 +40,22 @@ enum Unit {
 }
 
 /// A text taken apart: `-1.50Ki` is negative, `1`, `50`, 2^10.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     is_negative: bool,
     whole: &'a str,
     fraction: &'a str,
-    unit: Unit,
+    unit: QuantityUnit,
 }
 
 /// Compares two values as amounts; `None` if one is no quantity.
-pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
-    let [left, right] = [left, right].map(|value| Quantity::of(value).ok()?.billionths());
+pub(crate) fn compare_quantities(left: &Value, right: &Value) -> Option<Ordering> {
+    let [left, right] = [left, right].map(|value| Quantity::from_value(value).ok()?.to_nano_units());
     Some(left?.cmp(&right?))
 }
 
 impl Quantity {
     /// Reads text or a number; anything else is read as its JSON text, which is never a quantity. Null is zero.
-    pub(super) fn of(value: &Value) -> Result<Self, QuantityError> {
+    pub(super) fn from_value(value: &Value) -> Result<Self, QuantityError> {
         match value {
             Value::Null => Ok(Self("0".to_owned())),
             Value::String(text) => Self::parse(text.trim()),
@@ -65,21 +65,21 @@ impl Quantity {
     }
 
     /// The canonical text.
-    pub(super) fn into_text(self) -> String {
+    pub(super) fn into_string(self) -> String {
         self.0
     }
 
     /// The amount in the smallest unit, cut off where 128 bits end.
-    fn billionths(&self) -> Option<i128> {
-        let parts = Parts::of(&self.0).ok()?;
+    fn to_nano_units(&self) -> Option<i128> {
+        let parts = QuantityParts::parse(&self.0).ok()?;
         let digits = format!("{}{}", parts.whole, parts.fraction);
         let amount = match parts.unit {
-            Unit::Binary(exponent) => match scaled(&digits, parts.fraction.len(), exponent) {
+            QuantityUnit::Binary(exponent) => match scale_binary(&digits, parts.fraction.len(), exponent) {
                 Amount::Whole(amount) => amount.saturating_mul(1_000_000_000),
                 Amount::Billionths(amount) => amount,
             },
-            Unit::Decimal(exponent) | Unit::Exponent(exponent) => {
-                let decimal = Decimal::rounded_up(&digits, exponent - parts.fraction.len() as i64);
+            QuantityUnit::Decimal(exponent) | QuantityUnit::Exponent(exponent) => {
+                let decimal = Decimal::round_up_to_nano(&digits, exponent - parts.fraction.len() as i64);
                 let power = u32::try_from(decimal.scale - NANO).ok()?;
                 let factor = 10u128.checked_pow(power).unwrap_or(u128::MAX);
                 match &*decimal.digits {
@@ -96,16 +96,16 @@ impl Quantity {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
-        let parts = Parts::of(text)?;
-        if parts.is_canonical_at_a_glance() {
+        let parts = QuantityParts::parse(text)?;
+        if parts.is_trivially_canonical() {
             return Ok(Self(text.to_owned()));
         }
-        Ok(Self(parts.canonical()?.unwrap_or_else(|| text.to_owned())))
+        Ok(Self(parts.canonical_text()?.unwrap_or_else(|| text.to_owned())))
     }
 }
 
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, QuantityError> {
+impl<'a> QuantityParts<'a> {
+    fn parse(text: &'a str) -> Result<Self, QuantityError> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let (whole, rest) = unsigned.split_at(digits(unsigned));
@@ -113,25 +113,25 @@ impl<'a> Parts<'a> {
             Some(rest) => rest.split_at(digits(rest)),
             None => ("", rest),
         };
-        if !is_suffix(suffix) {
+        if !is_valid_suffix(suffix) {
             return Err(QuantityError::Format);
         }
-        let unit = Unit::of(suffix).ok_or(QuantityError::Suffix)?;
+        let unit = QuantityUnit::from_suffix(suffix).ok_or(QuantityError::Suffix)?;
         let whole = whole.trim_start_matches('0');
         Ok(Self { is_negative: text.starts_with('-'), whole, fraction, unit })
     }
 
     /// Kubernetes keeps the text of what it can hold in 64 bits without a carry, if nothing about it can be shortened.
-    fn is_canonical_at_a_glance(&self) -> bool {
+    fn is_trivially_canonical(&self) -> bool {
         let whole = if self.whole.is_empty() { "0" } else { self.whole };
         let shifted = format!("{whole}{}", self.fraction);
         match self.unit {
-            Unit::Binary(exponent) => {
+            QuantityUnit::Binary(exponent) => {
                 let spare = 14 - whole.len() as i64 - i64::from(exponent * 3 / 10);
                 let value = shifted.parse::<i64>().unwrap_or_default();
                 self.fraction.is_empty() && spare >= 0 && value & 7 != 0
             }
-            Unit::Decimal(exponent) | Unit::Exponent(exponent) => {
+            QuantityUnit::Decimal(exponent) | QuantityUnit::Exponent(exponent) => {
                 let scale = exponent - self.fraction.len() as i64;
                 shifted.len() <= DIGITS_MAX
                     && scale >= NANO
@@ -143,7 +143,7 @@ impl<'a> Parts<'a> {
     }
 
     /// `None` for what Kubernetes itself has no text for: a decimal beyond all units.
-    fn canonical(&self) -> Result<Option<String>, QuantityError> {
+    fn canonical_text(&self) -> Result<Option<String>, QuantityError> {
         let digits = format!("{}{}", self.whole, self.fraction);
         let digits = digits.trim_start_matches('0');
         if digits.is_empty() {
@@ -151,28 +151,30 @@ impl<'a> Parts<'a> {
         }
         let scale = -(self.fraction.len() as i64);
         match self.unit {
-            Unit::Decimal(exponent) | Unit::Exponent(exponent) => {
+            QuantityUnit::Decimal(exponent) | QuantityUnit::Exponent(exponent) => {
                 let scale = scale.checked_add(exponent).ok_or(QuantityError::Numeric)?;
-                Ok(Decimal::rounded_up(digits, scale).text(self))
+                Ok(Decimal::round_up_to_nano(digits, scale).to_text(self))
             }
-            Unit::Binary(exponent) => {
-                let amount = scaled(digits, self.fraction.len(), exponent);
+            QuantityUnit::Binary(exponent) => {
+                let amount = scale_binary(digits, self.fraction.len(), exponent);
                 match amount {
-                    Amount::Whole(amount) if amount >= 1024 => Ok(Some(self.signed(&base_1024(amount)))),
-                    Amount::Whole(amount) => Ok(Decimal::rounded_up(&amount.to_string(), 0).text(self)),
-                    Amount::Billionths(amount) => Ok(Decimal::rounded_up(&amount.to_string(), NANO).text(self)),
+                    Amount::Whole(amount) if amount >= 1024 => Ok(Some(self.with_sign(&format_binary(amount)))),
+                    Amount::Whole(amount) => Ok(Decimal::round_up_to_nano(&amount.to_string(), 0).to_text(self)),
+                    Amount::Billionths(amount) => {
+                        Ok(Decimal::round_up_to_nano(&amount.to_string(), NANO).to_text(self))
+                    }
                 }
             }
         }
     }
 
-    fn signed(&self, text: &str) -> String {
+    fn with_sign(&self, text: &str) -> String {
         if self.is_negative { format!("-{text}") } else { text.to_owned() }
     }
 }
 
 /// `^[eEinumkKMGTP]*[-+]?[0-9]*$`
-fn is_suffix(suffix: &str) -> bool {
+fn is_valid_suffix(suffix: &str) -> bool {
     let rest = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
     let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
     rest.bytes().all(|byte| byte.is_ascii_digit())
@@ -182,8 +184,8 @@ const DECIMAL_UNITS: [(i64, &str); 10] =
     [(-9, "n"), (-6, "u"), (-3, "m"), (0, ""), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
 const BINARY_UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-impl Unit {
-    fn of(suffix: &str) -> Option<Self> {
+impl QuantityUnit {
+    fn from_suffix(suffix: &str) -> Option<Self> {
         if let Some((exponent, _)) = DECIMAL_UNITS.iter().find(|(_, unit)| *unit == suffix) {
             return Some(Self::Decimal(*exponent));
         }
@@ -204,7 +206,7 @@ struct Decimal {
 
 impl Decimal {
     /// What is smaller than a billionth counts as one.
-    fn rounded_up(digits: &str, scale: i64) -> Self {
+    fn round_up_to_nano(digits: &str, scale: i64) -> Self {
         let (mut digits, mut scale) = (digits.to_owned(), scale);
         if scale < NANO {
             let dropped = usize::try_from(NANO - scale).unwrap_or(usize::MAX).min(digits.len());
@@ -222,18 +224,18 @@ impl Decimal {
     }
 
     /// With an exponent that is a multiple of three, as the units are.
-    fn text(&self, parts: &Parts<'_>) -> Option<String> {
+    fn to_text(&self, parts: &QuantityParts<'_>) -> Option<String> {
         let zeros = self.scale.rem_euclid(3);
         let exponent = self.scale - zeros;
         let number = format!("{}{}", self.digits, "0".repeat(usize::try_from(zeros).ok()?));
         let suffix = match parts.unit {
-            Unit::Exponent(_) if exponent == 0 => String::new(),
-            Unit::Exponent(_) => format!("e{exponent}"),
-            Unit::Decimal(_) | Unit::Binary(_) => {
+            QuantityUnit::Exponent(_) if exponent == 0 => String::new(),
+            QuantityUnit::Exponent(_) => format!("e{exponent}"),
+            QuantityUnit::Decimal(_) | QuantityUnit::Binary(_) => {
                 DECIMAL_UNITS.iter().find(|(known, _)| *known == exponent).map(|(_, unit)| (*unit).to_owned())?
             }
         };
-        Some(parts.signed(&format!("{number}{suffix}")))
+        Some(parts.with_sign(&format!("{number}{suffix}")))
     }
 }
 
@@ -252,7 +254,7 @@ enum Amount {
 }
 
 /// `digits` with a point before the last `places`, times a power of two, rounded up to a billionth and cut off at the limit.
-fn scaled(digits: &str, places: usize, exponent: u32) -> Amount {
+fn scale_binary(digits: &str, places: usize, exponent: u32) -> Amount {
     let limit = Amount::Whole(BINARY_MAX);
     // More digits than this say nothing about billionths that the product can hold.
     let places_kept = places.min(DIGITS_MAX);
@@ -273,7 +275,7 @@ fn scaled(digits: &str, places: usize, exponent: u32) -> Amount {
     Amount::Billionths(whole * 1_000_000_000 + (rest * 1_000_000_000).div_ceil(divisor))
 }
 
-fn base_1024(mut amount: u128) -> String {
+fn format_binary(mut amount: u128) -> String {
     let mut power = 0;
     while amount.is_multiple_of(1024) && power + 1 < BINARY_UNITS.len() {
         amount /= 1024;
@@ -287,11 +289,11 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        Quantity::parse(text).map_or_else(|error| format!("{error:?}"), Quantity::into_text)
+        Quantity::parse(text).map_or_else(|error| format!("{error:?}"), Quantity::into_string)
     }
 
     #[test]
-    fn texts_become_canonical() {
+    fn quantity_parse_returns_canonical_text() {
         for (text, canonical) in [
             ("0", "0"),
             ("0.0", "0"),
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_compare_as_amounts() {
+    fn compare_quantities_compares_amounts() {
         use Ordering::{Equal, Greater, Less};
         for (left, right, expected) in [
             ("1", "1000m", Equal),
@@ -359,14 +361,14 @@ mod tests {
             ("0", "0Ki", Equal),
             ("8Ei", "7E", Greater),
         ] {
-            assert_eq!(compare(&left.into(), &right.into()), Some(expected), "{left} and {right}");
+            assert_eq!(compare_quantities(&left.into(), &right.into()), Some(expected), "{left} and {right}");
         }
-        assert_eq!(compare(&"x".into(), &"1".into()), None);
-        assert_eq!(compare(&Value::from(2), &"2".into()), Some(Equal));
+        assert_eq!(compare_quantities(&"x".into(), &"1".into()), None);
+        assert_eq!(compare_quantities(&Value::from(2), &"2".into()), Some(Equal));
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_as_by_kubernetes() {
+    fn quantity_parse_errors_match_kubernetes() {
         for text in ["", "abc", "1 Gi", "1G i", "1..2", "1Gi!", "1x", "ten", "1GB", "1gi"] {
             assert_eq!(shown(text), "Format", "{text}");
         }
@@ -376,8 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_quantities_and_nothing_else_is() {
-        let of = |value: Value| Quantity::of(&value).map(Quantity::into_text);
+    fn quantity_from_value_accepts_only_text_and_numbers() {
+        let of = |value: Value| Quantity::from_value(&value).map(Quantity::into_string);
         assert_eq!(of(2.into()), Ok("2".to_owned()));
         assert_eq!(of(0.5.into()), Ok("500m".to_owned()));
         assert_eq!(of(" 1Gi ".into()), Ok("1Gi".to_owned()));

@@ -3,32 +3,32 @@
 //! The first lines of the text describe its form. It is part of the program and made by `cargo xtask schemas`, so a line
 //! that cannot be read is a fault of the program; a test reads all of it.
 
-mod shape;
+mod value_type;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::{Keys, PatchRule, Topology};
+use super::{ListMapKeys, PatchRule, Topology};
 use crate::release::Release;
 
-pub(super) use shape::{Shape, Word};
+pub(super) use value_type::{TypeWord, ValueTypeRow};
 
 const TEXT: &str = include_str!("schemas.txt");
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
+static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(TEXT));
 
 /// All types of all releases.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) packages: Vec<Package>,
+pub(super) struct TypeTable {
+    pub(super) packages: Vec<TypePackage>,
     /// By package, and by name within one.
-    pub(super) types: Vec<Type>,
-    fields: Vec<Field>,
+    pub(super) types: Vec<TypeRow>,
+    fields: Vec<FieldRow>,
 }
 
 #[derive(Debug)]
-pub(super) struct Package {
+pub(super) struct TypePackage {
     pub(super) name: &'static str,
     pub(super) group: &'static str,
     /// Empty if no type of the package is a kind.
@@ -37,40 +37,40 @@ pub(super) struct Package {
 }
 
 #[derive(Debug)]
-pub(super) struct Type {
+pub(super) struct TypeRow {
     pub(super) name: &'static str,
     pub(super) package: usize,
     pub(super) is_kind: bool,
     pub(super) topology: Option<Topology>,
-    pub(super) releases: Releases,
+    pub(super) releases: ReleaseMask,
     fields: Range<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct FieldRow {
     pub(super) name: &'static str,
     pub(super) is_required: bool,
     pub(super) number: &'static str,
-    pub(super) shape: Shape,
+    pub(super) shape: ValueTypeRow,
     pub(super) default: Option<&'static str>,
     pub(super) topology: Option<Topology>,
     pub(super) patch: Option<PatchRule>,
-    pub(super) releases: Releases,
+    pub(super) releases: ReleaseMask,
 }
 
 /// A set of releases, one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Releases(u8);
+pub(super) struct ReleaseMask(u8);
 
-impl Releases {
+impl ReleaseMask {
     const ALL: Self = Self(0x7f);
 
     pub(super) fn contains(self, release: Release) -> bool {
-        self.0 & (1 << release.column()) != 0
+        self.0 & (1 << release.index()) != 0
     }
 
     /// `31-33,35+`; `None` if the word is something else.
-    fn read(word: &str) -> Option<Self> {
+    fn parse(word: &str) -> Option<Self> {
         let minor = |text: &str| text.parse::<u8>().ok();
         let mut bits = 0;
         for span in word.split(',') {
@@ -80,66 +80,66 @@ impl Releases {
                 (None, None) => (minor(span)?, minor(span)?),
             };
             let known = Release::ALL.into_iter().filter(|release| (first..=last).contains(&release.minor()));
-            bits |= known.fold(0, |bits, release| bits | 1 << release.column());
+            bits |= known.fold(0, |bits, release| bits | 1 << release.index());
         }
         Some(Self(bits))
     }
 }
 
 /// Where the types of packages stand, by the last two parts of the package and the name.
-type Places = HashMap<(&'static str, &'static str), usize>;
+type TypePositions = HashMap<(&'static str, &'static str), usize>;
 
-impl Table {
+impl TypeTable {
     pub(super) fn get() -> &'static Self {
         &TABLE
     }
 
     /// The kind of this name.
-    pub(super) fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&Type> {
+    pub(super) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&TypeRow> {
         let packages = self.packages.iter().filter(|package| package.version == version && package.group == group);
-        packages.filter_map(|package| self.within(package, kind)).find(|found| found.is_kind)
+        packages.filter_map(|package| self.find_in_package(package, kind)).find(|found| found.is_kind)
     }
 
     /// The type of this name in this package.
-    pub(super) fn named(&self, package: &str, name: &str) -> Option<&Type> {
+    pub(super) fn find_type(&self, package: &str, name: &str) -> Option<&TypeRow> {
         let package = self.packages.iter().find(|known| known.name == package)?;
-        self.within(package, name)
+        self.find_in_package(package, name)
     }
 
-    fn within(&self, package: &Package, name: &str) -> Option<&Type> {
+    fn find_in_package(&self, package: &TypePackage, name: &str) -> Option<&TypeRow> {
         let types = &self.types[package.types.clone()];
         types.binary_search_by(|known| known.name.cmp(name)).ok().map(|position| &types[position])
     }
 
     /// The fields of a type, by name; a field that changed stands once for each of its forms.
-    pub(super) fn fields_of(&self, owner: &Type) -> &[Field] {
+    pub(super) fn fields_of(&self, owner: &TypeRow) -> &[FieldRow] {
         &self.fields[owner.fields.clone()]
     }
 
     /// The fields of all types.
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[FieldRow] {
         &self.fields
     }
 
     /// Where a type of this table stands.
-    pub(super) fn position(&self, row: &Type) -> usize {
+    pub(super) fn position_of_type(&self, row: &TypeRow) -> usize {
         let types = &self.types[self.packages[row.package].types.clone()];
         let within = types.partition_point(|known| known.name < row.name);
         self.packages[row.package].types.start + within
     }
 
     /// Where a field of a type of this table stands.
-    pub(super) fn field_position(&self, row: &Field, owner: &Type) -> Option<usize> {
+    pub(super) fn position_of_field(&self, row: &FieldRow, owner: &TypeRow) -> Option<usize> {
         let within = self.fields_of(owner).iter().position(|known| std::ptr::eq(known, row))?;
         Some(owner.fields.start + within)
     }
 
-    fn read(text: &'static str) -> Self {
+    fn parse(text: &'static str) -> Self {
         let mut table = Self { packages: Vec::new(), types: Vec::new(), fields: Vec::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ' '])) {
-            table.read_head(line);
+            table.parse_header(line);
         }
-        let places = table.places();
+        let places = table.type_positions();
         let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
         let mut position = 0;
         while let Some(head) = lines.next() {
@@ -147,11 +147,11 @@ impl Table {
                 continue;
             }
             let start = table.fields.len();
-            let owner = Owner { package: table.types[position].package, releases: table.types[position].releases };
-            let mut reader = Reader { table: &mut table, places: &places, owner };
-            reader.read_implied(head);
+            let owner = FieldOwner { package: table.types[position].package, releases: table.types[position].releases };
+            let mut reader = FieldsReader { table: &mut table, positions: &places, owner };
+            reader.add_implied_fields(head);
             while let Some(line) = lines.next_if(|line| line.starts_with(' ')) {
-                reader.read_field(line);
+                reader.parse_field(line);
             }
             table.fields[start..].sort_by_key(|field| field.name);
             table.types[position].fields = start..table.fields.len();
@@ -160,119 +160,120 @@ impl Table {
         table
     }
 
-    fn read_head(&mut self, line: &'static str) {
+    fn parse_header(&mut self, line: &'static str) {
         let mut words = line.split(' ');
         let word = words.next().unwrap_or_default();
         let name = words.next().unwrap_or_default();
         if word == "package" {
             let (group, version) = words.next().map_or(("", ""), |text| text.split_once('/').unwrap_or(("", text)));
             let types = self.types.len()..self.types.len();
-            self.packages.push(Package { name, group, version, types });
+            self.packages.push(TypePackage { name, group, version, types });
             return;
         }
         let package = self.packages.len().checked_sub(1).expect("a type has a package before it");
         let rest: Vec<&'static str> = words.filter(|word| *word != "of").collect();
-        self.types.push(Type {
+        self.types.push(TypeRow {
             name,
             package,
             is_kind: word != "type",
-            topology: rest.iter().find_map(|word| topology(word)),
-            releases: rest.iter().find_map(|word| Releases::read(word)).unwrap_or(Releases::ALL),
+            topology: rest.iter().find_map(|word| parse_topology(word)),
+            releases: rest.iter().find_map(|word| ReleaseMask::parse(word)).unwrap_or(ReleaseMask::ALL),
             fields: 0..0,
         });
         self.packages[package].types.end = self.types.len();
     }
 
-    fn places(&self) -> Places {
-        let place = |(position, row): (usize, &Type)| ((alias(self.packages[row.package].name), row.name), position);
+    fn type_positions(&self) -> TypePositions {
+        let place =
+            |(position, row): (usize, &TypeRow)| ((package_alias(self.packages[row.package].name), row.name), position);
         self.types.iter().enumerate().map(place).collect()
     }
 }
 
 /// The last two parts of a package, by which other packages name it.
-fn alias(package: &'static str) -> &'static str {
+fn package_alias(package: &'static str) -> &'static str {
     package.rmatch_indices('.').nth(1).map_or(package, |(dot, _)| &package[dot + 1..])
 }
 
 #[derive(Clone, Copy)]
-struct Owner {
+struct FieldOwner {
     package: usize,
-    releases: Releases,
+    releases: ReleaseMask,
 }
 
 /// Reads the fields of one type.
-struct Reader<'a> {
-    table: &'a mut Table,
-    places: &'a Places,
-    owner: Owner,
+struct FieldsReader<'a> {
+    table: &'a mut TypeTable,
+    positions: &'a TypePositions,
+    owner: FieldOwner,
 }
 
-impl Reader<'_> {
+impl FieldsReader<'_> {
     /// The fields that the first word of a type stands for.
-    fn read_implied(&mut self, head: &'static str) {
+    fn add_implied_fields(&mut self, head: &'static str) {
         let mut words = head.split(' ');
         let word = words.next();
         if word == Some("type") {
             return;
         }
-        self.read_field("apiVersion - string");
-        self.read_field("kind - string");
+        self.parse_field("apiVersion - string");
+        self.parse_field("kind - string");
         if word == Some("list") {
-            self.read_field("metadata 1 meta.v1.ListMeta");
+            self.parse_field("metadata 1 meta.v1.ListMeta");
             let listed = words.nth(2).expect("a list says of what");
             let items = self.resolve(listed);
-            let shape = Shape::plain(Word::List(Box::new(Shape::plain(items))));
-            self.push("items!", "2", shape, &[]);
+            let shape = ValueTypeRow::unnamed(TypeWord::List(Box::new(ValueTypeRow::unnamed(items))));
+            self.push_field("items!", "2", shape, &[]);
         }
     }
 
-    fn read_field(&mut self, line: &'static str) {
+    fn parse_field(&mut self, line: &'static str) {
         let words: Vec<&'static str> = line.split_ascii_whitespace().collect();
         let [name, number, shape, rest @ ..] = &words[..] else { panic!("no field of a type: {line}") };
-        let shape = Shape::read(shape, &|name| self.resolve(name));
-        self.push(name, number, shape, rest);
+        let shape = ValueTypeRow::parse(shape, &|name| self.resolve(name));
+        self.push_field(name, number, shape, rest);
     }
 
-    fn push(&mut self, name: &'static str, number: &'static str, shape: Shape, rest: &[&'static str]) {
-        self.table.fields.push(Field {
+    fn push_field(&mut self, name: &'static str, number: &'static str, shape: ValueTypeRow, rest: &[&'static str]) {
+        self.table.fields.push(FieldRow {
             name: name.trim_end_matches('!'),
             is_required: name.ends_with('!'),
             number,
             shape,
             default: rest.iter().find_map(|word| word.strip_prefix('=')),
-            topology: rest.iter().find_map(|word| topology(word)),
-            patch: rest.iter().find_map(|word| patch(word)),
-            releases: rest.iter().find_map(|word| Releases::read(word)).unwrap_or(self.owner.releases),
+            topology: rest.iter().find_map(|word| parse_topology(word)),
+            patch: rest.iter().find_map(|word| parse_patch_rule(word)),
+            releases: rest.iter().find_map(|word| ReleaseMask::parse(word)).unwrap_or(self.owner.releases),
         });
     }
 
     /// A type of the own package, or of another by its alias.
-    fn resolve(&self, reference: &'static str) -> Word {
-        let own = alias(self.table.packages[self.owner.package].name);
+    fn resolve(&self, reference: &'static str) -> TypeWord {
+        let own = package_alias(self.table.packages[self.owner.package].name);
         let place = reference.rsplit_once('.').unwrap_or((own, reference));
-        let index = self.places.get(&place);
-        Word::Struct(*index.unwrap_or_else(|| panic!("{reference} is named in {own} and is no type")))
+        let index = self.positions.get(&place);
+        TypeWord::Struct(*index.unwrap_or_else(|| panic!("{reference} is named in {own} and is no type")))
     }
 }
 
-fn topology(word: &'static str) -> Option<Topology> {
+fn parse_topology(word: &'static str) -> Option<Topology> {
     match word {
         "atomic" => Some(Topology::Atomic),
         "granular" => Some(Topology::Granular),
         "set" => Some(Topology::Set),
-        _ => word.strip_prefix("map(")?.strip_suffix(')').map(|keys| Topology::Map(Keys(keys))),
+        _ => word.strip_prefix("map(")?.strip_suffix(')').map(|keys| Topology::Map(ListMapKeys(keys))),
     }
 }
 
-fn patch(word: &'static str) -> Option<PatchRule> {
+fn parse_patch_rule(word: &'static str) -> Option<PatchRule> {
     let rule = word.strip_prefix("patch(")?.strip_suffix(')')?;
     let (strategy, key) = rule.split_once(':').map_or((rule, None), |(strategy, key)| (strategy, Some(key)));
     let has = |wanted: &str| strategy.split(',').any(|word| word == wanted);
     Some(PatchRule {
-        is_merged: has("merge"),
-        is_replaced: has("replace"),
+        merges_lists: has("merge"),
+        replaces_objects: has("replace"),
         retains_keys: has("retainKeys"),
-        key,
+        merge_key: key,
         strategy,
     })
 }

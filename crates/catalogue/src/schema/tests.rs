@@ -7,8 +7,8 @@ use crate::kind::ResponseKind;
 use crate::kinds::GROUPS;
 
 #[track_caller]
-fn kind(release: Release, group: &str, version: &str, kind: &str) -> Struct {
-    Struct::of_kind(release, GroupVersionKind { group, version, kind }).unwrap()
+fn kind(release: Release, group: &str, version: &str, kind: &str) -> StructType {
+    StructType::for_kind(release, GroupVersionKind { group, version, kind }).unwrap()
 }
 
 /// Fields of a type on a path from a kind, each with all that is known of it.
@@ -17,25 +17,26 @@ fn check(release: Release, from: (&str, &str, &str), path: &[&str], expected: &E
     let (group, version, name) = from;
     let mut home = kind(release, group, version, name);
     for step in path {
-        let mut form = home.field(step).unwrap_or_else(|| panic!("no field {step} in {home:?}")).shape().form();
-        while let Form::List(inner) | Form::Map(inner) = form {
+        let mut form = home.field(step).unwrap_or_else(|| panic!("no field {step} in {home:?}")).value_type().form();
+        while let TypeForm::List(inner) | TypeForm::Map(inner) = form {
             form = inner.form();
         }
-        let Form::Struct(inner) = form else { panic!("{step} is no type with fields") };
+        let TypeForm::Struct(inner) = form else { panic!("{step} is no type with fields") };
         home = inner;
     }
-    let line = |field: Field| {
-        let mut line = format!("{}{} {:?}", field.name(), if field.is_required() { "!" } else { "" }, field.shape());
+    let line = |field: StructField| {
+        let mut line =
+            format!("{}{} {:?}", field.name(), if field.is_required() { "!" } else { "" }, field.value_type());
         line.extend(field.topology().map(|topology| format!(" {topology:?}")));
-        line.extend(field.patch().map(|patch| format!(" {} {:?}", patch.strategy, patch.key)));
+        line.extend(field.patch_rule().map(|patch| format!(" {} {:?}", patch.strategy, patch.merge_key)));
         line.extend(field.default().map(|default| format!(" ={default}")));
-        line + &format!(" {:?}\n", field.numbers().collect::<Vec<_>>())
+        line + &format!(" {:?}\n", field.protobuf_numbers().collect::<Vec<_>>())
     };
     expected.assert_eq(&home.fields().map(line).collect::<String>());
 }
 
 #[test]
-fn fields_have_the_types_that_go_names() {
+fn struct_fields_have_go_types() {
     check(
         Release::R36,
         ("apps", "v1", "Deployment"),
@@ -87,27 +88,28 @@ fn fields_have_the_types_that_go_names() {
 }
 
 #[test]
-fn lists_and_maps_say_how_they_merge() {
+fn fields_state_topology_and_patch_rule() {
     let spec = |field: &str| {
-        let Form::Struct(spec) = kind(Release::R36, "", "v1", "Pod").field("spec").unwrap().shape().form() else {
+        let TypeForm::Struct(spec) = kind(Release::R36, "", "v1", "Pod").field("spec").unwrap().value_type().form()
+        else {
             panic!("spec has fields")
         };
         let field = spec.field(field).unwrap();
-        format!("{:?} {:?}", field.topology(), field.patch())
+        format!("{:?} {:?}", field.topology(), field.patch_rule())
     };
-    expect![[r#"Some(Map(["name"])) Some(PatchRule { is_merged: true, is_replaced: false, retains_keys: true, key: Some("name"), strategy: "merge,retainKeys" })"#]].assert_eq(&spec("volumes"));
+    expect![[r#"Some(Map(["name"])) Some(PatchRule { merges_lists: true, replaces_objects: false, retains_keys: true, merge_key: Some("name"), strategy: "merge,retainKeys" })"#]].assert_eq(&spec("volumes"));
     expect!["Some(Atomic) None"].assert_eq(&spec("nodeSelector"));
-    expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { is_merged: true, is_replaced: false, retains_keys: false, key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
+    expect![[r#"Some(Map(["topologyKey", "whenUnsatisfiable"])) Some(PatchRule { merges_lists: true, replaces_objects: false, retains_keys: false, merge_key: Some("topologyKey"), strategy: "merge" })"#]].assert_eq(&spec("topologySpreadConstraints"));
     expect!["Some(Atomic) None"].assert_eq(&spec("tolerations"));
     assert_eq!(kind(Release::R36, "", "v1", "Pod").topology(), None);
-    let selector = Struct::of_definition(Release::R36, "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");
+    let selector = StructType::for_definition(Release::R36, "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector");
     assert_eq!(selector.unwrap().topology(), Some(Topology::Atomic));
 }
 
 #[test]
-fn a_field_is_there_in_the_releases_that_have_it() {
+fn fields_exist_only_in_their_releases() {
     let has = |field: &str, release| {
-        Struct::of_definition(release, "io.k8s.api.core.v1.Container").unwrap().field(field).is_some()
+        StructType::for_definition(release, "io.k8s.api.core.v1.Container").unwrap().field(field).is_some()
     };
     assert!(!has("restartPolicyRules", Release::R33));
     assert!(has("restartPolicyRules", Release::R34));
@@ -115,25 +117,25 @@ fn a_field_is_there_in_the_releases_that_have_it() {
     assert!(!is_required(Release::R36));
     assert!(is_required(Release::R37));
     let alpha = GroupVersionKind { group: "scheduling.k8s.io", version: "v1alpha2", kind: "Workload" };
-    let known = Release::ALL.into_iter().filter(|release| Struct::of_kind(*release, alpha).is_some());
+    let known = Release::ALL.into_iter().filter(|release| StructType::for_kind(*release, alpha).is_some());
     assert_eq!(known.collect::<Vec<_>>(), [Release::R36]);
 }
 
 #[test]
-fn every_kind_that_a_release_serves_has_a_type() {
+fn every_served_kind_has_a_type() {
     for release in Release::ALL {
         for (group, served) in GROUPS.iter().flat_map(|group| group.kinds.iter().map(move |kind| (group, kind))) {
-            for version in served.versions_served(release) {
+            for version in served.served_versions(release) {
                 let kind = GroupVersionKind { group: group.name, version: version.name, kind: served.name };
-                let found = Struct::of_kind(release, kind).unwrap_or_else(|| panic!("{release} {kind:?}"));
+                let found = StructType::for_kind(release, kind).unwrap_or_else(|| panic!("{release} {kind:?}"));
                 assert!(found.field("metadata").is_some() || served.name.ends_with("Review"), "{found:?}");
-                for subresource in served.subresources_of(release).filter(|subresource| !subresource.connect) {
+                for subresource in served.subresources_in(release).filter(|subresource| !subresource.is_connect) {
                     let answered = match subresource.kind {
                         ResponseKind::Parent => kind,
                         ResponseKind::Sibling(sibling) => GroupVersionKind { kind: sibling, ..kind },
                         ResponseKind::Foreign(group, version, kind) => GroupVersionKind { group, version, kind },
                     };
-                    assert!(Struct::of_kind(release, answered).is_some(), "{release} {answered:?}");
+                    assert!(StructType::for_kind(release, answered).is_some(), "{release} {answered:?}");
                 }
             }
         }
@@ -141,16 +143,16 @@ fn every_kind_that_a_release_serves_has_a_type() {
 }
 
 #[test]
-fn every_stored_kind_has_a_list() {
+fn every_stored_kind_has_a_list_type() {
     let release = Release::NEWEST;
     let without: Vec<_> = GROUPS
         .iter()
         .flat_map(|group| group.kinds.iter().map(move |kind| (group, kind)))
-        .filter_map(|(group, kind)| Some((group, kind, kind.version_stored(release)?)))
+        .filter_map(|(group, kind)| Some((group, kind, kind.storage_version(release)?)))
         .filter(|(_, kind, version)| kind.version(version).is_some_and(|version| version.is_served(release)))
         .filter(|(group, kind, version)| {
             let list = format!("{}List", kind.name);
-            Struct::of_kind(release, GroupVersionKind { group: group.name, version, kind: &list }).is_none()
+            StructType::for_kind(release, GroupVersionKind { group: group.name, version, kind: &list }).is_none()
         })
         .map(|(_, kind, _)| kind.name)
         .collect();
@@ -159,15 +161,15 @@ fn every_stored_kind_has_a_list() {
 
 /// A field of a release never has a type that the release does not know.
 #[test]
-fn every_reference_leads_to_a_type_of_the_same_release() {
+fn every_field_type_exists_in_its_release() {
     for release in Release::ALL {
-        for home in Struct::all(release) {
+        for home in StructType::all(release) {
             for field in home.fields() {
-                let mut form = field.shape().form();
-                while let Form::List(inner) | Form::Map(inner) = form {
+                let mut form = field.value_type().form();
+                while let TypeForm::List(inner) | TypeForm::Map(inner) = form {
                     form = inner.form();
                 }
-                let Form::Struct(inner) = form else { continue };
+                let TypeForm::Struct(inner) = form else { continue };
                 assert!(inner.row.releases.contains(release), "{field:?} in {release}");
             }
         }
@@ -175,16 +177,17 @@ fn every_reference_leads_to_a_type_of_the_same_release() {
 }
 
 #[test]
-fn names_are_in_order_and_fields_unique_within_a_release() {
-    let table = Table::get();
+fn types_and_fields_are_sorted_and_unique() {
+    let table = TypeTable::get();
     for package in &table.packages {
-        let names = Struct::all(Release::NEWEST).filter(|known| known.package() == package.name).map(Struct::name);
+        let names =
+            StructType::all(Release::NEWEST).filter(|known| known.package() == package.name).map(StructType::name);
         assert!(names.is_sorted_by(|a, b| a < b), "{}", package.name);
     }
     for home in &table.types {
         for release in Release::ALL {
-            let Some(home) = Struct::existing(home, release) else { continue };
-            let names: Vec<_> = home.fields().map(Field::name).collect();
+            let Some(home) = StructType::if_in_release(home, release) else { continue };
+            let names: Vec<_> = home.fields().map(StructField::name).collect();
             assert!(names.is_sorted_by(|a, b| a < b), "{home:?}");
             assert!(names.iter().all(|name| home.field(name).is_some()), "{home:?}");
         }
@@ -193,21 +196,23 @@ fn names_are_in_order_and_fields_unique_within_a_release() {
 
 /// The keys of a list must be fields of its items, or nothing can be told apart by them.
 #[test]
-fn keys_are_fields_of_the_items() {
-    for home in Release::ALL.into_iter().flat_map(Struct::all) {
+fn list_map_keys_are_fields_of_items() {
+    for home in Release::ALL.into_iter().flat_map(StructType::all) {
         for field in home.fields() {
             let keys: Vec<_> = match field.topology() {
                 Some(Topology::Map(keys)) => keys.names().collect(),
                 Some(Topology::Atomic | Topology::Granular | Topology::Set) | None => Vec::new(),
             };
-            let keys = keys.into_iter().chain(field.patch().and_then(|patch| patch.key));
+            let keys = keys.into_iter().chain(field.patch_rule().and_then(|patch| patch.merge_key));
             // Kubernetes itself says that this list of objects is told apart by the type of a condition.
             if home.name() == "StorageVersionMigrationList" {
                 continue;
             }
             for key in keys {
-                let Form::List(items) = field.shape().form() else { panic!("{field:?} has keys and is no list") };
-                let Form::Struct(item) = items.form() else { panic!("{field:?} has keys and its items no fields") };
+                let TypeForm::List(items) = field.value_type().form() else {
+                    panic!("{field:?} has keys and is no list")
+                };
+                let TypeForm::Struct(item) = items.form() else { panic!("{field:?} has keys and its items no fields") };
                 assert!(item.field(key).is_some(), "{field:?} by {key}");
             }
         }
@@ -216,25 +221,25 @@ fn keys_are_fields_of_the_items() {
 
 /// Two fields of one message with one number would be read as each other.
 #[test]
-fn protobuf_numbers_are_given_once() {
-    for home in Struct::all(Release::NEWEST) {
-        let numbers: Vec<Vec<u32>> = home.fields().map(|field| field.numbers().collect()).collect();
+fn protobuf_numbers_are_unique_within_type() {
+    for home in StructType::all(Release::NEWEST) {
+        let numbers: Vec<Vec<u32>> = home.fields().map(|field| field.protobuf_numbers().collect()).collect();
         let numbers: Vec<_> = numbers.into_iter().filter(|numbers| !numbers.is_empty()).collect();
         let distinct: BTreeSet<_> = numbers.iter().collect();
         assert_eq!(distinct.len(), numbers.len(), "{home:?}");
-        let known = home.fields().filter(|field| field.numbers().next().is_none());
+        let known = home.fields().filter(|field| field.protobuf_numbers().next().is_none());
         let unnumbered: Vec<_> =
-            known.map(Field::name).filter(|name| !matches!(*name, "apiVersion" | "kind")).collect();
+            known.map(StructField::name).filter(|name| !matches!(*name, "apiVersion" | "kind")).collect();
         let is_wire_only = home.package() == "io.k8s.apimachinery.pkg.version";
         assert!(unnumbered.is_empty() || is_wire_only, "{home:?} {unnumbered:?}");
     }
 }
 
 #[test]
-fn the_table_is_small() {
-    let table = Table::get();
-    let rows = table.types.len() * size_of::<table::Type>();
+fn type_table_stays_below_one_mebibyte() {
+    let table = TypeTable::get();
+    let rows = table.types.len() * size_of::<table::TypeRow>();
     let fields: usize = table.types.iter().map(|row| table.fields_of(row).len()).sum();
-    let bytes = rows + fields * size_of::<table::Field>();
+    let bytes = rows + fields * size_of::<table::FieldRow>();
     assert!(bytes < 1 << 20, "{bytes} bytes for {} types and {fields} fields", table.types.len());
 }

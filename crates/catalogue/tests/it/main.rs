@@ -5,4 +5,4 @@
     reason = "tests: they end where data is not as described, and say what they saw"
 )]
 
-mod real;
+mod recorded_documents;

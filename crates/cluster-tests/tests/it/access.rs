@@ -1,14 +1,14 @@
 //! Who is let in, and as whom.
 
+mod access_matrix;
 mod audit;
 mod bootstrap;
-mod cancelled;
 mod certificates;
 mod front_proxy;
 mod impersonation;
 mod kubectl;
-mod matrix;
 mod rbac;
+mod request_cancellation;
 mod reviews;
 mod scope;
 mod signing_requests;
@@ -17,28 +17,28 @@ mod tokens;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cluster_tests::client::{Answer, Identity};
+use cluster_tests::client::{ClientCredentials, FullResponse};
 use http::Method;
-use transport::pki::{Authority, Pair, Purpose};
+use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 
 use super::*;
 
-pub(crate) fn certificate(pair: &Pair) -> Identity {
-    Identity::Certificate { certificate: pair.certificate.clone(), key: pair.key.clone() }
+pub(crate) fn certificate_credentials(pair: &CertificateFiles) -> ClientCredentials {
+    ClientCredentials::Certificate { certificate: pair.certificate.clone(), key: pair.key.clone() }
 }
 
 #[test]
-fn strangers_see_health_and_version_and_nothing_else() {
+fn anonymous_reads_only_health_and_version() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let nobody = server.client(Identity::Nobody);
+    let server = start_on_sqlite(folder.path(), &[]);
+    let nobody = server.client_with(ClientCredentials::Anonymous);
     block_on(async {
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
             assert_eq!(nobody.get(page).await.status, 200, "{page}");
         }
         let refused = nobody.get("/api/v1/namespaces").await;
         assert_eq!(
-            refused.brief(),
+            refused.summary(),
             "403 namespaces is forbidden: User \"system:anonymous\" cannot list resource \"namespaces\" in API group \
              \"\" at the cluster scope"
         );
@@ -47,25 +47,27 @@ fn strangers_see_health_and_version_and_nothing_else() {
 }
 
 #[test]
-fn a_foreign_certificate_is_a_401_and_not_a_broken_connection() {
+fn certificate_of_foreign_ca_is_unauthorized() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let foreign = Authority::open(&folder.path().join("foreign"), "ca").unwrap();
-    let pair = foreign.issue("mallory", "kubernetes-admin", Some("system:masters"), &Purpose::Client).unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let foreign = CertificateAuthority::open_or_create(&folder.path().join("foreign"), "ca").unwrap();
+    let pair = foreign
+        .open_or_issue("mallory", "kubernetes-admin", Some("system:masters"), &CertificateUsage::Client)
+        .unwrap();
     block_on(async {
-        let refused = server.client(certificate(&pair)).get("/api/v1/namespaces").await;
-        assert_eq!(refused.brief(), "401 Unauthorized");
+        let refused = server.client_with(certificate_credentials(&pair)).get("/api/v1/namespaces").await;
+        assert_eq!(refused.summary(), "401 Unauthorized");
     });
 }
 
 #[test]
-fn a_user_may_do_what_bindings_grant_as_soon_as_they_do_and_no_longer() {
+fn role_binding_takes_effect_and_ends_without_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let jane = server.client(issue(&server, "jane", Some("devs")));
+    let server = start_on_sqlite(folder.path(), &[]);
+    let jane = server.client_with(issue_client_certificate(&server, "jane", Some("devs")));
     let admin = server.admin();
     block_on(async {
-        assert_eq!(jane.get(CONFIG_MAPS).await.status, 403);
+        assert_eq!(jane.get(CONFIG_MAPS_PATH).await.status, 403);
         let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
         let binding = json!({
             "metadata": {"name": "devs"},
@@ -73,27 +75,27 @@ fn a_user_may_do_what_bindings_grant_as_soon_as_they_do_and_no_longer() {
             "subjects": [{"kind": "Group", "name": "devs", "apiGroup": "rbac.authorization.k8s.io"}],
         });
         assert_eq!(admin.create(bindings, &binding).await.status, 201);
-        wait_for(async || jane.get(CONFIG_MAPS).await.status == 200).await;
+        wait_until(async || jane.get(CONFIG_MAPS_PATH).await.status == 200).await;
         assert_eq!(jane.get("/api/v1/namespaces/kube-system/configmaps").await.status, 403);
-        assert_eq!(jane.create(CONFIG_MAPS, &config_map("a")).await.status, 403);
+        assert_eq!(jane.create(CONFIG_MAPS_PATH, &config_map("a")).await.status, 403);
         admin.delete(&format!("{bindings}/devs")).await;
-        wait_for(async || jane.get(CONFIG_MAPS).await.status == 403).await;
+        wait_until(async || jane.get(CONFIG_MAPS_PATH).await.status == 403).await;
     });
 }
 
 #[test]
-fn an_expired_certificate_is_a_401() {
+fn expired_certificate_is_unauthorized() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let [current, expired] = [2100, 2025].map(|year| issue_until(&server.pki(), "jane", year));
+    let server = start_on_sqlite(folder.path(), &[]);
+    let [current, expired] = [2100, 2025].map(|year| issue_expiring_in(&server.pki(), "jane", year));
     block_on(async {
-        assert_eq!(server.client(current).get("/version").await.status, 200);
-        assert_eq!(server.client(expired).get("/version").await.brief(), "401 Unauthorized");
+        assert_eq!(server.client_with(current).get("/version").await.status, 200);
+        assert_eq!(server.client_with(expired).get("/version").await.summary(), "401 Unauthorized");
     });
 }
 
 /// A client certificate of the server's own authority that ends with a year.
-pub(crate) fn issue_until(pki: &Path, name: &str, year: i32) -> Identity {
+pub(crate) fn issue_expiring_in(pki: &Path, name: &str, year: i32) -> ClientCredentials {
     let authority = std::fs::read_to_string(pki.join("ca.key")).unwrap();
     let mut parameters = rcgen::CertificateParams::default();
     parameters.distinguished_name = rcgen::DistinguishedName::new();
@@ -108,11 +110,11 @@ pub(crate) fn issue_until(pki: &Path, name: &str, year: i32) -> Identity {
     let [certificate, key_file] = ["crt", "key"].map(|ending| pki.join(format!("{name}-{year}.{ending}")));
     std::fs::write(&certificate, signed.pem()).unwrap();
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    Identity::Certificate { certificate, key: key_file }
+    ClientCredentials::Certificate { certificate, key: key_file }
 }
 
 /// What another task does soon is waited for, not slept for. Says how long it took.
-async fn wait_for(mut condition: impl AsyncFnMut() -> bool) -> Duration {
+async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let started = Instant::now();
     let waiting = async {
         while !condition().await {
@@ -125,17 +127,23 @@ async fn wait_for(mut condition: impl AsyncFnMut() -> bool) -> Duration {
 
 /// Who the server says that a client is: name and groups.
 pub(crate) async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
-    let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), headers).await;
+    let answer =
+        post_with_headers(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), headers).await;
     if answer.status != 201 {
-        return answer.brief();
+        return answer.summary();
     }
     let user = &answer.json()["status"]["userInfo"];
     let groups: Vec<&str> = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     format!("{} [{}]", user["username"].as_str().unwrap_or_default(), groups.join(" "))
 }
 
-pub(crate) async fn post(client: &Client, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
-    let mut request = client.request(Method::POST, path).header("content-type", "application/json");
+pub(crate) async fn post_with_headers(
+    client: &Client,
+    path: &str,
+    body: &Value,
+    headers: &[(&str, &str)],
+) -> FullResponse {
+    let mut request = client.request_builder(Method::POST, path).header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -143,16 +151,16 @@ pub(crate) async fn post(client: &Client, path: &str, body: &Value, headers: &[(
 }
 
 /// A certificate of the server's own authority.
-fn issue(server: &Server, name: &str, group: Option<&str>) -> Identity {
-    let own = Authority::open(&server.pki(), "ca").unwrap();
-    certificate(&own.issue(name, name, group, &Purpose::Client).unwrap())
+fn issue_client_certificate(server: &Server, name: &str, group: Option<&str>) -> ClientCredentials {
+    let own = CertificateAuthority::open_or_create(&server.pki(), "ca").unwrap();
+    certificate_credentials(&own.open_or_issue(name, name, group, &CertificateUsage::Client).unwrap())
 }
 
 pub(crate) const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const CLUSTER_ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 /// Grants a user the rules of a ClusterRole made for it, everywhere, and waits until that is in effect.
-pub(crate) async fn grant(admin: &Client, user: &Client, name: &str, rules: &Value) {
+pub(crate) async fn grant_cluster_role(admin: &Client, user: &Client, name: &str, rules: &Value) {
     let role = json!({"metadata": {"name": name}, "rules": rules});
     assert_eq!(admin.create(CLUSTER_ROLES, &role).await.status, 201);
     let binding = json!({
@@ -167,5 +175,5 @@ pub(crate) async fn grant(admin: &Client, user: &Client, name: &str, rules: &Val
         "name": rule["resourceNames"][0].as_str().unwrap_or_default(),
     }}});
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    wait_for(async || user.create(reviews, &question).await.json()["status"]["allowed"] == true).await;
+    wait_until(async || user.create(reviews, &question).await.json()["status"]["allowed"] == true).await;
 }

@@ -2,62 +2,68 @@
 
 mod access_log;
 mod backends;
-mod balance;
-mod crowds;
-mod found;
 mod identity;
+mod kube_apiserver;
+mod load_balancing;
+mod many_watches;
 mod outages;
 mod queueing;
-mod real;
 mod streams;
+mod upstream_discovery;
 mod vouching;
 
-use cluster_tests::gateway::STOCK;
-use cluster_tests::tools::{is_left_out, kubectl};
-use cluster_tests::{Client, ControlPlane, Etcd, Gateway, Store};
+use cluster_tests::gateway::PEER_PROXY_OFF;
+use cluster_tests::tools::{is_skipped, kubectl};
+use cluster_tests::{Client, ControlPlane, Etcd, Gateway, TestStore};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::block_on;
-use crate::peers::{CLASSES, DEPLOYMENTS, LOCAL, MERGED, NEW, OLD, class, deployment, live_through};
+use crate::peers::{
+    CLASSES_PATH, DEPLOYMENTS_PATH, LOCAL_DISCOVERY_ACCEPT, MERGED_DISCOVERY_ACCEPT, NEW_FLAGS, OLD_FLAGS,
+    check_all_verbs, deployment, volume_attributes_class,
+};
 
 /// Two stock servers, of which each has something that the other has not.
-fn two(store: Store<'_>) -> ControlPlane<'_> {
+fn start_two_stock_servers(store: TestStore<'_>) -> ControlPlane<'_> {
     let mut plane = ControlPlane::new(store);
-    plane.start("old", &[OLD[0], STOCK]);
-    plane.start("new", &[NEW[0], NEW[1], STOCK]);
+    plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
+    plane.start("new", &[NEW_FLAGS[0], NEW_FLAGS[1], PEER_PROXY_OFF]);
     plane
 }
 
-async fn accepting(client: &Client, path: &str, accept: &str) -> cluster_tests::client::Answer {
-    client.send(client.request(Method::GET, path).header("accept", accept), "".into()).await
+async fn get_accepting(client: &Client, path: &str, accept: &str) -> cluster_tests::client::FullResponse {
+    client.send(client.request_builder(Method::GET, path).header("accept", accept), "".into()).await
 }
 
-fn served_by(answer: &cluster_tests::client::Answer) -> String {
+fn served_by(answer: &cluster_tests::client::FullResponse) -> String {
     answer.headers.get("x-unskew-served-by").and_then(|name| name.to_str().ok()).unwrap_or_default().to_owned()
 }
 
 #[test]
-fn what_either_server_has_is_served_through_one_gateway() {
+fn gateway_serves_resources_of_either_server() {
     let etcd = Etcd::start();
-    for store in [Store::Sqlite, Store::Etcd(&etcd)] {
-        let plane = two(store);
+    for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
+        let plane = start_two_stock_servers(store);
         let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
         let admin = gateway.admin();
-        for (path, object) in [(CLASSES, class as fn(&str) -> Value), (DEPLOYMENTS, deployment as fn(&str) -> Value)] {
-            block_on(live_through(&admin, path, object));
+        for (path, object) in [
+            (CLASSES_PATH, volume_attributes_class as fn(&str) -> Value),
+            (DEPLOYMENTS_PATH, deployment as fn(&str) -> Value),
+        ] {
+            block_on(check_all_verbs(&admin, path, object));
         }
         // Each server alone has only one of them.
         block_on(async {
-            assert_eq!(plane.admin("old").get(CLASSES).await.status, StatusCode::NOT_FOUND);
-            assert_eq!(plane.admin("new").get(DEPLOYMENTS).await.status, StatusCode::NOT_FOUND);
+            assert_eq!(plane.admin("old").get(CLASSES_PATH).await.status, StatusCode::NOT_FOUND);
+            assert_eq!(plane.admin("new").get(DEPLOYMENTS_PATH).await.status, StatusCode::NOT_FOUND);
         });
     }
 }
 
 #[test]
-fn a_gateway_beside_each_server_serves_what_either_has() {
-    let plane = two(Store::Sqlite);
+fn sidecar_gateways_serve_resources_of_either_server() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let beside = |local: &str, other: &str| {
         Gateway::start(&format!("beside-{local}"), &plane, &[&format!("local={local}"), other], &[])
     };
@@ -65,8 +71,8 @@ fn a_gateway_beside_each_server_serves_what_either_has() {
     for (gateway, local) in gateways.iter().zip(["old", "new"]) {
         let admin = gateway.admin();
         block_on(async {
-            live_through(&admin, CLASSES, class).await;
-            live_through(&admin, DEPLOYMENTS, deployment).await;
+            check_all_verbs(&admin, CLASSES_PATH, volume_attributes_class).await;
+            check_all_verbs(&admin, DEPLOYMENTS_PATH, deployment).await;
             // What the local server has, it serves.
             let name = format!("apiserver-{}", plane.address(local));
             for _ in 0..10 {
@@ -74,22 +80,26 @@ fn a_gateway_beside_each_server_serves_what_either_has() {
             }
         });
     }
-    let tags = gateways.each_ref().map(|gateway| block_on(accepting(&gateway.admin(), "/apis", MERGED)));
+    let tags =
+        gateways.each_ref().map(|gateway| block_on(get_accepting(&gateway.admin(), "/apis", MERGED_DISCOVERY_ACCEPT)));
     assert_eq!(tags[0].headers.get("etag"), tags[1].headers.get("etag"));
     assert_eq!(tags[0].body, tags[1].body);
 }
 
 #[test]
-fn every_form_of_discovery_speaks_for_both() {
-    let plane = two(Store::Sqlite);
+fn all_discovery_forms_list_resources_of_both_servers() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     block_on(async {
-        let merged = accepting(&admin, "/apis", MERGED).await;
+        let merged = get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await;
         let text = String::from_utf8_lossy(&merged.body).into_owned();
         assert!(text.contains("\"deployments\"") && text.contains("\"volumeattributesclasses\""), "{text}");
         let etag = merged.headers["etag"].to_str().unwrap().to_owned();
-        let again = admin.request(Method::GET, "/apis").header("accept", MERGED).header("if-none-match", &etag);
+        let again = admin
+            .request_builder(Method::GET, "/apis")
+            .header("accept", MERGED_DISCOVERY_ACCEPT)
+            .header("if-none-match", &etag);
         assert_eq!(admin.send(again, "".into()).await.status, StatusCode::NOT_MODIFIED);
         for (path, name) in [
             ("/apis", "\"apps\""),
@@ -103,14 +113,14 @@ fn every_form_of_discovery_speaks_for_both() {
             assert!(page.status == StatusCode::OK && text.contains(name), "{path}: {} {text}", page.status);
         }
         // Whoever asks for one server's own document gets one server's own.
-        let own = accepting(&admin, "/apis", LOCAL).await;
+        let own = get_accepting(&admin, "/apis", LOCAL_DISCOVERY_ACCEPT).await;
         assert_ne!(own.body, merged.body);
     });
 }
 
 #[test]
-fn what_nobody_has_is_not_found_in_an_upstreams_words() {
-    let plane = two(Store::Sqlite);
+fn unknown_resource_gets_the_404_of_an_upstream() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
     block_on(async {
         for path in ["/apis/shop.example.com/v1/carts", "/apis/apps/v7/deployments", "/nothing"] {
@@ -122,8 +132,8 @@ fn what_nobody_has_is_not_found_in_an_upstreams_words() {
 }
 
 #[test]
-fn path_that_does_not_fit_its_resource_is_refused_in_an_upstreams_words() {
-    let plane = two(Store::Sqlite);
+fn route_mismatch_gets_the_response_of_an_upstream() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     block_on(async {
@@ -134,30 +144,30 @@ fn path_that_does_not_fit_its_resource_is_refused_in_an_upstreams_words() {
             (Method::POST, "/apis/apps/v1/deployments", "old", 405),
             (Method::DELETE, "/apis/apps/v1/deployments", "old", 405),
             (Method::GET, "/apis/apps/v1/deployments/x", "old", 404),
-            (Method::OPTIONS, DEPLOYMENTS, "old", 405),
+            (Method::OPTIONS, DEPLOYMENTS_PATH, "old", 405),
             (Method::GET, "/api/v1/namespaces/a/nodes", "old", 404),
             (Method::POST, "/api/v1/pods", "new", 405),
         ] {
             let ask = async |client: &Client| {
-                let request = client.request(method.clone(), path).header("content-type", "application/json");
+                let request = client.request_builder(method.clone(), path).header("content-type", "application/json");
                 client.send(request, "{}".into()).await
             };
             let (through, directly) = (ask(&admin).await, ask(&plane.admin(server)).await);
-            assert_eq!(through.status, status, "{method} {path}: {}", through.brief());
+            assert_eq!(through.status, status, "{method} {path}: {}", through.summary());
             assert_eq!(through.body, directly.body, "{method} {path}");
         }
         // Only the upstream knows who may see what, so that it answers strangers too.
-        let stranger = gateway.client(cluster_tests::client::Identity::Nobody).get(classes).await;
-        assert_eq!(stranger.status, StatusCode::FORBIDDEN, "{}", stranger.brief());
+        let stranger = gateway.client_with(cluster_tests::client::ClientCredentials::Anonymous).get(classes).await;
+        assert_eq!(stranger.status, StatusCode::FORBIDDEN, "{}", stranger.summary());
     });
 }
 
 #[test]
 fn kubectl_works_through_a_gateway() {
-    if is_left_out("kubectl") {
+    if is_skipped("kubectl") {
         return;
     }
-    let plane = two(Store::Sqlite);
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
     let kubeconfig = gateway.kubeconfig();
     let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();

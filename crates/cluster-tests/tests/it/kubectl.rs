@@ -1,15 +1,18 @@
 //! A current kubectl.
 
-use cluster_tests::tools::{is_left_out, kubectl};
+mod create;
+mod everyday;
+
+use cluster_tests::tools::{is_skipped, kubectl};
 
 use super::*;
 
 #[test]
-fn kubectl_works_with_objects_of_both_scopes() {
-    if is_left_out("kubectl") {
+fn kubectl_writes_objects_of_both_scopes() {
+    if is_skipped("kubectl") {
         return;
     }
-    on_both(|server| {
+    for_each_store(|server| {
         let kubeconfig = server.kubeconfig();
         let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
         let file = kubeconfig.with_file_name("objects.json");

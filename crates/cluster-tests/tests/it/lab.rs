@@ -1,56 +1,59 @@
 //! `unskew up` and the commands beside it.
 
+mod page;
+mod rollout;
+
 use std::time::{Duration, Instant};
 
 use cluster_tests::Lab;
-use cluster_tests::lab::{is_running, unskew};
-use cluster_tests::process::run;
-use cluster_tests::tools::{is_left_out, kubectl};
+use cluster_tests::lab::{is_running, run_unskew};
+use cluster_tests::process::run_command;
+use cluster_tests::tools::{is_skipped, kubectl};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const CLASSES: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+const LAB_TIMEOUT: Duration = Duration::from_secs(60);
+const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 
 #[track_caller]
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + LAB_TIMEOUT;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {LAB_TIMEOUT:?}: {what}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_lab_answers_kubectl_at_its_front_door_and_at_its_oldest_server() {
-    if is_left_out("kubectl") {
+fn kubectl_works_through_load_balancer_and_oldest_server() {
+    if is_skipped("kubectl") {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::up(home.path(), &[]);
+    let lab = Lab::start(home.path(), &[]);
     assert!(lab.kubectl(&["get", "namespaces"]).expect_success().contains("kube-system"));
-    let printed = lab.run(&["kubeconfig"]).expect_success();
+    let printed = lab.run_command(&["kubeconfig"]).expect_success();
     assert_eq!(printed.trim(), lab.kubeconfig().display().to_string());
     assert!(!home.path().join(".kube/config").exists(), "the user's own kubeconfig is not touched");
 
-    let oldest = lab.server("a");
+    let oldest = lab.server_status("a");
     assert_eq!(oldest["release"], "1.33");
     let address = oldest["address"].as_str().unwrap();
     let resources = lab.kubectl(&["--server", address, "api-resources", "--api-group=storage.k8s.io"]).expect_success();
     assert!(
         resources.lines().any(|line| line.contains("storage.k8s.io/v1 ") && line.contains("VolumeAttributesClass"))
     );
-    lab.kubectl(&["--server", address, "get", "--raw", CLASSES]).expect_success();
-    eventually("the forwarded request is counted", || {
+    lab.kubectl(&["--server", address, "get", "--raw", CLASSES_PATH]).expect_success();
+    wait_until("the forwarded request is counted", || {
         let status = lab.status();
         status["forwards"].as_array().unwrap().iter().any(|forward| forward["from"] == "a")
     });
 }
 
 #[test]
-fn a_lab_started_again_has_the_same_ports_kubeconfig_and_objects() {
+fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::up(home.path(), &["--servers=1.34,1.36"]);
+    let lab = Lab::start(home.path(), &["--servers=1.34,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     let (before, kubeconfig) = (lab.status(), std::fs::read(lab.kubeconfig()).unwrap());
     let pids = lab.server_pids();
@@ -58,7 +61,7 @@ fn a_lab_started_again_has_the_same_ports_kubeconfig_and_objects() {
     assert!(!pids.into_iter().any(is_running), "Ctrl-C leaves nothing behind");
     assert!(!home.path().join("lab/lab.sock").exists());
 
-    let lab = Lab::up(home.path(), &[]);
+    let lab = Lab::start(home.path(), &[]);
     let after = lab.status();
     for fact in ["address", "page", "kubeconfig"] {
         assert_eq!(after["lab"][fact], before["lab"][fact]);
@@ -77,9 +80,9 @@ fn a_lab_started_again_has_the_same_ports_kubeconfig_and_objects() {
 }
 
 #[test]
-fn a_lab_runs_an_etcd_of_its_own_and_ends_it() {
+fn lab_starts_and_stops_its_own_etcd() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::up(home.path(), &["--servers=1.36", "--etcd"]);
+    let lab = Lab::start(home.path(), &["--servers=1.36", "--etcd"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     assert!(lab.status()["lab"]["store"].as_str().unwrap().starts_with("http://127.0.0.1:"));
     let children = lab.child_pids();
@@ -87,17 +90,17 @@ fn a_lab_runs_an_etcd_of_its_own_and_ends_it() {
     assert_eq!(lab.interrupt(), Some(0));
     assert!(!children.into_iter().any(is_running));
 
-    let lab = Lab::up(home.path(), &["--etcd"]);
+    let lab = Lab::start(home.path(), &["--etcd"]);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
     let children = lab.child_pids();
     lab.kill();
-    eventually("etcd ends with its lab, too", || !children.iter().copied().any(is_running));
+    wait_until("etcd ends with its lab, too", || !children.iter().copied().any(is_running));
 }
 
 #[test]
-fn two_labs_side_by_side_do_not_meet() {
+fn two_labs_are_isolated() {
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let labs = homes.each_ref().map(|home| Lab::up(home.path(), &["--servers=1.36"]));
+    let labs = homes.each_ref().map(|home| Lab::start(home.path(), &["--servers=1.36"]));
     labs[0].kubectl(&["create", "namespace", "mine"]).expect_success();
     labs[1].kubectl(&["get", "namespace", "mine"]).expect_failure();
     let status = labs.each_ref().map(Lab::status);
@@ -106,30 +109,30 @@ fn two_labs_side_by_side_do_not_meet() {
 }
 
 #[test]
-fn a_killed_lab_leaves_no_orphans_and_the_next_one_recovers() {
+fn killed_lab_leaves_no_processes_and_restarts() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::up(home.path(), &["--servers=1.33,1.36"]);
+    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     // One that does nothing hears no signal but the last.
-    lab.run(&["pause", "b"]).expect_success();
+    lab.run_command(&["pause", "b"]).expect_success();
     let (pids, address) = (lab.server_pids(), lab.status()["lab"]["address"].clone());
     assert_eq!(pids.len(), 2);
     lab.kill();
-    eventually("the servers end with their lab", || !pids.iter().copied().any(is_running));
+    wait_until("the servers end with their lab", || !pids.iter().copied().any(is_running));
 
-    let lab = Lab::up(home.path(), &[]);
+    let lab = Lab::start(home.path(), &[]);
     assert_eq!(lab.status()["lab"]["address"], address);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
 }
 
 #[test]
-fn servers_are_started_stopped_killed_paused_and_resumed_by_name() {
+fn lab_commands_start_stop_kill_pause_and_resume_servers() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::up(home.path(), &["--servers=1.33,1.36"]);
-    let phase = |name: &str| lab.server(name)["phase"].as_str().unwrap().to_owned();
-    let old = lab.server("a")["address"].as_str().unwrap().to_owned();
-    let ask_old = || kubectl(&lab.kubeconfig(), &["--server", &old, "get", "--raw", CLASSES]);
-    let said = |args: &[&str]| lab.run(args).expect_success().trim().to_owned();
+    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
+    let phase = |name: &str| lab.server_status(name)["phase"].as_str().unwrap().to_owned();
+    let old = lab.server_status("a")["address"].as_str().unwrap().to_owned();
+    let ask_old = || kubectl(&lab.kubeconfig(), &["--server", &old, "get", "--raw", CLASSES_PATH]);
+    let said = |args: &[&str]| lab.run_command(args).expect_success().trim().to_owned();
 
     let lost = said(&["status", "--if-stopped", "b"]);
     assert!(lost.contains("storage.k8s.io/v1/volumeattributesclasses"), "{lost}");
@@ -141,12 +144,12 @@ fn servers_are_started_stopped_killed_paused_and_resumed_by_name() {
         lab.kubectl(&["get", "namespaces"]).expect_success();
     }
     assert_eq!(said(&["start", "b"]), "server b is ready");
-    eventually("b is asked again", || ask_old().code == Some(0));
+    wait_until("b is asked again", || ask_old().code == Some(0));
 
-    let before = lab.server("b")["pid"].clone();
+    let before = lab.server_status("b")["pid"].clone();
     assert_eq!(said(&["kill", "b"]), "server b is stopped");
     assert_eq!(said(&["start", "b"]), "server b is ready");
-    assert_ne!(lab.server("b")["pid"], before);
+    assert_ne!(lab.server_status("b")["pid"], before);
 
     assert_eq!(said(&["pause", "b"]), "server b is paused");
     for _ in 0..4 {
@@ -154,56 +157,56 @@ fn servers_are_started_stopped_killed_paused_and_resumed_by_name() {
     }
     assert_eq!(said(&["resume", "b"]), "server b is ready");
 
-    let refused = lab.run(&["resume", "b"]);
+    let refused = lab.run_command(&["resume", "b"]);
     assert_eq!(refused.code, Some(69));
     assert_eq!(refused.stderr.trim(), "unskew: server b is ready: it cannot resume now");
-    let refused = lab.run(&["stop", "z"]).expect_failure();
+    let refused = lab.run_command(&["stop", "z"]).expect_failure();
     assert_eq!(refused.trim(), "unskew: there is no server z: there are a, b");
 }
 
 #[test]
-fn a_lab_in_the_background_is_stopped_and_purged() {
+fn detached_lab_is_stopped_and_purged() {
     let home = tempfile::tempdir().unwrap();
-    let summary = unskew(home.path(), &["up", "--servers=1.36", "--detach"]).expect_success();
+    let summary = run_unskew(home.path(), &["up", "--servers=1.36", "--detach"]).expect_success();
     assert!(summary.contains("A control plane of 1 servers is ready at https://127.0.0.1:"), "{summary}");
     let folder = home.path().join(".local/share/unskew/lab");
     assert!(folder.join("kubeconfig").exists(), "the default folder is in the user's data home");
-    let second = unskew(home.path(), &["up", "--detach"]);
+    let second = run_unskew(home.path(), &["up", "--detach"]);
     assert_eq!(second.code, Some(69));
     assert!(second.stderr.contains("is in use by the lab of process"), "{}", second.stderr);
-    let stopped = unskew(home.path(), &["down", "--purge"]).expect_success();
+    let stopped = run_unskew(home.path(), &["down", "--purge"]).expect_success();
     assert!(stopped.contains("is stopped") && stopped.contains("is deleted"), "{stopped}");
     assert!(!folder.exists());
-    let again = unskew(home.path(), &["down"]).expect_success();
+    let again = run_unskew(home.path(), &["down"]).expect_success();
     assert!(again.contains("no lab runs in"), "{again}");
-    let status = unskew(home.path(), &["status"]);
+    let status = run_unskew(home.path(), &["status"]);
     assert_eq!(status.code, Some(69));
     assert!(status.stderr.contains("`unskew up` starts one"), "{}", status.stderr);
 }
 
 #[test]
-fn a_throw_away_lab_leaves_nothing_behind() {
+fn ephemeral_lab_leaves_no_files() {
     let home = tempfile::tempdir().unwrap();
-    let mut command = cluster_tests::lab::command(home.path());
+    let mut command = cluster_tests::lab::unskew_command(home.path());
     command.env("TMPDIR", home.path()).args(["up", "--servers=1.36", "--ephemeral", "--detach"]);
-    let summary = run(command, PATIENCE).expect_success();
+    let summary = run_command(command, LAB_TIMEOUT).expect_success();
     let folder = summary.lines().find_map(|line| line.strip_prefix("folder")).unwrap().trim();
     assert!(Path::new(folder).starts_with(home.path()), "{summary}");
-    unskew(home.path(), &["down", "--data-dir", folder]).expect_success();
-    eventually("the folder is deleted", || !Path::new(folder).exists());
+    run_unskew(home.path(), &["down", "--data-dir", folder]).expect_success();
+    wait_until("the folder is deleted", || !Path::new(folder).exists());
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn what_stands_in_the_way_is_named_with_its_cure() {
+fn up_errors_name_the_cause_and_remedy() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("x");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let in_folder = |args: &[&str]| {
-        let mut command = cluster_tests::lab::command(home.path());
+        let mut command = cluster_tests::lab::unskew_command(home.path());
         command.env("PATH", "").arg("up").args(args).arg("--data-dir").arg(&folder);
-        run(command, PATIENCE)
+        run_command(command, LAB_TIMEOUT)
     };
     for (args, code, words) in [
         (&["--port", &port][..], 69, "is taken by another program: --port chooses another one"),
@@ -224,25 +227,25 @@ fn what_stands_in_the_way_is_named_with_its_cure() {
 }
 
 #[test]
-fn a_cluster_that_is_no_lab_is_shown_by_its_kubeconfig() {
+fn status_shows_any_cluster_by_kubeconfig() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &["--hostname-override=lonely"]);
+    let server = start_on_sqlite(folder.path(), &["--hostname-override=lonely"]);
     let kubeconfig = server.kubeconfig();
     let file = kubeconfig.to_str().unwrap();
-    let table = unskew(folder.path(), &["status", "--kubeconfig", file]).expect_success();
+    let table = run_unskew(folder.path(), &["status", "--kubeconfig", file]).expect_success();
     assert!(table.contains("lonely") && table.contains("live"), "{table}");
-    let json = unskew(folder.path(), &["status", "--kubeconfig", file, "-o", "json"]).expect_success();
+    let json = run_unskew(folder.path(), &["status", "--kubeconfig", file, "-o", "json"]).expect_success();
     let status: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(status["servers"].as_array().unwrap().len(), 1);
-    let missing = unskew(folder.path(), &["status", "--kubeconfig", "/no/such/file"]);
+    let missing = run_unskew(folder.path(), &["status", "--kubeconfig", "/no/such/file"]);
     assert_eq!(missing.code, Some(69));
     assert!(missing.stderr.contains("--kubeconfig: /no/such/file"), "{}", missing.stderr);
 }
 
 #[test]
-fn the_demo_checks_its_own_claims() {
+fn demo_runs_and_checks_its_claims() {
     let home = tempfile::tempdir().unwrap();
-    let told = unskew(home.path(), &["demo"]).expect_success();
+    let told = run_unskew(home.path(), &["demo"]).expect_success();
     for line in ["    404 the server could not find", "    503 ", "byte for byte", "agree on storage.k8s.io/v1"] {
         assert!(told.contains(line), "{line:?} is not in:\n{told}");
     }

@@ -3,32 +3,32 @@
 mod api;
 mod fence;
 mod gates;
-mod held;
+mod held_writes;
 mod history;
-mod storm;
+mod restarts_under_load;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster_tests::scripted::IDENTITY_LEASES;
-use cluster_tests::wait::within;
-use cluster_tests::{Client, ControlPlane, Lines};
+use cluster_tests::scripted_members::IDENTITY_LEASES;
+use cluster_tests::wait::wait_within;
+use cluster_tests::{Client, ControlPlane, WatchReader};
 use serde_json::{Value, json};
 
 use crate::block_on;
 
-const STORAGE_VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
 /// 1.33 and 1.34 keep it in `v1beta1`, 1.36 in `v1`; from 1.34 on it is served in `v1`.
-const CLASSES: &str = "storage.k8s.io.volumeattributesclasses";
-const CLASSES_V1: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+const CLASSES_STORAGE_VERSION: &str = "storage.k8s.io.volumeattributesclasses";
+const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 /// 1.33 does not serve the version it keeps, unless it is told to.
-const R33: [&str; 2] = ["--emulated-version=1.33", "--runtime-config=storage.k8s.io/v1beta1=true"];
-const R34: [&str; 1] = ["--emulated-version=1.34"];
-const R36: [&str; 1] = ["--emulated-version=1.36"];
+const FLAGS_1_33: [&str; 2] = ["--emulated-version=1.33", "--runtime-config=storage.k8s.io/v1beta1=true"];
+const FLAGS_1_34: [&str; 1] = ["--emulated-version=1.34"];
+const FLAGS_1_36: [&str; 1] = ["--emulated-version=1.36"];
 /// Leases that end while a test waits.
 const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identity-lease-renew-interval-seconds=1"];
 /// Longer than anything takes on a loaded machine, the election of a new collector (15 s) included.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The names by which servers are told apart, by their identities.
 async fn hostnames(client: &Client) -> BTreeMap<String, String> {
@@ -42,8 +42,8 @@ async fn hostnames(client: &Client) -> BTreeMap<String, String> {
 
 /// An object as `a=v1 b=v1beta1 | common | AllEncodingVersionsEqual AllServersReporting`, servers by their names; those without
 /// a lease as `?`.
-async fn shown(client: &Client, name: &str) -> String {
-    let answer = client.get(&format!("{STORAGE_VERSIONS}/{name}")).await;
+async fn summarize_storage_version(client: &Client, name: &str) -> String {
+    let answer = client.get(&format!("{STORAGE_VERSIONS_PATH}/{name}")).await;
     if answer.status != 200 {
         return answer.status.as_u16().to_string();
     }
@@ -69,14 +69,14 @@ fn condition<'a>(object: &'a Value, wanted: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn becomes(limit: Duration, client: &Client, name: &str, expected: &str) -> Duration {
-    within(limit, name, async || {
-        let found = shown(client, name).await;
+fn wait_for_storage_version(limit: Duration, client: &Client, name: &str, expected: &str) -> Duration {
+    wait_within(limit, name, async || {
+        let found = summarize_storage_version(client, name).await;
         if found == expected { Ok(()) } else { Err(found) }
     })
 }
 
-fn class(name: &str, writer: &str) -> Value {
+fn volume_attributes_class(name: &str, writer: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
         "metadata": {"name": name, "labels": {"writer": writer}},
@@ -85,15 +85,18 @@ fn class(name: &str, writer: &str) -> Value {
 }
 
 #[test]
-fn servers_of_three_releases_disagree_and_agree_once_the_last_is_upgraded() {
-    ControlPlane::on_both(|mut plane| {
-        plane.start("a", &R33);
-        plane.start("b", &R34);
-        plane.start("c", &R36);
+fn encoding_versions_agree_once_all_servers_are_upgraded() {
+    ControlPlane::for_each_store(|mut plane| {
+        plane.start("a", &FLAGS_1_33);
+        plane.start("b", &FLAGS_1_34);
+        plane.start("c", &FLAGS_1_36);
         let c = plane.admin("c");
-        assert_eq!(block_on(shown(&c, CLASSES)), "a=v1beta1 b=v1beta1 c=v1 | none | False True");
-        assert_eq!(block_on(shown(&c, "core.pods")), "a=v1 b=v1 c=v1 | v1 | True True");
-        let object = block_on(c.get(&format!("{STORAGE_VERSIONS}/{CLASSES}"))).json();
+        assert_eq!(
+            block_on(summarize_storage_version(&c, CLASSES_STORAGE_VERSION)),
+            "a=v1beta1 b=v1beta1 c=v1 | none | False True"
+        );
+        assert_eq!(block_on(summarize_storage_version(&c, "core.pods")), "a=v1 b=v1 c=v1 | v1 | True True");
+        let object = block_on(c.get(&format!("{STORAGE_VERSIONS_PATH}/{CLASSES_STORAGE_VERSION}"))).json();
         let names = block_on(hostnames(&c));
         let entry = object["status"]["storageVersions"].as_array().unwrap().iter();
         let mut entry = entry.filter(|entry| names[entry["apiServerID"].as_str().unwrap()] == "b");
@@ -106,42 +109,55 @@ fn servers_of_three_releases_disagree_and_agree_once_the_last_is_upgraded() {
         assert_eq!(equal["reason"], "CommonEncodingVersionUnset");
         assert_eq!(equal["message"], "Common encoding version unset");
         plane.stop("a");
-        plane.start("a", &R36);
-        assert_eq!(block_on(shown(&c, CLASSES)), "a=v1 b=v1beta1 c=v1 | none | False True");
+        plane.start("a", &FLAGS_1_36);
+        assert_eq!(
+            block_on(summarize_storage_version(&c, CLASSES_STORAGE_VERSION)),
+            "a=v1 b=v1beta1 c=v1 | none | False True"
+        );
         plane.stop("b");
-        plane.start("b", &R36);
-        let took = becomes(Duration::from_secs(1), &c, CLASSES, "a=v1 b=v1 c=v1 | storage.k8s.io/v1 | True True");
+        plane.start("b", &FLAGS_1_36);
+        let took = wait_for_storage_version(
+            Duration::from_secs(1),
+            &c,
+            CLASSES_STORAGE_VERSION,
+            "a=v1 b=v1 c=v1 | storage.k8s.io/v1 | True True",
+        );
         println!("{:?}: agreed {took:?} after the last server was ready", plane.store());
         plane.stop("c");
-        plane.start("c", &R34);
+        plane.start("c", &FLAGS_1_34);
         let a = plane.admin("a");
-        becomes(Duration::from_secs(1), &a, CLASSES, "a=v1 b=v1 c=v1beta1 | none | False True");
+        wait_for_storage_version(
+            Duration::from_secs(1),
+            &a,
+            CLASSES_STORAGE_VERSION,
+            "a=v1 b=v1 c=v1beta1 | none | False True",
+        );
     });
 }
 
 #[test]
-fn the_entries_of_a_killed_server_go_with_its_lease() {
-    ControlPlane::on_both(|mut plane| {
+fn entries_of_a_killed_server_are_removed_with_its_lease() {
+    ControlPlane::for_each_store(|mut plane| {
         plane.start("a", &SHORT_LEASE);
         plane.start("b", &SHORT_LEASE);
         let a = plane.admin("a");
-        becomes(PATIENCE, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
         plane.kill("b");
         let killed = Instant::now();
-        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True True");
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 | v1 | True True");
         // It was renewed at most a second before, and lasts three.
         assert!(killed.elapsed() > Duration::from_millis(1900), "{:?}", killed.elapsed());
         println!("{:?}: gone {:?} after the kill", plane.store(), killed.elapsed());
         plane.start("b", &SHORT_LEASE);
-        becomes(PATIENCE, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 b=v1 | v1 | True True");
         plane.stop("b");
-        becomes(Duration::from_secs(5), &a, "core.pods", "a=v1 | v1 | True True");
+        wait_for_storage_version(Duration::from_secs(5), &a, "core.pods", "a=v1 | v1 | True True");
     });
 }
 
 #[test]
-fn when_the_collector_is_killed_another_one_collects_it() {
-    ControlPlane::on_both(|mut plane| {
+fn another_server_collects_after_the_collector_is_killed() {
+    ControlPlane::for_each_store(|mut plane| {
         for name in ["a", "b", "c"] {
             plane.start(name, &SHORT_LEASE);
         }
@@ -153,14 +169,14 @@ fn when_the_collector_is_killed_another_one_collects_it() {
         };
         assert_eq!(leader(), "a", "the first one");
         plane.kill("a");
-        becomes(PATIENCE, &c, "core.pods", "b=v1 c=v1 | v1 | True True");
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &c, "core.pods", "b=v1 c=v1 | v1 | True True");
         assert_ne!(leader(), "a");
     });
 }
 
 #[test]
-fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten() {
-    ControlPlane::on_both(|mut plane| {
+fn server_with_lease_but_no_entry_is_reported_until_lease_expires() {
+    ControlPlane::for_each_store(|mut plane| {
         plane.start("a", &SHORT_LEASE);
         let a = plane.admin("a");
         let lease = json!({
@@ -175,29 +191,31 @@ fn a_server_that_dies_between_lease_and_publication_is_missed_and_then_forgotten
             },
         });
         let created = block_on(a.create(IDENTITY_LEASES, &lease));
-        assert_eq!(created.status, 201, "{}", created.brief());
-        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True False");
-        let object = block_on(a.get(&format!("{STORAGE_VERSIONS}/core.pods"))).json();
+        assert_eq!(created.status, 201, "{}", created.summary());
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 | v1 | True False");
+        let object = block_on(a.get(&format!("{STORAGE_VERSIONS_PATH}/core.pods"))).json();
         assert_eq!(condition(&object, "AllServersReporting")["message"], "No entry of apiserver-ghost");
-        becomes(PATIENCE, &a, "core.pods", "a=v1 | v1 | True True");
+        wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 | v1 | True True");
     });
 }
 
 #[test]
-fn a_migrator_sees_by_watch_and_by_resource_version_that_agreement_ends() {
-    ControlPlane::on_both(|mut plane| {
-        plane.start("a", &R34);
+fn lost_agreement_is_visible_by_watch_and_resource_version() {
+    ControlPlane::for_each_store(|mut plane| {
+        plane.start("a", &FLAGS_1_34);
         let a = plane.admin("a");
-        let path = format!("{STORAGE_VERSIONS}/{CLASSES}");
+        let path = format!("{STORAGE_VERSIONS_PATH}/{CLASSES_STORAGE_VERSION}");
         let agreed = block_on(a.get(&path)).json();
         let (version, common) = (&agreed["metadata"]["resourceVersion"], &agreed["status"]["commonEncodingVersion"]);
         assert_eq!(common, "storage.k8s.io/v1beta1");
-        plane.start("b", &R36);
+        plane.start("b", &FLAGS_1_36);
         let changed = block_on(async {
-            let selector =
-                format!("fieldSelector=metadata.name%3D{CLASSES}&resourceVersion={}", version.as_str().unwrap());
-            let mut watch = Lines::open(&a, &format!("{STORAGE_VERSIONS}?watch=true&{selector}")).await;
-            watch.next().await
+            let selector = format!(
+                "fieldSelector=metadata.name%3D{CLASSES_STORAGE_VERSION}&resourceVersion={}",
+                version.as_str().unwrap()
+            );
+            let mut watch = WatchReader::open(&a, &format!("{STORAGE_VERSIONS_PATH}?watch=true&{selector}")).await;
+            watch.next_event().await
         });
         assert_eq!(changed["type"], "MODIFIED");
         assert_eq!(changed["object"]["status"]["commonEncodingVersion"], Value::Null, "{changed}");

@@ -21,10 +21,10 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
 ];
 
 /// The conditions after a pass; `None` if they say what they said. `lastTransitionTime` is since when a condition holds.
-pub(super) fn updated(before: &[Value], findings: &Findings, now: Time) -> Option<Vec<Value>> {
+pub(super) fn merge_conditions(before: &[Value], findings: &Findings, now: Time) -> Option<Vec<Value>> {
     let mut conditions = before.to_vec();
     for (sort, reason, message) in CONDITIONS {
-        let (status, reason, message) = match problem(sort, findings) {
+        let (status, reason, message) = match condition_problem(sort, findings) {
             Some((reason, message)) => ("True", reason, message),
             None => ("False", reason, message.to_owned()),
         };
@@ -44,8 +44,8 @@ pub(super) fn updated(before: &[Value], findings: &Findings, now: Time) -> Optio
 }
 
 /// What a condition has to complain of.
-fn problem(sort: &str, findings: &Findings) -> Option<(&'static str, String)> {
-    match sort {
+fn condition_problem(condition_type: &str, findings: &Findings) -> Option<(&'static str, String)> {
+    match condition_type {
         "NamespaceDeletionDiscoveryFailure" => findings.discovery.clone().map(|why| ("DiscoveryFailed", why)),
         "NamespaceDeletionContentFailure" if !findings.failures.is_empty() => {
             let mut failures = findings.failures.clone();
@@ -55,11 +55,11 @@ fn problem(sort: &str, findings: &Findings) -> Option<(&'static str, String)> {
             Some(("ContentDeletionFailed", message))
         }
         "NamespaceContentRemaining" => {
-            let list = counted(&findings.remaining, "has")?;
+            let list = format_counts(&findings.remaining, "has")?;
             Some(("SomeResourcesRemain", format!("Some resources are remaining: {list}")))
         }
         "NamespaceFinalizersRemaining" => {
-            let list = counted(&findings.finalizers, "in")?;
+            let list = format_counts(&findings.finalizers, "in")?;
             let message = format!("Some content in the namespace has finalizers remaining: {list}");
             Some(("SomeFinalizersRemain", message))
         }
@@ -67,7 +67,7 @@ fn problem(sort: &str, findings: &Findings) -> Option<(&'static str, String)> {
     }
 }
 
-fn counted(counts: &BTreeMap<String, usize>, word: &str) -> Option<String> {
+fn format_counts(counts: &BTreeMap<String, usize>, word: &str) -> Option<String> {
     let list: Vec<String> =
         counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances")).collect();
     (!list.is_empty()).then(|| list.join(", "))
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    fn at(second: u8) -> Time {
+    fn timestamp(second: u8) -> Time {
         format!("2026-01-01T00:00:{second:02}Z").parse().unwrap()
     }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_say_what_is_wrong_and_since_when() {
+    fn merge_conditions_reports_problems_with_transition_times() {
         let mut findings = Findings {
             discovery: Some("discovery is away".to_owned()),
             failures: vec!["b".to_owned(), "a".to_owned()],
@@ -105,7 +105,7 @@ mod tests {
             finalizers: BTreeMap::from([("example.com/f".to_owned(), 3)]),
             ..Findings::default()
         };
-        let first = updated(&[], &findings, at(1)).unwrap();
+        let first = merge_conditions(&[], &findings, timestamp(1)).unwrap();
         check(
             &first,
             &expect![[r#"
@@ -115,10 +115,10 @@ mod tests {
                 NamespaceContentRemaining True since 01 SomeResourcesRemain: Some resources are remaining: configmaps. has 2 resource instances, jobs.batch has 1 resource instances
                 NamespaceFinalizersRemaining True since 01 SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.com/f in 3 resource instances"#]],
         );
-        assert_eq!(updated(&first, &findings, at(2)), None, "nothing new to say");
+        assert_eq!(merge_conditions(&first, &findings, timestamp(2)), None, "nothing new to say");
         findings.remaining.remove("jobs.batch");
         findings.failures.clear();
-        let second = updated(&first, &findings, at(3)).unwrap();
+        let second = merge_conditions(&first, &findings, timestamp(3)).unwrap();
         check(
             &second,
             &expect![[r#"
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay() {
+    fn merge_conditions_keeps_foreign_conditions() {
         let other = json!({"type": "Other", "status": "True"});
-        let conditions = updated(std::slice::from_ref(&other), &Findings::default(), at(1)).unwrap();
+        let conditions = merge_conditions(std::slice::from_ref(&other), &Findings::default(), timestamp(1)).unwrap();
         assert_eq!((conditions.len(), &conditions[0]), (6, &other));
     }
 }

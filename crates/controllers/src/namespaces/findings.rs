@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::GroupVersion;
 
-use crate::resources::{Resource, Resources, Standing};
+use crate::resources::{DiscoveredResource, DiscoveredResources, DiscoveryState};
 
 /// What one pass over a namespace has found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub(super) struct Findings {
     /// How many of them each finalizer keeps.
     pub(super) finalizers: BTreeMap<String, usize>,
     /// Whether anything was there, even if it is gone by now.
-    pub(super) contents: Contents,
+    pub(super) contents: NamespaceContents,
 }
 
 /// Whether a namespace had something in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Contents {
+pub(super) enum NamespaceContents {
     #[default]
     None,
     Found,
@@ -31,41 +31,42 @@ pub(super) enum Contents {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FinalizeDecision {
     /// Every resource was listed, and every list was empty: it may go.
     Finalize,
     /// Everything that was found is gone: look again at once, to see that nothing came after it.
-    LookAgain,
+    Recheck,
     /// Something is left, or not everything could be seen.
     Wait,
 }
 
 /// What became of one resource in the namespace.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Emptied {
+pub(super) enum ContentDeletion {
     /// There was nothing.
     Empty,
     /// There was something, and it is gone.
-    Cleared,
+    Deleted,
     /// There still is something.
-    Left { count: usize, finalizers: BTreeMap<String, usize>, is_unexpected: bool },
+    Remaining { count: usize, finalizers: BTreeMap<String, usize>, is_unexpected: bool },
     /// Nobody knows.
     Failed(String),
 }
 
 impl Findings {
     /// Notes what discovery leaves open.
-    pub(super) fn note_discovery(&mut self, resources: &Resources) {
+    pub(super) fn record_discovery(&mut self, resources: &DiscoveredResources) {
         let stale = |version: &GroupVersion| {
             (version.to_string(), format!("{version}: stale GroupVersion discovery: {version}"))
         };
-        let unlisted = |resource: &&std::sync::Arc<Resource>| resource.standing == Standing::Unlisted;
+        let unlisted =
+            |resource: &&std::sync::Arc<DiscoveredResource>| resource.discovery_state == DiscoveryState::Unlisted;
         let unlisted = resources.all().iter().filter(unlisted).map(|resource| {
             let version = resource.name.group_version().to_string();
             let why = format!("{version}: {} is no longer listed and may still exist", resource.group_resource());
             (version, why)
         });
-        let failing: BTreeMap<String, String> = unlisted.chain(resources.stale().iter().map(stale)).collect();
+        let failing: BTreeMap<String, String> = unlisted.chain(resources.stale_versions().iter().map(stale)).collect();
         if failing.is_empty() {
             return;
         }
@@ -78,12 +79,17 @@ impl Findings {
     }
 
     /// Notes what became of one resource.
-    pub(super) fn note(&mut self, resource: &Resource, namespace: &str, emptied: Emptied) {
-        match emptied {
-            Emptied::Empty => {}
-            Emptied::Cleared => self.contents = Contents::Found,
-            Emptied::Left { count, finalizers, is_unexpected } => {
-                self.contents = Contents::Found;
+    pub(super) fn record_deletion(
+        &mut self,
+        resource: &DiscoveredResource,
+        namespace: &str,
+        deletion: ContentDeletion,
+    ) {
+        match deletion {
+            ContentDeletion::Empty => {}
+            ContentDeletion::Deleted => self.contents = NamespaceContents::Found,
+            ContentDeletion::Remaining { count, finalizers, is_unexpected } => {
+                self.contents = NamespaceContents::Found;
                 let name = &resource.name;
                 self.remaining.insert(format!("{}.{}", name.resource, name.group), count);
                 for (finalizer, count) in finalizers {
@@ -94,18 +100,18 @@ impl Findings {
                         .push(format!("unexpected items still remain in namespace: {namespace} for gvr: {name}"));
                 }
             }
-            Emptied::Failed(why) => self.failures.push(why),
+            ContentDeletion::Failed(why) => self.failures.push(why),
         }
     }
 
     /// A namespace goes only if nothing was found and nothing could have been overlooked.
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn decide(&self) -> FinalizeDecision {
         if self.discovery.is_some() || !self.failures.is_empty() || !self.remaining.is_empty() {
-            return Verdict::Wait;
+            return FinalizeDecision::Wait;
         }
         match self.contents {
-            Contents::Found => Verdict::LookAgain,
-            Contents::None => Verdict::Finalize,
+            NamespaceContents::Found => FinalizeDecision::Recheck,
+            NamespaceContents::None => FinalizeDecision::Finalize,
         }
     }
 }
@@ -113,36 +119,46 @@ impl Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::tests::resources;
+    use crate::resources::tests::parse_resources;
 
-    fn left(count: usize) -> Emptied {
-        Emptied::Left { count, finalizers: BTreeMap::from([("f".to_owned(), count)]), is_unexpected: false }
+    fn remaining(count: usize) -> ContentDeletion {
+        ContentDeletion::Remaining {
+            count,
+            finalizers: BTreeMap::from([("f".to_owned(), count)]),
+            is_unexpected: false,
+        }
     }
 
     #[test]
-    fn only_a_pass_that_found_nothing_and_saw_everything_lets_a_namespace_go() {
-        let all = resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
+    fn namespace_is_finalized_only_after_complete_empty_pass() {
+        let all = parse_resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
         let [pods, jobs] = all.all() else { panic!("two resources") };
-        let verdict = |emptied: Vec<Emptied>| {
+        let verdict = |emptied: Vec<ContentDeletion>| {
             let mut findings = Findings::default();
-            findings.note_discovery(&all);
+            findings.record_discovery(&all);
             for (resource, emptied) in [pods, jobs].into_iter().zip(emptied) {
-                findings.note(resource, "n", emptied);
+                findings.record_deletion(resource, "n", emptied);
             }
-            findings.verdict()
+            findings.decide()
         };
-        assert_eq!(verdict(vec![Emptied::Empty, Emptied::Empty]), Verdict::Finalize);
-        assert_eq!(verdict(vec![Emptied::Empty, Emptied::Cleared]), Verdict::LookAgain);
-        assert_eq!(verdict(vec![left(1), Emptied::Empty]), Verdict::Wait);
-        assert_eq!(verdict(vec![Emptied::Empty, Emptied::Failed("503".to_owned())]), Verdict::Wait);
-        assert_eq!(verdict(vec![Emptied::Cleared, Emptied::Failed("503".to_owned())]), Verdict::Wait);
+        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Empty]), FinalizeDecision::Finalize);
+        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Deleted]), FinalizeDecision::Recheck);
+        assert_eq!(verdict(vec![remaining(1), ContentDeletion::Empty]), FinalizeDecision::Wait);
+        assert_eq!(
+            verdict(vec![ContentDeletion::Empty, ContentDeletion::Failed("503".to_owned())]),
+            FinalizeDecision::Wait
+        );
+        assert_eq!(
+            verdict(vec![ContentDeletion::Deleted, ContentDeletion::Failed("503".to_owned())]),
+            FinalizeDecision::Wait
+        );
     }
 
     #[test]
-    fn a_stale_version_keeps_a_namespace_whatever_was_listed() {
+    fn stale_group_version_blocks_namespace_finalization() {
         let mut findings = Findings::default();
-        findings.note_discovery(&resources(&["batch/v2! planets Planet ns list,delete"]));
-        assert_eq!(findings.verdict(), Verdict::Wait);
+        findings.record_discovery(&parse_resources(&["batch/v2! planets Planet ns list,delete"]));
+        assert_eq!(findings.decide(), FinalizeDecision::Wait);
         assert_eq!(
             findings.discovery.as_deref(),
             Some(
@@ -153,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_listed_keeps_a_namespace() {
-        let before = resources(&["batch/v2 planets Planet ns list,delete"]);
-        let mut after = resources(&[]);
+    fn unlisted_resource_blocks_namespace_finalization() {
+        let before = parse_resources(&["batch/v2 planets Planet ns list,delete"]);
+        let mut after = parse_resources(&[]);
         after.keep_unlisted(&before.all()[0]);
         let mut findings = Findings::default();
-        findings.note_discovery(&after);
-        assert_eq!(findings.verdict(), Verdict::Wait);
+        findings.record_discovery(&after);
+        assert_eq!(findings.decide(), FinalizeDecision::Wait);
         assert!(
             findings.discovery.unwrap().ends_with("batch/v2: planets.batch is no longer listed and may still exist")
         );

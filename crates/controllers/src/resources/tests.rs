@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Resources from lines such as `apps/v1 deployments Deployment ns get,list,delete`; a version that ends in `!` is stale.
-pub(crate) fn resources(lines: &[&str]) -> Resources {
+pub(crate) fn parse_resources(lines: &[&str]) -> DiscoveredResources {
     type Versions = Vec<(String, Vec<Value>)>;
     let mut groups: Vec<(String, Versions)> = Vec::new();
     for line in lines {
@@ -36,24 +36,24 @@ pub(crate) fn resources(lines: &[&str]) -> Resources {
         .collect();
     let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items});
     let document = discovery::parse::parse_aggregated(document.to_string().as_bytes()).unwrap();
-    Resources::from_documents(&Groups::new(Vec::new()), &document)
+    DiscoveredResources::from_documents(&GroupDiscoveryList::new(Vec::new()), &document)
 }
 
 #[track_caller]
 fn check(lines: &[&str], expected: &Expect) {
-    let resources = resources(lines);
+    let resources = parse_resources(lines);
     let mut text = String::new();
     for resource in resources.all() {
-        text += &format!("{} {} {:?}\n", resource.path("n"), resource.kind, resource.standing);
+        text += &format!("{} {} {:?}\n", resource.path("n"), resource.kind, resource.discovery_state);
     }
-    for stale in resources.stale() {
+    for stale in resources.stale_versions() {
         text += &format!("stale {stale}\n");
     }
     expected.assert_eq(&text);
 }
 
 #[test]
-fn one_version_stands_for_all_and_a_confirmed_one_first() {
+fn from_documents_picks_one_version_and_prefers_confirmed() {
     check(
         &[
             "v1 pods Pod ns list,delete",
@@ -76,10 +76,10 @@ fn one_version_stands_for_all_and_a_confirmed_one_first() {
 }
 
 #[test]
-fn a_kind_is_found_by_any_version_of_its_group() {
-    let resources = resources(&["apps/v1 deployments Deployment ns get", "v1 pods Pod ns get"]);
+fn find_by_kind_accepts_any_version_of_the_group() {
+    let resources = parse_resources(&["apps/v1 deployments Deployment ns get", "v1 pods Pod ns get"]);
     let path = |api_version: &str, kind: &str| {
-        resources.of_kind(api_version, kind).map(|resource| resource.object_path("n", "a/b"))
+        resources.find_by_kind(api_version, kind).map(|resource| resource.object_path("n", "a/b"))
     };
     let found = Some("/apis/apps/v1/namespaces/n/deployments/a%2Fb".to_owned());
     assert_eq!(path("apps/v1", "Deployment"), found);
@@ -89,13 +89,13 @@ fn a_kind_is_found_by_any_version_of_its_group() {
 }
 
 #[test]
-fn what_is_no_longer_listed_can_be_kept() {
-    let before = resources(&["batch/v2 planets Planet ns list,delete", "v1 pods Pod ns list,delete"]);
-    let mut after = resources(&["v1 pods Pod ns list,delete"]);
+fn keep_unlisted_retains_resource_missing_from_discovery() {
+    let before = parse_resources(&["batch/v2 planets Planet ns list,delete", "v1 pods Pod ns list,delete"]);
+    let mut after = parse_resources(&["v1 pods Pod ns list,delete"]);
     let missing = before.missing_in(&after);
     assert_eq!(missing.len(), 1);
     after.keep_unlisted(&missing[0]);
-    assert_eq!(after.of_kind("batch/v2", "Planet").unwrap().standing, Standing::Unlisted);
+    assert_eq!(after.find_by_kind("batch/v2", "Planet").unwrap().discovery_state, DiscoveryState::Unlisted);
     assert!(before.missing_in(&after).is_empty());
     assert_eq!(after.deletable().count(), 2);
 }

@@ -7,51 +7,51 @@ use api::json::to_go_json;
 use api::media::{AggregatedVersion, Encoding};
 
 use super::{KIND, api_version};
-use crate::document::Document;
-use crate::groups::{Digest, Groups};
+use crate::document::EncodedDocument;
+use crate::groups::{GroupDigest, GroupDiscoveryList};
 
 /// What follows the last group.
-const END: &[u8] = b"]}\n";
+const LIST_END: &[u8] = b"]}\n";
 
 /// The finished document of several servers, and where in it each group stands.
 #[derive(Debug)]
 pub struct MergedJson {
-    document: Document,
-    places: HashMap<Digest, Range<usize>>,
+    document: EncodedDocument,
+    group_ranges: HashMap<GroupDigest, Range<usize>>,
 }
 
 impl MergedJson {
     /// The document of these groups. Groups that stand in the former one, whatever its version, are copied from there.
-    pub fn new(groups: &Groups, version: AggregatedVersion, former: Option<&Self>) -> Self {
+    pub fn new(groups: &GroupDiscoveryList, version: AggregatedVersion, previous: Option<&Self>) -> Self {
         let head = format!(r#"{{"kind":"{KIND}","apiVersion":"{}","metadata":{{}},"items":["#, api_version(version));
         // A document is mostly as long as its predecessor; one that grows does so only once more.
-        let length = former.map_or(0, |former| former.document.identity.len());
+        let length = previous.map_or(0, |former| former.document.identity.len());
         let mut body = Vec::with_capacity(head.len().max(length + length / 16));
         body.extend_from_slice(head.as_bytes());
         let mut places = HashMap::with_capacity(groups.items().len());
-        for (at, hashed) in groups.hashed().enumerate() {
+        for (at, hashed) in groups.hashed_groups().enumerate() {
             if at > 0 {
                 body.push(b',');
             }
             let start = body.len();
-            match former.and_then(|former| former.bytes_of(&hashed.digest)) {
+            match previous.and_then(|former| former.group_bytes(&hashed.digest)) {
                 Some(bytes) => body.extend_from_slice(bytes),
                 None => body.extend_from_slice(&to_go_json(&*hashed.group)),
             }
             places.insert(hashed.digest, start..body.len());
         }
-        body.extend_from_slice(END);
-        let document = Document::new(body, version.media_type(Encoding::Json)).with_etag(groups.merged_etag());
-        Self { document, places }
+        body.extend_from_slice(LIST_END);
+        let document = EncodedDocument::new(body, version.media_type(Encoding::Json)).with_etag(groups.merged_etag());
+        Self { document, group_ranges: places }
     }
 
     /// What clients are given.
-    pub fn document(&self) -> &Document {
+    pub fn document(&self) -> &EncodedDocument {
         &self.document
     }
 
-    fn bytes_of(&self, group: &Digest) -> Option<&[u8]> {
-        Some(&self.document.identity[self.places.get(group)?.clone()])
+    fn group_bytes(&self, group: &GroupDigest) -> Option<&[u8]> {
+        Some(&self.document.identity[self.group_ranges.get(group)?.clone()])
     }
 }
 
@@ -59,18 +59,18 @@ impl MergedJson {
 mod tests {
     use super::*;
     use crate::aggregated;
-    use crate::testing::document;
+    use crate::testing::groups_from_notation;
 
     #[test]
-    fn the_bytes_are_those_of_a_document_written_at_once() {
+    fn merged_json_equals_document_encoded_from_scratch() {
         let mut former: Option<MergedJson> = None;
         for notation in
             ["", "a/v1 xs:get", "b/v1 ys:get | a/v1 xs:get", "a/v1 xs:get,list | b/v1 ys:get | c/v1 zs:get", ""]
         {
             for version in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
-                let groups = document(notation);
+                let groups = groups_from_notation(notation);
                 let merged = MergedJson::new(&groups, version, former.as_ref());
-                let at_once = aggregated::json(&groups, version);
+                let at_once = aggregated::encode_json(&groups, version);
                 assert_eq!(merged.document().identity, at_once.identity, "{notation}");
                 assert_eq!(merged.document().content_type, at_once.content_type);
                 former = Some(merged);
@@ -79,17 +79,17 @@ mod tests {
     }
 
     #[test]
-    fn a_group_listed_twice_is_written_twice() {
-        let groups = document("a/v1 xs:get | b/v1 ys:get | a/v1 xs:get");
+    fn merged_json_keeps_duplicate_groups() {
+        let groups = groups_from_notation("a/v1 xs:get | b/v1 ys:get | a/v1 xs:get");
         let first = MergedJson::new(&groups, AggregatedVersion::V2, None);
         let second = MergedJson::new(&groups, AggregatedVersion::V2, Some(&first));
-        assert_eq!(second.document().identity, aggregated::json(&groups, AggregatedVersion::V2).identity);
+        assert_eq!(second.document().identity, aggregated::encode_json(&groups, AggregatedVersion::V2).identity);
     }
 
     #[test]
-    fn every_encoding_has_the_same_etag() {
-        let groups = document("a/v1 xs:get");
-        let protobuf = aggregated::merged_protobuf(&groups, AggregatedVersion::V2);
+    fn merged_json_and_protobuf_share_etag() {
+        let groups = groups_from_notation("a/v1 xs:get");
+        let protobuf = aggregated::encode_merged_protobuf(&groups, AggregatedVersion::V2);
         let json = MergedJson::new(&groups, AggregatedVersion::V2, None);
         assert_eq!(json.document().etag, protobuf.etag);
         assert!(json.document().etag.is_some());

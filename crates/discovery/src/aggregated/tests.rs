@@ -1,64 +1,68 @@
 use expect_test::expect;
 
 use super::*;
-use crate::groups::{CreationTimestamp, Freshness, Resource, Scope, Subresource, Version};
-use crate::testing::document;
+use crate::groups::{
+    CreationTimestamp, DiscoveryFreshness, DiscoveryScope, ResourceDiscovery, SubresourceDiscovery, VersionDiscovery,
+};
+use crate::testing::groups_from_notation;
 
 /// A document that has every field, each with a character that Go escapes where a name may hold one.
-fn full() -> Groups {
+fn document_with_every_field() -> GroupDiscoveryList {
     let kind = |kind: &str| api::GroupVersionKind { group: "g".into(), version: "v1".into(), kind: kind.into() };
-    let names = |names: &[&str]| names.iter().map(|name| crate::Name::from(*name)).collect::<crate::Names>();
-    let resource = Resource {
+    let names =
+        |names: &[&str]| names.iter().map(|name| crate::SharedStr::from(*name)).collect::<crate::SharedStrList>();
+    let resource = ResourceDiscovery {
         name: "widgets".into(),
         response_kind: Some(kind("Widget<T>&U")),
-        scope: Scope::Namespaced,
+        scope: DiscoveryScope::Namespaced,
         singular: "widget".into(),
         verbs: Some(names(&["get", "list"])),
         short_names: names(&["w"]),
         categories: names(&["all"]),
-        subresources: vec![Subresource {
+        subresources: vec![SubresourceDiscovery {
             name: "turn".into(),
             response_kind: None,
             accepted_types: vec![kind("Turn")],
             verbs: Some(names(&[])),
         }],
     };
-    let bare = Resource {
+    let bare = ResourceDiscovery {
         name: "bare".into(),
         response_kind: None,
-        scope: Scope::Cluster,
+        scope: DiscoveryScope::Cluster,
         singular: "".into(),
         verbs: None,
         short_names: names(&[]),
         categories: names(&[]),
         subresources: Vec::new(),
     };
-    let version = |freshness, resources: Vec<Resource>| Version {
+    let version = |freshness, resources: Vec<ResourceDiscovery>| VersionDiscovery {
         name: "v1".into(),
         resources: resources.into_iter().map(Arc::new).collect(),
         freshness,
     };
-    let group =
-        |name: &str, creation_timestamp, versions| Arc::new(Group { name: name.into(), creation_timestamp, versions });
-    Groups::new(vec![
-        group("g", CreationTimestamp::Absent, vec![version(Freshness::Current, vec![resource, bare])]),
-        group("h", CreationTimestamp::Null, vec![version(Freshness::Unstated, vec![])]),
-        group("", CreationTimestamp::Null, vec![version(Freshness::Stale, vec![])]),
+    let group = |name: &str, creation_timestamp, versions| {
+        Arc::new(GroupDiscovery { name: name.into(), creation_timestamp, versions })
+    };
+    GroupDiscoveryList::new(vec![
+        group("g", CreationTimestamp::Absent, vec![version(DiscoveryFreshness::Current, vec![resource, bare])]),
+        group("h", CreationTimestamp::Null, vec![version(DiscoveryFreshness::Unstated, vec![])]),
+        group("", CreationTimestamp::Null, vec![version(DiscoveryFreshness::Stale, vec![])]),
         group("", CreationTimestamp::Absent, vec![]),
     ])
 }
 
 #[test]
-fn keys_stand_in_gos_order_and_empty_ones_are_left_out() {
+fn encode_json_uses_go_key_order_and_omits_empty_fields() {
     expect![[r#"
         {"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"widgets","responseKind":{"group":"g","version":"v1","kind":"Widget\u003cT\u003e\u0026U"},"scope":"Namespaced","singularResource":"widget","verbs":["get","list"],"shortNames":["w"],"categories":["all"],"subresources":[{"subresource":"turn","acceptedTypes":[{"group":"g","version":"v1","kind":"Turn"}],"verbs":[]}]},{"resource":"bare","scope":"Cluster","singularResource":"","verbs":null}],"freshness":"Current"}]},{"metadata":{"name":"h","creationTimestamp":null},"versions":[{"version":"v1"}]},{"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Stale"}]},{"metadata":{}}]}
     "#]]
-    .assert_eq(std::str::from_utf8(&json(&full(), AggregatedVersion::V2).identity).unwrap());
+    .assert_eq(std::str::from_utf8(&encode_json(&document_with_every_field(), AggregatedVersion::V2).identity).unwrap());
 }
 
 #[test]
-fn an_empty_document_has_an_empty_list() {
-    let empty = json(&Groups::new(Vec::new()), AggregatedVersion::V2);
+fn encode_json_of_no_groups_has_empty_items() {
+    let empty = encode_json(&GroupDiscoveryList::new(Vec::new()), AggregatedVersion::V2);
     expect![[r#"
         {"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}
     "#]]
@@ -68,13 +72,13 @@ fn an_empty_document_has_an_empty_list() {
 }
 
 #[test]
-fn both_versions_and_both_encodings_have_one_etag_and_their_own_type() {
-    let groups = full();
+fn versions_and_encodings_share_etag_but_not_content_type() {
+    let groups = document_with_every_field();
     let documents = [
-        json(&groups, AggregatedVersion::V2),
-        json(&groups, AggregatedVersion::V2Beta1),
-        protobuf(&groups, AggregatedVersion::V2),
-        protobuf(&groups, AggregatedVersion::V2Beta1),
+        encode_json(&groups, AggregatedVersion::V2),
+        encode_json(&groups, AggregatedVersion::V2Beta1),
+        encode_protobuf(&groups, AggregatedVersion::V2),
+        encode_protobuf(&groups, AggregatedVersion::V2Beta1),
     ];
     let types: Vec<_> = documents.iter().map(|document| document.content_type.to_str().unwrap()).collect();
     expect![[r#"
@@ -93,16 +97,19 @@ fn both_versions_and_both_encodings_have_one_etag_and_their_own_type() {
 }
 
 #[test]
-fn the_etag_is_the_same_whether_taken_alone_or_while_encoding() {
-    let hashed = full();
-    let unhashed = Groups::new(hashed.items().to_vec());
-    assert_eq!(json(&unhashed, AggregatedVersion::V2Beta1).etag, json(&hashed, AggregatedVersion::V2).etag);
-    assert_eq!(unhashed.etag(), etag_of(&hashed));
+fn etag_is_equal_when_computed_alone_or_while_encoding() {
+    let hashed = document_with_every_field();
+    let unhashed = GroupDiscoveryList::new(hashed.items().to_vec());
+    assert_eq!(
+        encode_json(&unhashed, AggregatedVersion::V2Beta1).etag,
+        encode_json(&hashed, AggregatedVersion::V2).etag
+    );
+    assert_eq!(unhashed.etag(), etag_of_groups(&hashed));
 }
 
 #[test]
-fn equal_content_has_an_equal_etag_and_a_change_another() {
-    let etag = |notation: &str| document(notation).etag();
+fn etag_changes_exactly_with_content() {
+    let etag = |notation: &str| groups_from_notation(notation).etag();
     assert_eq!(etag("a/v1 xs:get | b/v1 ys:get"), etag("a/v1 xs:get | b/v1 ys:get"));
     for other in
         ["a/v1 xs:get", "b/v1 ys:get | a/v1 xs:get", "a/v1! xs:get | b/v1 ys:get", "a/v1 xs:get,list | b/v1 ys:get"]
@@ -112,9 +119,9 @@ fn equal_content_has_an_equal_etag_and_a_change_another() {
 }
 
 #[test]
-fn people_get_it_indented_with_the_same_etag() {
-    let document = json(&document("v1 pods:get"), AggregatedVersion::V2);
-    let indented = document.indented();
+fn to_indented_keeps_etag_and_content_type() {
+    let document = encode_json(&groups_from_notation("v1 pods:get"), AggregatedVersion::V2);
+    let indented = document.to_indented();
     assert_eq!((&indented.etag, &indented.content_type), (&document.etag, &document.content_type));
     expect![[r#"
         {

@@ -1,21 +1,21 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::testing::{document, notation};
+use crate::testing::{groups_from_notation, to_notation};
 
 /// A part like `BuiltIn apps/v1 17800/15 deployments:get`.
-fn part(text: &str) -> Part {
+fn part(text: &str) -> LocalGroupVersion {
     let mut words = text.splitn(3, ' ');
     let source = match words.next() {
-        Some("Aggregated") => Source::Aggregated,
-        Some("BuiltIn") => Source::BuiltIn,
-        Some("CustomResource") => Source::CustomResource,
+        Some("Aggregated") => DiscoverySource::Aggregated,
+        Some("BuiltIn") => DiscoverySource::BuiltIn,
+        Some("CustomResource") => DiscoverySource::CustomResource,
         other => panic!("{other:?} is no source"),
     };
     let (group_priority, version_priority) = words.next().unwrap().split_once('/').unwrap();
-    let groups = document(words.next().unwrap());
+    let groups = groups_from_notation(words.next().unwrap());
     let (group, version) = groups.versions().next().unwrap();
-    Part {
+    LocalGroupVersion {
         source,
         group: group.name.clone(),
         version: version.name.clone(),
@@ -29,13 +29,13 @@ fn part(text: &str) -> Part {
 #[track_caller]
 fn check(parts: &[&str], expected: &Expect) {
     let mut parts: Vec<_> = parts.iter().map(|text| part(text)).collect();
-    expected.assert_eq(&notation(&build(&parts, CreationTimestamp::Absent)));
+    expected.assert_eq(&to_notation(&build(&parts, CreationTimestamp::Absent)));
     parts.reverse();
-    expected.assert_eq(&notation(&build(&parts, CreationTimestamp::Absent)));
+    expected.assert_eq(&to_notation(&build(&parts, CreationTimestamp::Absent)));
 }
 
 #[test]
-fn groups_stand_by_priority_then_by_name() {
+fn build_sorts_groups_by_priority_then_name() {
     check(
         &["BuiltIn 16700/1 b/v1 xs:get", "BuiltIn 17800/1 z/v1 xs:get", "BuiltIn 16700/1 a/v1 xs:get"],
         &expect!["z/v1 xs:get | a/v1 xs:get | b/v1 xs:get"],
@@ -47,7 +47,7 @@ fn groups_stand_by_priority_then_by_name() {
 }
 
 #[test]
-fn versions_without_priority_stand_in_kubernetes_order() {
+fn build_sorts_equal_priority_versions_in_kube_order() {
     let parts =
         ["v1beta1", "v2beta1", "v1", "v1alpha1", "v2"].map(|version| format!("BuiltIn 1000/15 a/{version} xs:get"));
     check(
@@ -57,7 +57,7 @@ fn versions_without_priority_stand_in_kubernetes_order() {
 }
 
 #[test]
-fn a_version_priority_beats_the_name() {
+fn build_sorts_versions_by_priority_before_name() {
     check(
         &["BuiltIn 1000/9 a/v2beta1 xs:get", "BuiltIn 1000/1 a/v2beta2 xs:get", "BuiltIn 1000/15 a/v1 xs:get"],
         &expect!["a/v1 xs:get | a/v2beta1 xs:get | a/v2beta2 xs:get"],
@@ -65,7 +65,7 @@ fn a_version_priority_beats_the_name() {
 }
 
 #[test]
-fn a_group_stands_as_high_as_its_highest_shown_version() {
+fn group_priority_is_highest_of_its_listed_versions() {
     check(
         &["BuiltIn 10/15 a/v1 xs:get", "BuiltIn 1000/15 a/v2 xs:get", "BuiltIn 500/15 b/v1 xs:get"],
         &expect!["a/v2 xs:get | a/v1 xs:get | b/v1 xs:get"],
@@ -78,7 +78,7 @@ fn a_group_stands_as_high_as_its_highest_shown_version() {
 }
 
 #[test]
-fn one_source_is_shown_per_group_version_and_the_other_versions_stay() {
+fn build_lists_best_source_per_group_version() {
     check(
         &["CustomResource 1000/100 a/v1 cs:get", "BuiltIn 1000/100 a/v1 bs:get", "CustomResource 1000/100 a/v2 cs:get"],
         &expect!["a/v2 cs:get | a/v1 bs:get"],
@@ -90,14 +90,14 @@ fn one_source_is_shown_per_group_version_and_the_other_versions_stay() {
 }
 
 #[test]
-fn parts_of_one_source_are_joined_in_their_order() {
+fn build_concatenates_parts_of_same_source() {
     let parts = [part("CustomResource 1000/100 a/v1! xs:get"), part("CustomResource 1000/100 a/v1 bs:get")];
-    assert_eq!(notation(&build(&parts, CreationTimestamp::Absent)), "a/v1 xs:get bs:get");
+    assert_eq!(to_notation(&build(&parts, CreationTimestamp::Absent)), "a/v1 xs:get bs:get");
 }
 
 #[test]
-fn the_creation_timestamp_is_that_of_the_emulated_release() {
+fn build_sets_given_creation_timestamp() {
     let groups = build(&[part("BuiltIn 1/1 a/v1 xs:get")], CreationTimestamp::Null);
     assert_eq!(groups.items()[0].creation_timestamp, CreationTimestamp::Null);
-    assert_eq!(notation(&build(&[], CreationTimestamp::Null)), "");
+    assert_eq!(to_notation(&build(&[], CreationTimestamp::Null)), "");
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use api::{GroupVersion, GroupVersionKind};
 
 use super::{ApiGroup, ApiGroupList, ApiGroupVersion, ApiResource, ApiResourceList, ApiVersions};
-use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Name, Resource, Scope, Subresource, Version};
+use crate::groups::{
+    CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
+    SharedStr, SubresourceDiscovery, VersionDiscovery,
+};
 use crate::intern::Interner;
 
 impl ApiVersions {
     /// The versions of the core group, without an address.
-    pub fn from_groups(groups: &Groups) -> Self {
+    pub fn from_groups(groups: &GroupDiscoveryList) -> Self {
         let core = groups.group("").into_iter().flat_map(|core| &core.versions);
         Self { versions: core.map(|version| version.name.clone()).collect(), server_addresses: Vec::new() }
     }
@@ -19,7 +22,7 @@ impl ApiVersions {
 
 impl ApiGroupList {
     /// Every group that has a version, except core, in the same order.
-    pub fn from_groups(groups: &Groups) -> Self {
+    pub fn from_groups(groups: &GroupDiscoveryList) -> Self {
         let named = groups.items().iter().filter(|group| !group.name.is_empty());
         Self { groups: named.filter_map(|group| ApiGroup::from_group(group)).collect() }
     }
@@ -27,8 +30,9 @@ impl ApiGroupList {
 
 impl ApiGroup {
     /// The group with its first version preferred; `None` if it has no version.
-    pub fn from_group(group: &Group) -> Option<Self> {
-        let versions: Vec<_> = group.versions.iter().map(|version| group_version(&group.name, &version.name)).collect();
+    pub fn from_group(group: &GroupDiscovery) -> Option<Self> {
+        let versions: Vec<_> =
+            group.versions.iter().map(|version| api_group_version(&group.name, &version.name)).collect();
         let preferred_version = versions.first()?.clone();
         Some(Self { name: group.name.clone(), versions, preferred_version, server_addresses: Vec::new() })
     }
@@ -39,16 +43,20 @@ impl ApiResourceList {
     ///
     /// `hash_of` gives the `storageVersionHash` of a resource of this group, which the aggregated form lacks. A parent that is
     /// listed only for its subresource has no entry of its own.
-    pub fn from_version(group: &str, version: &Version, hash_of: impl Fn(&str, &str) -> Option<Name>) -> Self {
+    pub fn from_version(
+        group: &str,
+        version: &VersionDiscovery,
+        hash_of: impl Fn(&str, &str) -> Option<SharedStr>,
+    ) -> Self {
         let list = GroupVersion { group, version: &*version.name };
         let mut resources = Vec::with_capacity(version.resources.len());
         for resource in &version.resources {
-            if !is_implied(resource) {
+            if !is_implied_parent(resource) {
                 let hash = hash_of(group, &resource.name).unwrap_or_default();
-                resources.push(entry_of_resource(list, resource, hash));
+                resources.push(entry_from_resource(list, resource, hash));
             }
             resources.extend(
-                resource.subresources.iter().map(|subresource| entry_of_subresource(list, resource, subresource)),
+                resource.subresources.iter().map(|subresource| entry_from_subresource(list, resource, subresource)),
             );
         }
         Self { group_version: list.to_string().into(), resources }
@@ -57,15 +65,15 @@ impl ApiResourceList {
     /// The resources as a version of the aggregated form.
     ///
     /// A subresource whose parent is not listed, or comes later, gets a parent without verbs, as kube-apiserver does.
-    pub fn to_version(&self) -> Version {
+    pub fn to_version(&self) -> VersionDiscovery {
         let name = self.group_version.rsplit('/').next().unwrap_or_default();
         let mut interner = Interner::default();
-        let mut resources: Vec<Resource> = Vec::new();
+        let mut resources: Vec<ResourceDiscovery> = Vec::new();
         let mut positions: HashMap<&str, usize> = HashMap::new();
         let parents = self.resources.iter().filter(|entry| !entry.name.contains('/'));
         for entry in parents {
             positions.entry(&entry.name).or_insert(resources.len());
-            resources.push(resource_of_entry(&mut interner, entry));
+            resources.push(resource_from_entry(&mut interner, entry));
         }
         for entry in &self.resources {
             let Some((parent, subresource)) = entry.name.split_once('/') else { continue };
@@ -73,60 +81,68 @@ impl ApiResourceList {
                 resources.push(implied_parent(&mut interner, parent, entry));
                 resources.len() - 1
             });
-            resources[position].subresources.push(subresource_of_entry(&mut interner, subresource, entry));
+            resources[position].subresources.push(subresource_from_entry(&mut interner, subresource, entry));
         }
         let resources = resources.into_iter().map(Arc::new).collect();
-        Version { name: interner.name(name), resources, freshness: Freshness::Current }
+        VersionDiscovery { name: interner.intern(name), resources, freshness: DiscoveryFreshness::Current }
     }
 }
 
 /// The document that `/apis` and the lists of its versions give together. A version without a list is `Stale`: it is known to
 /// exist, and what it has could not be learnt.
-pub fn groups_of_apis(list: &ApiGroupList, resources: &[ApiResourceList]) -> Groups {
-    let versions = versions_of(resources);
+pub fn groups_from_apis(list: &ApiGroupList, resources: &[ApiResourceList]) -> GroupDiscoveryList {
+    let versions = versions_by_group_version(resources);
     let groups = list.groups.iter().map(|group| {
         let names = group.versions.iter().map(|version| (&*version.group_version, &*version.version));
-        Arc::new(group_of(&group.name, names, &versions))
+        Arc::new(group_from_versions(&group.name, names, &versions))
     });
-    Groups::new(groups.collect())
+    GroupDiscoveryList::new(groups.collect())
 }
 
-/// The document that `/api` and the lists of its versions give together, by the rule of [`groups_of_apis`].
-pub fn groups_of_api(list: &ApiVersions, resources: &[ApiResourceList]) -> Groups {
+/// The document that `/api` and the lists of its versions give together, by the rule of [`groups_from_apis`].
+pub fn groups_from_api(list: &ApiVersions, resources: &[ApiResourceList]) -> GroupDiscoveryList {
     let names = list.versions.iter().map(|version| (&**version, &**version));
-    Groups::new(vec![Arc::new(group_of("", names, &versions_of(resources)))])
+    GroupDiscoveryList::new(vec![Arc::new(group_from_versions("", names, &versions_by_group_version(resources)))])
 }
 
-fn versions_of(resources: &[ApiResourceList]) -> HashMap<&str, Version> {
+fn versions_by_group_version(resources: &[ApiResourceList]) -> HashMap<&str, VersionDiscovery> {
     resources.iter().map(|list| (&*list.group_version, list.to_version())).collect()
 }
 
-fn group_of<'a>(
+fn group_from_versions<'a>(
     name: &str,
     versions: impl Iterator<Item = (&'a str, &'a str)>,
-    known: &HashMap<&str, Version>,
-) -> Group {
-    let unknown = |version: &str| Version { name: version.into(), resources: Vec::new(), freshness: Freshness::Stale };
+    known: &HashMap<&str, VersionDiscovery>,
+) -> GroupDiscovery {
+    let unknown = |version: &str| VersionDiscovery {
+        name: version.into(),
+        resources: Vec::new(),
+        freshness: DiscoveryFreshness::Stale,
+    };
     let versions =
         versions.map(|(group_version, version)| known.get(group_version).cloned().unwrap_or_else(|| unknown(version)));
-    Group { name: name.into(), creation_timestamp: CreationTimestamp::Absent, versions: versions.collect() }
+    GroupDiscovery { name: name.into(), creation_timestamp: CreationTimestamp::Absent, versions: versions.collect() }
 }
 
-fn group_version(group: &str, version: &Name) -> ApiGroupVersion {
+fn api_group_version(group: &str, version: &SharedStr) -> ApiGroupVersion {
     let group_version = GroupVersion { group, version: &**version }.to_string().into();
     ApiGroupVersion { group_version, version: version.clone() }
 }
 
-fn is_implied(resource: &Resource) -> bool {
+fn is_implied_parent(resource: &ResourceDiscovery) -> bool {
     resource.verbs.is_none() && resource.response_kind.as_ref().is_none_or(|kind| kind.kind.is_empty())
 }
 
-fn entry_of_resource(list: GroupVersion<&str>, resource: &Resource, storage_version_hash: Name) -> ApiResource {
-    let (group, version, kind) = names_of(list, resource.response_kind.as_ref());
+fn entry_from_resource(
+    list: GroupVersion<&str>,
+    resource: &ResourceDiscovery,
+    storage_version_hash: SharedStr,
+) -> ApiResource {
+    let (group, version, kind) = kind_relative_to_list(list, resource.response_kind.as_ref());
     ApiResource {
         name: resource.name.clone(),
         singular_name: resource.singular.clone(),
-        namespaced: resource.scope == Scope::Namespaced,
+        namespaced: resource.scope == DiscoveryScope::Namespaced,
         group,
         version,
         kind,
@@ -137,11 +153,15 @@ fn entry_of_resource(list: GroupVersion<&str>, resource: &Resource, storage_vers
     }
 }
 
-fn entry_of_subresource(list: GroupVersion<&str>, parent: &Resource, subresource: &Subresource) -> ApiResource {
-    let (group, version, kind) = names_of(list, subresource.response_kind.as_ref());
+fn entry_from_subresource(
+    list: GroupVersion<&str>,
+    parent: &ResourceDiscovery,
+    subresource: &SubresourceDiscovery,
+) -> ApiResource {
+    let (group, version, kind) = kind_relative_to_list(list, subresource.response_kind.as_ref());
     ApiResource {
         name: format!("{}/{}", parent.name, subresource.name).into(),
-        namespaced: parent.scope == Scope::Namespaced,
+        namespaced: parent.scope == DiscoveryScope::Namespaced,
         group,
         version,
         kind,
@@ -151,38 +171,37 @@ fn entry_of_subresource(list: GroupVersion<&str>, parent: &Resource, subresource
 }
 
 /// Group, version and kind of an entry: the first two empty if both are those of the list.
-fn names_of(list: GroupVersion<&str>, kind: Option<&GroupVersionKind>) -> (Name, Name, Name) {
+fn kind_relative_to_list(
+    list: GroupVersion<&str>,
+    kind: Option<&GroupVersionKind>,
+) -> (SharedStr, SharedStr, SharedStr) {
     match kind.cloned() {
         None => Default::default(),
-        Some(kind) if kind.group_version() == list => (Name::default(), Name::default(), kind.kind),
+        Some(kind) if kind.group_version() == list => (SharedStr::default(), SharedStr::default(), kind.kind),
         Some(GroupVersionKind { group, version, kind }) => (group, version, kind),
     }
 }
 
-fn resource_of_entry(interner: &mut Interner, entry: &ApiResource) -> Resource {
-    Resource {
-        name: interner.name(&entry.name),
-        response_kind: Some(kind_of_entry(interner, entry)),
-        scope: scope_of_entry(entry),
-        singular: interner.name(&entry.singular_name),
-        verbs: entry.verbs.as_ref().map(|verbs| share(interner, verbs)),
-        short_names: share(interner, &entry.short_names),
-        categories: share(interner, &entry.categories),
+fn resource_from_entry(interner: &mut Interner, entry: &ApiResource) -> ResourceDiscovery {
+    ResourceDiscovery {
+        name: interner.intern(&entry.name),
+        response_kind: Some(kind_from_entry(interner, entry)),
+        scope: scope_from_entry(entry),
+        singular: interner.intern(&entry.singular_name),
+        verbs: entry.verbs.as_ref().map(|verbs| intern_names(interner, verbs)),
+        short_names: intern_names(interner, &entry.short_names),
+        categories: intern_names(interner, &entry.categories),
         subresources: Vec::new(),
     }
 }
 
-fn implied_parent(interner: &mut Interner, name: &str, entry: &ApiResource) -> Resource {
-    let nothing = interner.name("");
-    Resource {
-        name: interner.name(name),
-        response_kind: Some(GroupVersionKind {
-            group: nothing.clone(),
-            version: nothing.clone(),
-            kind: nothing.clone(),
-        }),
-        scope: scope_of_entry(entry),
-        singular: nothing,
+fn implied_parent(interner: &mut Interner, name: &str, entry: &ApiResource) -> ResourceDiscovery {
+    let empty = interner.intern("");
+    ResourceDiscovery {
+        name: interner.intern(name),
+        response_kind: Some(GroupVersionKind { group: empty.clone(), version: empty.clone(), kind: empty.clone() }),
+        scope: scope_from_entry(entry),
+        singular: empty,
         verbs: None,
         short_names: Default::default(),
         categories: Default::default(),
@@ -190,24 +209,24 @@ fn implied_parent(interner: &mut Interner, name: &str, entry: &ApiResource) -> R
     }
 }
 
-fn subresource_of_entry(interner: &mut Interner, name: &str, entry: &ApiResource) -> Subresource {
-    Subresource {
-        name: interner.name(name),
-        response_kind: Some(kind_of_entry(interner, entry)),
+fn subresource_from_entry(interner: &mut Interner, name: &str, entry: &ApiResource) -> SubresourceDiscovery {
+    SubresourceDiscovery {
+        name: interner.intern(name),
+        response_kind: Some(kind_from_entry(interner, entry)),
         accepted_types: Vec::new(),
-        verbs: entry.verbs.as_ref().map(|verbs| share(interner, verbs)),
+        verbs: entry.verbs.as_ref().map(|verbs| intern_names(interner, verbs)),
     }
 }
 
-fn kind_of_entry(interner: &mut Interner, entry: &ApiResource) -> GroupVersionKind {
-    let mut name = |text: &str| interner.name(text);
+fn kind_from_entry(interner: &mut Interner, entry: &ApiResource) -> GroupVersionKind {
+    let mut name = |text: &str| interner.intern(text);
     GroupVersionKind { group: name(&entry.group), version: name(&entry.version), kind: name(&entry.kind) }
 }
 
-fn scope_of_entry(entry: &ApiResource) -> Scope {
-    if entry.namespaced { Scope::Namespaced } else { Scope::Cluster }
+fn scope_from_entry(entry: &ApiResource) -> DiscoveryScope {
+    if entry.namespaced { DiscoveryScope::Namespaced } else { DiscoveryScope::Cluster }
 }
 
-fn share(interner: &mut Interner, names: &[Name]) -> crate::groups::Names {
-    interner.names(names.iter().map(|name| &**name))
+fn intern_names(interner: &mut Interner, names: &[SharedStr]) -> crate::groups::SharedStrList {
+    interner.intern_list(names.iter().map(|name| &**name))
 }

@@ -1,28 +1,28 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::groups::Groups;
+use crate::groups::GroupDiscoveryList;
 use crate::parse::{parse_api_versions, parse_group, parse_group_list, parse_resource_list};
-use crate::testing::{document as groups, notation};
+use crate::testing::{groups_from_notation as groups, to_notation};
 
 #[track_caller]
-fn check(document: &Document, expected: &Expect) {
+fn check(document: &EncodedDocument, expected: &Expect) {
     assert_eq!(document.etag, None);
     assert_eq!(document.content_type, "application/json");
     expected.assert_eq(std::str::from_utf8(&document.identity).unwrap());
 }
 
-fn no_hash(_: &str, _: &str) -> Option<Name> {
+fn no_hash(_: &str, _: &str) -> Option<SharedStr> {
     None
 }
 
-fn resource_list(groups: &Groups) -> ApiResourceList {
+fn resource_list(groups: &GroupDiscoveryList) -> ApiResourceList {
     let (group, version) = groups.versions().next().unwrap();
     ApiResourceList::from_version(&group.name, version, no_hash)
 }
 
 #[test]
-fn storage_version_hashes_are_kubernetes_own() {
+fn storage_version_hash_matches_kubernetes() {
     assert_eq!(storage_version_hash("", "v1", "Pod"), "xPOwRZ+Yhw8=");
     assert_eq!(storage_version_hash("", "v1", "ConfigMap"), "qFsyl6wFWjQ=");
     assert_eq!(storage_version_hash("apps", "v1", "Deployment"), "8aSe+NMegvE=");
@@ -30,7 +30,7 @@ fn storage_version_hashes_are_kubernetes_own() {
 }
 
 #[test]
-fn api_lists_the_versions_of_core() {
+fn api_versions_lists_core_versions() {
     let mut versions = ApiVersions::from_groups(&groups("v1 pods:get | apps/v1 xs:get"));
     versions.server_addresses =
         vec![ServerAddress { client_cidr: "0.0.0.0/0".into(), server_address: "10.0.0.1:6443".into() }];
@@ -45,7 +45,7 @@ fn api_lists_the_versions_of_core() {
 }
 
 #[test]
-fn apis_lists_every_group_but_core_with_its_preferred_version() {
+fn api_group_list_omits_core_and_names_preferred_version() {
     let list = ApiGroupList::from_groups(&groups("v1 pods:get | b/v2 xs:get | b/v1! xs:get | a/v1 ys:get"));
     let document = list.to_document();
     check(
@@ -64,7 +64,7 @@ fn apis_lists_every_group_but_core_with_its_preferred_version() {
 }
 
 #[test]
-fn a_group_has_a_document_of_its_own() {
+fn api_group_round_trips() {
     let groups = groups("apps/v1 xs:get");
     let group = ApiGroup::from_group(groups.group("apps").unwrap()).unwrap();
     let document = group.to_document();
@@ -78,14 +78,15 @@ fn a_group_has_a_document_of_its_own() {
 }
 
 #[test]
-fn a_group_without_versions_is_not_listed() {
-    let empty = crate::Group { name: "a".into(), creation_timestamp: Default::default(), versions: Vec::new() };
+fn api_group_list_omits_groups_without_versions() {
+    let empty =
+        crate::GroupDiscovery { name: "a".into(), creation_timestamp: Default::default(), versions: Vec::new() };
     assert_eq!(ApiGroup::from_group(&empty), None);
-    assert_eq!(ApiGroupList::from_groups(&Groups::new(vec![empty.into()])).groups, []);
+    assert_eq!(ApiGroupList::from_groups(&GroupDiscoveryList::new(vec![empty.into()])).groups, []);
 }
 
 #[test]
-fn resources_and_subresources_stand_side_by_side() {
+fn api_resource_list_lists_resources_and_subresources() {
     let groups = groups("apps/v1 ds:get,list ds/status:get cs@Cluster:create es es/sub:get");
     let (group, version) = groups.versions().next().unwrap();
     let hash_of =
@@ -101,7 +102,7 @@ fn resources_and_subresources_stand_side_by_side() {
 }
 
 #[test]
-fn the_core_list_states_no_api_version() {
+fn core_resource_list_omits_api_version() {
     check(
         &resource_list(&groups("v1 pods:get")).to_document(),
         &expect![[r#"
@@ -111,15 +112,18 @@ fn the_core_list_states_no_api_version() {
 }
 
 #[test]
-fn group_and_version_of_a_kind_are_left_out_if_they_are_the_lists_own() {
-    let mut parent = crate::testing::resource("xs:get xs/scale:get");
+fn resource_list_omits_group_version_equal_to_its_own() {
+    let mut parent = crate::testing::resource_from_notation("xs:get xs/scale:get");
     let kind = |group: &str, version: &str, kind: &str| {
         Some(api::GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() })
     };
     parent.response_kind = kind("g", "v1", "X");
     parent.subresources[0].response_kind = kind("autoscaling", "v1", "Scale");
-    let version =
-        crate::Version { name: "v1".into(), resources: vec![parent.into()], freshness: crate::Freshness::Current };
+    let version = crate::VersionDiscovery {
+        name: "v1".into(),
+        resources: vec![parent.into()],
+        freshness: crate::DiscoveryFreshness::Current,
+    };
     check(
         &ApiResourceList::from_version("g", &version, no_hash).to_document(),
         &expect![[r#"
@@ -129,7 +133,7 @@ fn group_and_version_of_a_kind_are_left_out_if_they_are_the_lists_own() {
 }
 
 #[test]
-fn a_parent_listed_only_for_its_subresource_has_no_entry() {
+fn implied_parent_has_no_resource_list_entry() {
     let entry =
         |name: &str| ApiResource { name: name.into(), kind: "P".into(), namespaced: true, ..ApiResource::default() };
     let list = ApiResourceList {
@@ -144,19 +148,19 @@ fn a_parent_listed_only_for_its_subresource_has_no_entry() {
 }
 
 #[test]
-fn an_aggregated_document_follows_from_legacy_ones() {
+fn groups_from_apis_rebuilds_aggregated_document() {
     let groups = groups("b/v2 xs:get xs/status:get | b/v1 xs:list | a/v1 ys@Cluster:get");
     let list = ApiGroupList::from_groups(&groups);
     let lists: Vec<_> = groups
         .versions()
         .map(|(group, version)| ApiResourceList::from_version(&group.name, version, no_hash))
         .collect();
-    assert_eq!(groups_of_apis(&list, &lists), *groups);
-    expect!["b/v2 xs:get xs/status:get | b/v1! | a/v1!"].assert_eq(&notation(&groups_of_apis(&list, &lists[..1])));
+    assert_eq!(groups_from_apis(&list, &lists), *groups);
+    expect!["b/v2 xs:get xs/status:get | b/v1! | a/v1!"].assert_eq(&to_notation(&groups_from_apis(&list, &lists[..1])));
 }
 
 #[test]
-fn the_core_document_follows_from_legacy_ones() {
+fn groups_from_api_rebuilds_core_group() {
     let core = groups("v1 pods:get pods/log:get");
-    assert_eq!(groups_of_api(&ApiVersions::from_groups(&core), &[resource_list(&core)]), *core);
+    assert_eq!(groups_from_api(&ApiVersions::from_groups(&core), &[resource_list(&core)]), *core);
 }

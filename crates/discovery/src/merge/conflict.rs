@@ -2,25 +2,25 @@
 
 use std::fmt;
 
-use super::SourceDocument;
-use super::unite::Origin;
-use crate::groups::Name;
+use super::DistinctDocument;
+use super::group_by_name::ItemSource;
+use crate::groups::SharedStr;
 
 /// A field for which the inputs had different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The group; empty for core.
-    pub group: Name,
+    pub group: SharedStr,
     /// The version.
-    pub version: Name,
+    pub version: SharedStr,
     /// The resource.
-    pub resource: Name,
+    pub resource: SharedStr,
     /// The subresource, if the field is one of a subresource.
-    pub subresource: Option<Name>,
+    pub subresource: Option<SharedStr>,
     /// The field.
     pub field: ConflictField,
     /// The different values, at least two; the first is the one in the merged document.
-    pub claims: Vec<Claim>,
+    pub values: Vec<ConflictingValue>,
 }
 
 /// The fields that cannot be united.
@@ -36,13 +36,13 @@ pub enum ConflictField {
 
 /// One of the values, and who holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ConflictingValue {
     /// The value as text.
     pub value: String,
     /// The server with the lowest identity of those that hold it.
-    pub server: Name,
+    pub first_server: SharedStr,
     /// How many servers hold it.
-    pub servers: usize,
+    pub server_count: usize,
 }
 
 impl ConflictField {
@@ -65,7 +65,9 @@ impl fmt::Display for Conflict {
         }
         let list = api::GroupVersion { group: &*self.group, version: &*self.version };
         write!(f, " in {list}: ")?;
-        for (at, Claim { value, server, servers }) in self.claims.iter().enumerate() {
+        for (at, ConflictingValue { value, first_server: server, server_count: servers }) in
+            self.values.iter().enumerate()
+        {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{value} ({server}")?;
             match servers {
@@ -79,64 +81,65 @@ impl fmt::Display for Conflict {
 
 /// Where in the merged document a field stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) group: &'a Name,
-    pub(super) version: &'a Name,
-    pub(super) resource: &'a Name,
-    pub(super) subresource: Option<&'a Name>,
+pub(super) struct FieldLocation<'a> {
+    pub(super) group: &'a SharedStr,
+    pub(super) version: &'a SharedStr,
+    pub(super) resource: &'a SharedStr,
+    pub(super) subresource: Option<&'a SharedStr>,
 }
 
 /// Settles fields and remembers what was in conflict.
-pub(super) struct Judge<'a> {
-    pub(super) sources: &'a [SourceDocument],
+pub(super) struct ConflictResolver<'a> {
+    pub(super) sources: &'a [DistinctDocument],
     pub(super) conflicts: Vec<Conflict>,
 }
 
-impl Judge<'_> {
+impl ConflictResolver<'_> {
     /// The value that stands: one of a live server if there is any, of those the smallest. `None` if nobody has a value.
-    pub(super) fn settle<V: Ord + fmt::Display>(
+    pub(super) fn resolve<V: Ord + fmt::Display>(
         &mut self,
-        place: Place<'_>,
+        location: FieldLocation<'_>,
         field: ConflictField,
-        values: impl Iterator<Item = (Origin, V)>,
+        values: impl Iterator<Item = (ItemSource, V)>,
     ) -> Option<V> {
-        let mut values: Vec<(Origin, V)> = values.collect();
+        let mut values: Vec<(ItemSource, V)> = values.collect();
         values.sort_by(|(_, a), (_, b)| a.cmp(b));
-        let winner = values.iter().position(|(origin, _)| origin.live).unwrap_or(0);
+        let winner = values.iter().position(|(origin, _)| origin.is_live).unwrap_or(0);
         if values.first()?.1 != values.last()?.1 {
-            self.report(place, field, winner, &values);
+            self.report_conflict(location, field, winner, &values);
         }
         Some(values.swap_remove(winner).1)
     }
 
-    fn report<V: Ord + fmt::Display>(
+    fn report_conflict<V: Ord + fmt::Display>(
         &mut self,
-        place: Place<'_>,
+        location: FieldLocation<'_>,
         field: ConflictField,
         winner: usize,
-        values: &[(Origin, V)],
+        values: &[(ItemSource, V)],
     ) {
         let equal = values.chunk_by(|(_, a), (_, b)| a == b);
-        let mut claims: Vec<(bool, Claim)> = equal.map(|run| (run[0].1 == values[winner].1, self.claim(run))).collect();
+        let mut claims: Vec<(bool, ConflictingValue)> =
+            equal.map(|run| (run[0].1 == values[winner].1, self.conflicting_value(run))).collect();
         claims.sort_by_key(|(wins, _)| !wins);
         self.conflicts.push(Conflict {
-            group: place.group.clone(),
-            version: place.version.clone(),
-            resource: place.resource.clone(),
-            subresource: place.subresource.cloned(),
+            group: location.group.clone(),
+            version: location.version.clone(),
+            resource: location.resource.clone(),
+            subresource: location.subresource.cloned(),
             field,
-            claims: claims.into_iter().map(|(_, claim)| claim).collect(),
+            values: claims.into_iter().map(|(_, claim)| claim).collect(),
         });
     }
 
-    fn claim<V: fmt::Display>(&self, holders: &[(Origin, V)]) -> Claim {
+    fn conflicting_value<V: fmt::Display>(&self, holders: &[(ItemSource, V)]) -> ConflictingValue {
         let mut documents: Vec<usize> = holders.iter().map(|(origin, _)| origin.document).collect();
         documents.dedup();
         let documents: Vec<_> = documents.into_iter().map(|document| &self.sources[document]).collect();
-        Claim {
+        ConflictingValue {
             value: holders[0].1.to_string(),
-            server: documents.iter().map(|document| &document.server).min().cloned().unwrap_or_default(),
-            servers: documents.iter().map(|document| document.servers).sum(),
+            first_server: documents.iter().map(|document| &document.first_server).min().cloned().unwrap_or_default(),
+            server_count: documents.iter().map(|document| document.server_count).sum(),
         }
     }
 }

@@ -5,194 +5,214 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use api::{GroupVersion, GroupVersionKind, version_order};
+use api::{GroupVersion, GroupVersionKind, compare_kube_aware_versions};
 
-use super::conflict::{ConflictField, Judge, Place};
-use super::unite::{Listed, Origin, unite};
-use super::{Merged, SourceDocument, Standing};
+use super::conflict::{ConflictField, ConflictResolver, FieldLocation};
+use super::group_by_name::{ItemSource, SourcedItem, group_by_name};
+use super::{DistinctDocument, MergedDiscovery, ServerLiveness};
 use crate::groups::{
-    CreationTimestamp, Digest, Freshness, Group, Groups, Hashed, Name, Names, Resource, Subresource, Version,
+    CreationTimestamp, DiscoveryFreshness, GroupDigest, GroupDiscovery, GroupDiscoveryList, HashedGroup,
+    ResourceDiscovery, SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
 
 /// A merged group and what it was made from.
 #[derive(Debug)]
-pub(super) struct Union {
+pub(super) struct MergedGroup {
     /// What the documents say of it, each once, and whether somebody live stands behind that. In order, since the union is
     /// that of a set.
-    claims: Vec<(Digest, bool)>,
-    merged: Hashed,
+    inputs: Vec<(GroupDigest, bool)>,
+    hashed_group: HashedGroup,
     /// Whether there were conflicts: those name servers, which the claims do not.
-    is_disputed: bool,
+    has_conflicts: bool,
 }
 
 /// Merges the documents, and takes over what the last merge made from the same claims.
-pub(super) fn merge(sources: &[SourceDocument], last: &HashMap<Name, Arc<Union>>) -> Merged {
-    let mut judge = Judge { sources, conflicts: Vec::new() };
-    let hashed: Vec<Vec<Hashed>> = sources.iter().map(|source| source.groups.hashed().collect()).collect();
-    let listed = sources.iter().zip(&hashed).enumerate().map(|(document, (source, groups))| Listed {
-        origin: Origin { document, live: source.standing == Standing::Current },
+pub(super) fn merge_documents(
+    sources: &[DistinctDocument],
+    last: &HashMap<SharedStr, Arc<MergedGroup>>,
+) -> MergedDiscovery {
+    let mut resolver = ConflictResolver { sources, conflicts: Vec::new() };
+    let hashed: Vec<Vec<HashedGroup>> = sources.iter().map(|source| source.groups.hashed_groups().collect()).collect();
+    let listed = sources.iter().zip(&hashed).enumerate().map(|(document, (source, groups))| SourcedItem {
+        source: ItemSource { document, is_live: source.liveness == ServerLiveness::Live },
         value: &groups[..],
     });
     let lists: Vec<_> = listed.collect();
-    let united = unite(&lists, |hashed| &hashed.group.name, str::cmp);
-    let unions: Vec<Arc<Union>> = united.iter().map(|bearers| union_of_groups(&mut judge, bearers, last)).collect();
-    let groups = Groups::from_hashed(unions.iter().map(|union| union.merged.clone()));
-    let unions = unions.into_iter().map(|union| (union.merged.group.name.clone(), union)).collect();
-    Merged { groups: Arc::new(groups), conflicts: judge.conflicts, unions }
+    let united = group_by_name(&lists, |hashed| &hashed.group.name, str::cmp);
+    let unions: Vec<Arc<MergedGroup>> =
+        united.iter().map(|items| merge_or_reuse_group(&mut resolver, items, last)).collect();
+    let groups = GroupDiscoveryList::from_hashed(unions.iter().map(|union| union.hashed_group.clone()));
+    let unions = unions.into_iter().map(|union| (union.hashed_group.group.name.clone(), union)).collect();
+    MergedDiscovery { groups: Arc::new(groups), conflicts: resolver.conflicts, merged_groups: unions }
 }
 
-fn union_of_groups(
-    judge: &mut Judge<'_>,
-    bearers: &[Listed<'_, Hashed>],
-    last: &HashMap<Name, Arc<Union>>,
-) -> Arc<Union> {
-    let mut claims: Vec<_> = bearers.iter().map(|bearer| (bearer.value.digest, bearer.origin.live)).collect();
+fn merge_or_reuse_group(
+    resolver: &mut ConflictResolver<'_>,
+    items: &[SourcedItem<'_, HashedGroup>],
+    last: &HashMap<SharedStr, Arc<MergedGroup>>,
+) -> Arc<MergedGroup> {
+    let mut claims: Vec<_> = items.iter().map(|item| (item.value.digest, item.source.is_live)).collect();
     claims.sort_unstable();
     claims.dedup();
-    if let Some(known) = last.get(&bearers[0].value.group.name)
-        && known.claims == claims
-        && !known.is_disputed
+    if let Some(known) = last.get(&items[0].value.group.name)
+        && known.inputs == claims
+        && !known.has_conflicts
     {
         return known.clone();
     }
-    let conflicts = judge.conflicts.len();
-    let merged = group(judge, bearers);
-    Arc::new(Union { claims, merged, is_disputed: judge.conflicts.len() > conflicts })
+    let conflicts = resolver.conflicts.len();
+    let merged = merge_group(resolver, items);
+    Arc::new(MergedGroup { inputs: claims, hashed_group: merged, has_conflicts: resolver.conflicts.len() > conflicts })
 }
 
-fn group(judge: &mut Judge<'_>, bearers: &[Listed<'_, Hashed>]) -> Hashed {
-    let first = bearers[0].value;
-    let is_live = bearers.iter().any(|bearer| bearer.origin.live);
-    if is_live && bearers.iter().all(|bearer| bearer.value.digest == first.digest) {
+fn merge_group(resolver: &mut ConflictResolver<'_>, items: &[SourcedItem<'_, HashedGroup>]) -> HashedGroup {
+    let first = items[0].value;
+    let is_live = items.iter().any(|item| item.source.is_live);
+    if is_live && items.iter().all(|item| item.value.digest == first.digest) {
         return first.clone();
     }
-    let lists: Vec<_> = bearers.iter().map(|bearer| bearer.with(&bearer.value.group.versions[..])).collect();
-    let versions = unite(&lists, |version| &version.name, version_order);
-    let says_null = |bearer: &Listed<'_, Hashed>| bearer.value.group.creation_timestamp == CreationTimestamp::Null;
+    let lists: Vec<_> = items.iter().map(|item| item.with_value(&item.value.group.versions[..])).collect();
+    let versions = group_by_name(&lists, |version| &version.name, compare_kube_aware_versions);
+    let says_null =
+        |item: &SourcedItem<'_, HashedGroup>| item.value.group.creation_timestamp == CreationTimestamp::Null;
     let name = &first.group.name;
-    Hashed::new(Arc::new(Group {
+    HashedGroup::new(Arc::new(GroupDiscovery {
         name: name.clone(),
         // What all say; the newer form otherwise.
-        creation_timestamp: if bearers.iter().all(says_null) {
+        creation_timestamp: if items.iter().all(says_null) {
             CreationTimestamp::Null
         } else {
             CreationTimestamp::Absent
         },
-        versions: versions.iter().map(|bearers| version(judge, name, bearers)).collect(),
+        versions: versions.iter().map(|bearers| merge_version(resolver, name, bearers)).collect(),
     }))
 }
 
-fn version(judge: &mut Judge<'_>, group: &Name, bearers: &[Listed<'_, Version>]) -> Version {
-    let bearers: Vec<_> = bearers.iter().copied().map(alive).collect();
+fn merge_version(
+    resolver: &mut ConflictResolver<'_>,
+    group: &SharedStr,
+    items: &[SourcedItem<'_, VersionDiscovery>],
+) -> VersionDiscovery {
+    let bearers: Vec<_> = items.iter().copied().map(demote_stale_version).collect();
     let name = &bearers[0].value.name;
-    let lists: Vec<_> = bearers.iter().map(|bearer| bearer.with(&bearer.value.resources[..])).collect();
-    let resources = unite(&lists, |resource| &resource.name, str::cmp);
+    let lists: Vec<_> = bearers.iter().map(|item| item.with_value(&item.value.resources[..])).collect();
+    let resources = group_by_name(&lists, |resource| &resource.name, str::cmp);
     let resources = resources.iter().map(|bearers| {
-        let place = Place { group, version: name, resource: &bearers[0].value.name, subresource: None };
-        resource(judge, place, bearers)
+        let place = FieldLocation { group, version: name, resource: &bearers[0].value.name, subresource: None };
+        merge_resource(resolver, place, bearers)
     });
-    Version { name: name.clone(), resources: resources.collect(), freshness: freshness(&bearers) }
+    VersionDiscovery { name: name.clone(), resources: resources.collect(), freshness: merge_freshness(&bearers) }
 }
 
 /// A version that its own server calls `Stale` has nobody live behind it either.
-fn alive(bearer: Listed<'_, Version>) -> Listed<'_, Version> {
-    let live = bearer.origin.live && bearer.value.freshness != Freshness::Stale;
-    Listed { origin: Origin { live, ..bearer.origin }, ..bearer }
+fn demote_stale_version(item: SourcedItem<'_, VersionDiscovery>) -> SourcedItem<'_, VersionDiscovery> {
+    let live = item.source.is_live && item.value.freshness != DiscoveryFreshness::Stale;
+    SourcedItem { source: ItemSource { is_live: live, ..item.source }, ..item }
 }
 
 /// The best freshness of those who serve some resource; of all, if nobody has any.
-fn freshness(bearers: &[Listed<'_, Version>]) -> Freshness {
-    let is_empty = bearers.iter().all(|bearer| bearer.value.resources.is_empty());
-    let serving = bearers.iter().filter(|bearer| is_empty || !bearer.value.resources.is_empty());
-    let live = serving.filter(|bearer| bearer.origin.live).map(|bearer| &bearer.value.freshness);
-    live.min().cloned().unwrap_or(Freshness::Stale)
+fn merge_freshness(items: &[SourcedItem<'_, VersionDiscovery>]) -> DiscoveryFreshness {
+    let is_empty = items.iter().all(|item| item.value.resources.is_empty());
+    let serving = items.iter().filter(|item| is_empty || !item.value.resources.is_empty());
+    let live = serving.filter(|item| item.source.is_live).map(|item| &item.value.freshness);
+    live.min().cloned().unwrap_or(DiscoveryFreshness::Stale)
 }
 
-fn resource(judge: &mut Judge<'_>, place: Place<'_>, bearers: &[Listed<'_, Arc<Resource>>]) -> Arc<Resource> {
-    let first = bearers[0].value;
-    if are_equal(bearers) {
+fn merge_resource(
+    resolver: &mut ConflictResolver<'_>,
+    location: FieldLocation<'_>,
+    items: &[SourcedItem<'_, Arc<ResourceDiscovery>>],
+) -> Arc<ResourceDiscovery> {
+    let first = items[0].value;
+    if all_equal(items) {
         return first.clone();
     }
-    let values = || bearers.iter().map(|bearer| bearer.value);
-    let scopes = bearers.iter().map(|bearer| (bearer.origin, &bearer.value.scope));
-    let scope = judge.settle(place, ConflictField::Scope, scopes.filter(|(_, scope)| !scope.as_str().is_empty()));
-    let singulars = bearers.iter().map(|bearer| (bearer.origin, &bearer.value.singular));
-    let singular = judge.settle(place, ConflictField::Singular, singulars.filter(|(_, name)| !name.is_empty()));
-    let kinds: Vec<_> = bearers.iter().map(|bearer| (bearer.origin, bearer.value.response_kind.as_ref())).collect();
-    let lists: Vec<_> = bearers.iter().map(|bearer| bearer.with(&bearer.value.subresources[..])).collect();
-    let subresources = unite(&lists, |subresource| &subresource.name, str::cmp);
-    Arc::new(Resource {
+    let values = || items.iter().map(|item| item.value);
+    let scopes = items.iter().map(|item| (item.source, &item.value.scope));
+    let scope =
+        resolver.resolve(location, ConflictField::Scope, scopes.filter(|(_, scope)| !scope.as_str().is_empty()));
+    let singulars = items.iter().map(|item| (item.source, &item.value.singular));
+    let singular = resolver.resolve(location, ConflictField::Singular, singulars.filter(|(_, name)| !name.is_empty()));
+    let kinds: Vec<_> = items.iter().map(|item| (item.source, item.value.response_kind.as_ref())).collect();
+    let lists: Vec<_> = items.iter().map(|item| item.with_value(&item.value.subresources[..])).collect();
+    let subresources = group_by_name(&lists, |subresource| &subresource.name, str::cmp);
+    Arc::new(ResourceDiscovery {
         name: first.name.clone(),
-        response_kind: response_kind(judge, place, &kinds),
+        response_kind: merge_response_kind(resolver, location, &kinds),
         scope: scope.unwrap_or(&first.scope).clone(),
         singular: singular.unwrap_or(&first.singular).clone(),
-        verbs: union_of_stated(values().map(|value| value.verbs.as_ref())),
-        short_names: union(values().map(|value| &value.short_names)),
-        categories: union(values().map(|value| &value.categories)),
-        subresources: subresources.iter().map(|bearers| subresource(judge, place, bearers)).collect(),
+        verbs: union_of_present(values().map(|value| value.verbs.as_ref())),
+        short_names: union_of_names(values().map(|value| &value.short_names)),
+        categories: union_of_names(values().map(|value| &value.categories)),
+        subresources: subresources.iter().map(|bearers| merge_subresource(resolver, location, bearers)).collect(),
     })
 }
 
-fn subresource(judge: &mut Judge<'_>, parent: Place<'_>, bearers: &[Listed<'_, Subresource>]) -> Subresource {
-    let first = bearers[0].value;
-    if are_equal(bearers) {
+fn merge_subresource(
+    resolver: &mut ConflictResolver<'_>,
+    parent: FieldLocation<'_>,
+    items: &[SourcedItem<'_, SubresourceDiscovery>],
+) -> SubresourceDiscovery {
+    let first = items[0].value;
+    if all_equal(items) {
         return first.clone();
     }
-    let place = Place { subresource: Some(&first.name), ..parent };
-    let kinds: Vec<_> = bearers.iter().map(|bearer| (bearer.origin, bearer.value.response_kind.as_ref())).collect();
-    Subresource {
+    let place = FieldLocation { subresource: Some(&first.name), ..parent };
+    let kinds: Vec<_> = items.iter().map(|item| (item.source, item.value.response_kind.as_ref())).collect();
+    SubresourceDiscovery {
         name: first.name.clone(),
-        response_kind: response_kind(judge, place, &kinds),
-        accepted_types: union_of_lists(bearers.iter().map(|bearer| &bearer.value.accepted_types[..])),
-        verbs: union_of_stated(bearers.iter().map(|bearer| bearer.value.verbs.as_ref())),
+        response_kind: merge_response_kind(resolver, place, &kinds),
+        accepted_types: sorted_union(items.iter().map(|item| &item.value.accepted_types[..])),
+        verbs: union_of_present(items.iter().map(|item| item.value.verbs.as_ref())),
     }
 }
 
 /// The kind that stands. One without a name, as an implied parent has, is no claim; group and version left empty are those of
 /// the list, so that a built-in and a custom resource that say the same in two ways do not conflict.
-fn response_kind(
-    judge: &mut Judge<'_>,
-    place: Place<'_>,
-    kinds: &[(Origin, Option<&GroupVersionKind>)],
+fn merge_response_kind(
+    resolver: &mut ConflictResolver<'_>,
+    location: FieldLocation<'_>,
+    kinds: &[(ItemSource, Option<&GroupVersionKind>)],
 ) -> Option<GroupVersionKind> {
     let stated = || kinds.iter().filter_map(|(origin, kind)| kind.map(|kind| (*origin, kind)));
     let named = stated().filter(|(_, kind)| !kind.kind.is_empty());
-    let full = named.map(|(origin, kind)| (origin, in_full(place, kind)));
-    let winner = judge.settle(place, ConflictField::Kind, full);
-    let spellings =
-        stated().map(|(_, kind)| kind).filter(|kind| winner.is_none_or(|winner| in_full(place, kind) == winner));
+    let full = named.map(|(origin, kind)| (origin, resolve_kind(location, kind)));
+    let winner = resolver.resolve(location, ConflictField::Kind, full);
+    let spellings = stated()
+        .map(|(_, kind)| kind)
+        .filter(|kind| winner.is_none_or(|winner| resolve_kind(location, kind) == winner));
     spellings.min().cloned()
 }
 
-fn in_full<'a>(place: Place<'a>, kind: &'a GroupVersionKind) -> GroupVersionKind<&'a str> {
+fn resolve_kind<'a>(location: FieldLocation<'a>, kind: &'a GroupVersionKind) -> GroupVersionKind<&'a str> {
     match kind.borrowed() {
         GroupVersionKind { group: "", version: "", kind } => {
-            GroupVersion { group: &**place.group, version: &**place.version }.with_kind(kind)
+            GroupVersion { group: &**location.group, version: &**location.version }.with_kind(kind)
         }
         full => full,
     }
 }
 
 /// The union of what is stated; `None` if nothing is.
-fn union_of_stated<'a>(lists: impl Iterator<Item = Option<&'a Names>>) -> Option<Names> {
+fn union_of_present<'a>(lists: impl Iterator<Item = Option<&'a SharedStrList>>) -> Option<SharedStrList> {
     let mut stated = lists.flatten().peekable();
     stated.peek()?;
-    Some(union(stated))
+    Some(union_of_names(stated))
 }
 
 /// The list itself if all that hold anything are equal, else the sorted union.
-fn union<'a>(lists: impl Iterator<Item = &'a Names>) -> Names {
+fn union_of_names<'a>(lists: impl Iterator<Item = &'a SharedStrList>) -> SharedStrList {
     let mut filled = lists.filter(|list| !list.is_empty());
-    let Some(first) = filled.next() else { return Names::default() };
+    let Some(first) = filled.next() else { return SharedStrList::default() };
     let others: Vec<_> = filled.filter(|list| *list != first).collect();
     if others.is_empty() {
         return first.clone();
     }
-    union_of_lists(others.into_iter().chain([first]).map(|list| &list[..])).into()
+    sorted_union(others.into_iter().chain([first]).map(|list| &list[..])).into()
 }
 
 /// The same for lists that are not shared.
-fn union_of_lists<'a, T: Ord + Clone + 'a>(lists: impl Iterator<Item = &'a [T]>) -> Vec<T> {
+fn sorted_union<'a, T: Ord + Clone + 'a>(lists: impl Iterator<Item = &'a [T]>) -> Vec<T> {
     let filled: Vec<_> = lists.filter(|list| !list.is_empty()).collect();
     if filled.windows(2).all(|pair| pair[0] == pair[1]) {
         return filled.first().map_or_else(Vec::new, |list| list.to_vec());
@@ -203,6 +223,6 @@ fn union_of_lists<'a, T: Ord + Clone + 'a>(lists: impl Iterator<Item = &'a [T]>)
     all
 }
 
-fn are_equal<T: PartialEq>(bearers: &[Listed<'_, T>]) -> bool {
-    bearers.windows(2).all(|pair| pair[0].value == pair[1].value)
+fn all_equal<T: PartialEq>(items: &[SourcedItem<'_, T>]) -> bool {
+    items.windows(2).all(|pair| pair[0].value == pair[1].value)
 }

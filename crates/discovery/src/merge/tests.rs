@@ -5,17 +5,21 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::aggregated;
-use crate::groups::{CreationTimestamp, Freshness, Group, Resource};
-use crate::testing::{document, notation, resource};
+use crate::groups::{CreationTimestamp, DiscoveryFreshness, GroupDiscovery, ResourceDiscovery};
+use crate::testing::{groups_from_notation, resource_from_notation, to_notation};
 
 /// Servers `a`, `b`, … with these documents; a document in parentheses is that of a server that is not live.
-fn inputs(documents: &[&str]) -> Vec<Input> {
-    let servers = ('a'..='z').map(|letter| Name::from(letter.to_string()));
+fn inputs(documents: &[&str]) -> Vec<MergeInput> {
+    let servers = ('a'..='z').map(|letter| SharedStr::from(letter.to_string()));
     servers
         .zip(documents)
         .map(|(server, text)| match text.strip_prefix('(') {
-            Some(text) => Input { server, standing: Standing::Stale, groups: document(text.trim_end_matches(')')) },
-            None => Input { server, standing: Standing::Current, groups: document(text) },
+            Some(text) => MergeInput {
+                server,
+                liveness: ServerLiveness::NotLive,
+                groups: groups_from_notation(text.trim_end_matches(')')),
+            },
+            None => MergeInput { server, liveness: ServerLiveness::Live, groups: groups_from_notation(text) },
         })
         .collect()
 }
@@ -24,10 +28,10 @@ fn inputs(documents: &[&str]) -> Vec<Input> {
 fn check(documents: &[&str], expected: &Expect) {
     let mut inputs = inputs(documents);
     let merged = merge(&inputs);
-    expected.assert_eq(&notation(&merged.groups));
+    expected.assert_eq(&to_notation(&merged.groups));
     inputs.reverse();
     assert_eq!(merge(&inputs).groups, merged.groups, "the order of arrival has a say");
-    let result = Input { server: "".into(), standing: Standing::Current, groups: merged.groups.clone() };
+    let result = MergeInput { server: "".into(), liveness: ServerLiveness::Live, groups: merged.groups.clone() };
     inputs.push(result.clone());
     assert_eq!(merge(&inputs).groups, merged.groups, "merging the result again changes it");
     inputs.into_iter().for_each(|input| {
@@ -42,13 +46,13 @@ fn check_conflicts(documents: &[&str], expected: &Expect) {
 }
 
 #[test]
-fn nothing_merges_to_an_empty_document() {
+fn merge_of_no_groups_is_empty() {
     check(&[], &expect![""]);
     check(&["", ""], &expect![""]);
 }
 
 #[test]
-fn one_document_or_equal_ones_are_taken_as_they_are() {
+fn merge_of_equal_documents_returns_an_input() {
     let inputs = inputs(&["b/v1 xs:get | a/v1 ys:get", "b/v1 xs:get | a/v1 ys:get", "b/v1 xs:get | a/v1 ys:get"]);
     let merged = merge(&inputs);
     assert!(inputs.iter().any(|input| Arc::ptr_eq(&input.groups, &merged.groups)));
@@ -56,7 +60,7 @@ fn one_document_or_equal_ones_are_taken_as_they_are() {
 }
 
 #[test]
-fn groups_versions_and_resources_are_unions() {
+fn merge_unites_groups_versions_and_resources() {
     check(&["a/v1 xs:get", "b/v1 ys:get"], &expect!["a/v1 xs:get | b/v1 ys:get"]);
     check(&["a/v1 xs:get", "a/v2 xs:get"], &expect!["a/v2 xs:get | a/v1 xs:get"]);
     check(&["a/v1 xs:get", "a/v1 ys:get"], &expect!["a/v1 xs:get ys:get"]);
@@ -69,14 +73,14 @@ fn groups_versions_and_resources_are_unions() {
 }
 
 #[test]
-fn verbs_are_a_sorted_union_unless_they_are_equal() {
+fn merge_sorts_verbs_that_differ() {
     check(&["a/v1 xs:get,list", "a/v1 xs:watch,get"], &expect!["a/v1 xs:get,list,watch"]);
     check(&["a/v1 xs:list,get ys:get", "a/v1 xs:list,get zs:get"], &expect!["a/v1 xs:list,get ys:get zs:get"]);
     check(&["a/v1 xs:list,get", "a/v1 xs:get,list"], &expect!["a/v1 xs:get,list"]);
 }
 
 #[test]
-fn verbs_that_nobody_states_add_nothing() {
+fn merge_ignores_null_and_empty_verbs() {
     check(&["a/v1 xs xs/status:get", "a/v1 xs:list,get"], &expect!["a/v1 xs:list,get xs/status:get"]);
     check(&["a/v1 xs:", "a/v1 xs:list,get"], &expect!["a/v1 xs:list,get"]);
     check(&["a/v1 xs xs/status:get", "a/v1 xs xs/scale:get"], &expect!["a/v1 xs xs/scale:get xs/status:get"]);
@@ -84,7 +88,7 @@ fn verbs_that_nobody_states_add_nothing() {
 }
 
 #[test]
-fn subresources_are_a_union_with_the_verbs_of_all() {
+fn merge_unites_subresources_and_their_verbs() {
     check(
         &["a/v1 xs:get xs/status:get", "a/v1 xs:get xs/log:get xs/status:get,patch"],
         &expect!["a/v1 xs:get xs/log:get xs/status:get,patch"],
@@ -96,7 +100,7 @@ fn subresources_are_a_union_with_the_verbs_of_all() {
 }
 
 #[test]
-fn an_order_that_all_agree_on_is_kept() {
+fn merge_keeps_agreed_order() {
     check(
         &["z/v1 xs:get | m/v1 xs:get | a/v1 xs:get", "z/v1 xs:get | n/v1 xs:get | a/v1 xs:get"],
         &expect!["z/v1 xs:get | m/v1 xs:get | n/v1 xs:get | a/v1 xs:get"],
@@ -108,7 +112,7 @@ fn an_order_that_all_agree_on_is_kept() {
 }
 
 #[test]
-fn versions_that_the_inputs_do_not_compare_follow_kubernetes_order() {
+fn merge_sorts_unrelated_versions_in_kube_order() {
     check(&["a/v1alpha1 xs:get", "a/v1beta1 xs:get"], &expect!["a/v1beta1 xs:get | a/v1alpha1 xs:get"]);
     check(
         &["a/v10 xs:get", "a/v9 xs:get", "a/v11beta1 xs:get"],
@@ -117,7 +121,7 @@ fn versions_that_the_inputs_do_not_compare_follow_kubernetes_order() {
 }
 
 #[test]
-fn a_contradiction_reorders_only_what_takes_part_in_it() {
+fn merge_reorders_only_contradicting_entries() {
     check(
         &[
             "z/v1 xs:get | q/v1 xs:get | p/v1 xs:get | a/v1 xs:get",
@@ -129,7 +133,7 @@ fn a_contradiction_reorders_only_what_takes_part_in_it() {
 }
 
 #[test]
-fn a_crashed_server_stales_only_what_nobody_else_serves() {
+fn merge_marks_stale_only_what_no_live_server_serves() {
     check(&["a/v1 xs:get", "(a/v1 xs:get)"], &expect!["a/v1 xs:get"]);
     check(&["(a/v1 xs:get)", "(a/v1 xs:get)"], &expect!["a/v1! xs:get"]);
     check(&["a/v1 xs:get", "(a/v1 xs:get | b/v1 ys:get)"], &expect!["a/v1 xs:get | b/v1! ys:get"]);
@@ -138,7 +142,7 @@ fn a_crashed_server_stales_only_what_nobody_else_serves() {
 }
 
 #[test]
-fn the_best_freshness_wins_whoever_has_it() {
+fn merge_takes_best_freshness() {
     check(&["a/v1! xs:get", "a/v1 xs:get"], &expect!["a/v1 xs:get"]);
     check(&["a/v1!", "a/v1 xs:get"], &expect!["a/v1 xs:get"]);
     check(&["a/v1 xs:get", "a/v1!"], &expect!["a/v1 xs:get"]);
@@ -146,22 +150,22 @@ fn the_best_freshness_wins_whoever_has_it() {
 }
 
 #[test]
-fn who_lists_a_version_without_resources_serves_none_of_it() {
+fn version_without_resources_does_not_keep_it_current() {
     check(&["a/v1", "(a/v1 xs:get)"], &expect!["a/v1! xs:get"]);
     check(&["a/v1", "(a/v1)"], &expect!["a/v1"]);
     check(&["a/v1", "a/v1!"], &expect!["a/v1"]);
 }
 
 #[test]
-fn a_server_that_recovers_leaves_no_trace_of_its_crash() {
+fn merge_of_recovered_server_equals_merge_before_crash() {
     let live = merge(&inputs(&["a/v1 xs:get", "a/v1 xs:get | b/v1 ys:get"])).groups;
     let crashed = merge(&inputs(&["a/v1 xs:get", "(a/v1 xs:get | b/v1 ys:get)"])).groups;
     assert_ne!(live.etag(), crashed.etag());
-    assert_eq!(notation(&live), notation(&crashed).replace('!', ""));
+    assert_eq!(to_notation(&live), to_notation(&crashed).replace('!', ""));
 }
 
 #[test]
-fn conflicts_are_settled_for_the_live_then_for_the_smallest() {
+fn conflict_prefers_live_then_smallest_value() {
     check(&["a/v1 xs@Cluster:get", "a/v1 xs:get"], &expect!["a/v1 xs@Cluster:get"]);
     check(&["(a/v1 xs@Cluster:get)", "a/v1 xs:get"], &expect!["a/v1 xs:get"]);
     check(&["a/v1! xs@Cluster:get", "a/v1 xs:get"], &expect!["a/v1 xs:get"]);
@@ -169,7 +173,7 @@ fn conflicts_are_settled_for_the_live_then_for_the_smallest() {
 }
 
 #[test]
-fn conflicts_are_reported_with_the_winner_first() {
+fn conflict_reports_winning_value_first() {
     check_conflicts(
         &["a/v1 xs@Cluster:get", "a/v1 xs:get", "a/v1 xs:get", "a/v1 xs:list"],
         &expect!["scope of xs in a/v1: Cluster (a), Namespaced (b and 2 more)"],
@@ -186,9 +190,9 @@ fn conflicts_are_reported_with_the_winner_first() {
 }
 
 #[test]
-fn a_singular_name_in_conflict_is_reported() {
+fn conflicting_singular_name_is_reported() {
     let with_singular = |server: &str, singular: &str| {
-        let resource = Resource { singular: singular.into(), ..resource("xs:get") };
+        let resource = ResourceDiscovery { singular: singular.into(), ..resource_from_notation("xs:get") };
         input_of(server, resource, CreationTimestamp::Absent)
     };
     let merged = merge(&[with_singular("a", "ex"), with_singular("b", ""), with_singular("c", "x")]);
@@ -198,35 +202,39 @@ fn a_singular_name_in_conflict_is_reported() {
 }
 
 #[test]
-fn a_kind_said_in_two_ways_is_no_conflict() {
-    let mut in_full = resource("xs:get");
+fn relative_and_full_kind_do_not_conflict() {
+    let mut in_full = resource_from_notation("xs:get");
     in_full.response_kind = Some(api::GroupVersionKind { group: "g".into(), version: "v1".into(), kind: "X".into() });
-    let implied = |kind: Option<&str>| Resource {
+    let implied = |kind: Option<&str>| ResourceDiscovery {
         response_kind: kind.map(|kind| api::GroupVersionKind {
             group: "".into(),
             version: "".into(),
             kind: kind.into(),
         }),
-        ..resource("xs")
+        ..resource_from_notation("xs")
     };
     let inputs = [
         input_of("a", in_full, CreationTimestamp::Absent),
-        input_of("b", resource("xs:get"), CreationTimestamp::Absent),
+        input_of("b", resource_from_notation("xs:get"), CreationTimestamp::Absent),
         input_of("c", implied(Some("")), CreationTimestamp::Absent),
         input_of("d", implied(None), CreationTimestamp::Absent),
     ];
     let merged = merge(&inputs);
     assert_eq!(merged.conflicts, []);
-    assert_eq!(notation(&merged.groups), "g/v1 xs:get");
+    assert_eq!(to_notation(&merged.groups), "g/v1 xs:get");
     let merged = merge(&inputs[2..]);
-    assert_eq!(notation(&merged.groups), "g/v1 xs=");
+    assert_eq!(to_notation(&merged.groups), "g/v1 xs=");
 }
 
 #[test]
-fn short_names_and_categories_are_unions() {
+fn merge_unites_short_names_and_categories() {
     let with_names = |server: &str, short: &[&str], categories: &[&str]| {
-        let names = |names: &[&str]| names.iter().map(|name| Name::from(*name)).collect();
-        let resource = Resource { short_names: names(short), categories: names(categories), ..resource("xs:get") };
+        let names = |names: &[&str]| names.iter().map(|name| SharedStr::from(*name)).collect();
+        let resource = ResourceDiscovery {
+            short_names: names(short),
+            categories: names(categories),
+            ..resource_from_notation("xs:get")
+        };
         input_of(server, resource, CreationTimestamp::Absent)
     };
     let merged = merge(&[with_names("a", &["z", "x"], &["b", "a"]), with_names("b", &["y"], &[])]).groups;
@@ -236,16 +244,16 @@ fn short_names_and_categories_are_unions() {
 }
 
 #[test]
-fn a_null_creation_timestamp_stays_only_if_all_say_it() {
-    let stamped = |server, word, timestamp| input_of(server, resource(word), timestamp);
-    let timestamp_of = |inputs: &[Input]| merge(inputs).groups.items()[0].creation_timestamp;
+fn merge_keeps_null_creation_timestamp_only_if_unanimous() {
+    let stamped = |server, word, timestamp| input_of(server, resource_from_notation(word), timestamp);
+    let timestamp_of = |inputs: &[MergeInput]| merge(inputs).groups.items()[0].creation_timestamp;
     let (old, newer) = (CreationTimestamp::Null, CreationTimestamp::Absent);
     assert_eq!(timestamp_of(&[stamped("a", "xs:get", old), stamped("b", "ys:get", old)]), old);
     assert_eq!(timestamp_of(&[stamped("a", "xs:get", old), stamped("b", "ys:get", newer)]), newer);
 }
 
 #[test]
-fn a_resource_listed_twice_is_one() {
+fn merge_deduplicates_resources() {
     check(&["a/v1 xs:get xs:list", "a/v1 ys:get"], &expect!["a/v1 xs:get,list ys:get"]);
     check(
         &["a/v1 xs:get | b/v1 ys:get | a/v1 xs:list", "b/v1 zs:get"],
@@ -254,16 +262,17 @@ fn a_resource_listed_twice_is_one() {
 }
 
 #[test]
-fn every_server_writes_the_same_bytes() {
+fn merged_bytes_do_not_depend_on_input_order() {
     let seen_by_a = inputs(&["z/v1 xs:get | a/v1 ys:get", "z/v1 xs:list | b/v1 ys:get"]);
     let mut seen_by_b = seen_by_a.clone();
     seen_by_b.reverse();
-    let bytes_of = |inputs: &[Input]| aggregated::json(&merge(inputs).groups, AggregatedVersion::V2).identity;
+    let bytes_of =
+        |inputs: &[MergeInput]| aggregated::encode_json(&merge(inputs).groups, AggregatedVersion::V2).identity;
     assert_eq!(bytes_of(&seen_by_a), bytes_of(&seen_by_b));
 }
 
 #[test]
-fn a_changed_input_changes_the_etag_and_its_return_restores_it() {
+fn merged_etag_follows_inputs() {
     let etag_of = |documents: &[&str]| merge(&inputs(documents)).groups.etag();
     let before = etag_of(&["a/v1 xs:get", "b/v1 ys:get"]);
     assert_ne!(before, etag_of(&["a/v1 xs:get", "b/v1 ys:get zs:get"]));
@@ -271,16 +280,23 @@ fn a_changed_input_changes_the_etag_and_its_return_restores_it() {
 }
 
 #[test]
-fn what_is_equal_keeps_its_memory() {
+fn merge_shares_memory_of_equal_groups() {
     let inputs = inputs(&["a/v1 xs:get | b/v1 ys:get", "b/v1 ys:get | c/v1 zs:get"]);
     let merged = merge(&inputs).groups;
     assert!(Arc::ptr_eq(merged.group("a").unwrap(), inputs[0].groups.group("a").unwrap()));
     assert!(inputs.iter().any(|input| Arc::ptr_eq(merged.group("b").unwrap(), input.groups.group("b").unwrap())));
 }
 
-fn input_of(server: &str, resource: Resource, creation_timestamp: CreationTimestamp) -> Input {
-    let version =
-        crate::Version { name: "v1".into(), resources: vec![Arc::new(resource)], freshness: Freshness::Current };
-    let group = Group { name: "g".into(), creation_timestamp, versions: vec![version] };
-    Input { server: server.into(), standing: Standing::Current, groups: Arc::new(Groups::new(vec![Arc::new(group)])) }
+fn input_of(server: &str, resource: ResourceDiscovery, creation_timestamp: CreationTimestamp) -> MergeInput {
+    let version = crate::VersionDiscovery {
+        name: "v1".into(),
+        resources: vec![Arc::new(resource)],
+        freshness: DiscoveryFreshness::Current,
+    };
+    let group = GroupDiscovery { name: "g".into(), creation_timestamp, versions: vec![version] };
+    MergeInput {
+        server: server.into(),
+        liveness: ServerLiveness::Live,
+        groups: Arc::new(GroupDiscoveryList::new(vec![Arc::new(group)])),
+    }
 }

@@ -7,39 +7,42 @@ use api::media::AggregatedVersion;
 use api::wire::Object;
 use serde::{Deserialize, Deserializer};
 
-use super::text::Text;
-use super::{ParseError, check_kind, read, shorten};
+use super::nullable_str::NullableStr;
+use super::{ParseError, check_kind, parse_json, truncate_for_log};
 use crate::aggregated::{KIND, api_version};
-use crate::groups::{CreationTimestamp, Freshness, Group, Groups, Names, Resource, Scope, Subresource, Version};
+use crate::groups::{
+    CreationTimestamp, DiscoveryFreshness, DiscoveryScope, GroupDiscovery, GroupDiscoveryList, ResourceDiscovery,
+    SharedStrList, SubresourceDiscovery, VersionDiscovery,
+};
 use crate::intern::Interner;
 
 /// Reads an aggregated document, in either version.
 ///
 /// Duplicate groups, versions or resources stay as they are: aggregated API servers are known to list a resource twice, and one
 /// of them must not make a whole server unreadable.
-pub fn parse_aggregated(bytes: &[u8]) -> Result<Groups, ParseError> {
-    let list: RawList<'_> = read(bytes)?;
+pub fn parse_aggregated(bytes: &[u8]) -> Result<GroupDiscoveryList, ParseError> {
+    let list: RawList<'_> = parse_json(bytes)?;
     check_kind(KIND, &list.kind)?;
     if ![AggregatedVersion::V2, AggregatedVersion::V2Beta1].map(api_version).contains(&&*list.api_version) {
-        return Err(ParseError::Kind {
+        return Err(ParseError::WrongKind {
             expected: api_version(AggregatedVersion::V2),
-            found: shorten(&list.api_version),
+            found: truncate_for_log(&list.api_version),
         });
     }
-    let mut reader = Reader { interner: Interner::default() };
+    let mut reader = AggregatedReader { interner: Interner::default() };
     let items = list.items.unwrap_or_default();
     let groups: Result<_, _> =
-        items.iter().enumerate().map(|(at, group)| reader.group(group, at).map(Arc::new)).collect();
-    Ok(Groups::new(groups?))
+        items.iter().enumerate().map(|(at, group)| reader.read_group(group, at).map(Arc::new)).collect();
+    Ok(GroupDiscoveryList::new(groups?))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawList<'a> {
     #[serde(default, borrow)]
-    kind: Text<'a>,
+    kind: NullableStr<'a>,
     #[serde(default, borrow)]
-    api_version: Text<'a>,
+    api_version: NullableStr<'a>,
     #[serde(default, borrow)]
     items: Option<Vec<Object<RawGroup<'a>>>>,
 }
@@ -56,38 +59,38 @@ struct RawGroup<'a> {
 #[serde(rename_all = "camelCase")]
 struct RawMetadata<'a> {
     #[serde(default, borrow)]
-    name: Text<'a>,
-    #[serde(default, deserialize_with = "creation_timestamp")]
+    name: NullableStr<'a>,
+    #[serde(default, deserialize_with = "deserialize_creation_timestamp")]
     creation_timestamp: CreationTimestamp,
 }
 
 #[derive(Deserialize)]
 struct RawVersion<'a> {
     #[serde(default, borrow)]
-    version: Text<'a>,
+    version: NullableStr<'a>,
     #[serde(default, borrow)]
     resources: Option<Vec<Object<RawResource<'a>>>>,
     #[serde(default, borrow)]
-    freshness: Text<'a>,
+    freshness: NullableStr<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawResource<'a> {
     #[serde(default, borrow)]
-    resource: Text<'a>,
+    resource: NullableStr<'a>,
     #[serde(default, borrow)]
     response_kind: Option<Object<RawKind<'a>>>,
     #[serde(default, borrow)]
-    scope: Text<'a>,
+    scope: NullableStr<'a>,
     #[serde(default, borrow)]
-    singular_resource: Text<'a>,
+    singular_resource: NullableStr<'a>,
     #[serde(default, borrow)]
-    verbs: Option<Vec<Text<'a>>>,
+    verbs: Option<Vec<NullableStr<'a>>>,
     #[serde(default, borrow)]
-    short_names: Option<Vec<Text<'a>>>,
+    short_names: Option<Vec<NullableStr<'a>>>,
     #[serde(default, borrow)]
-    categories: Option<Vec<Text<'a>>>,
+    categories: Option<Vec<NullableStr<'a>>>,
     #[serde(default, borrow)]
     subresources: Option<Vec<Object<RawSubresource<'a>>>>,
 }
@@ -96,128 +99,129 @@ struct RawResource<'a> {
 #[serde(rename_all = "camelCase")]
 struct RawSubresource<'a> {
     #[serde(default, borrow)]
-    subresource: Text<'a>,
+    subresource: NullableStr<'a>,
     #[serde(default, borrow)]
     response_kind: Option<Object<RawKind<'a>>>,
     #[serde(default, borrow)]
     accepted_types: Option<Vec<Object<RawKind<'a>>>>,
     #[serde(default, borrow)]
-    verbs: Option<Vec<Text<'a>>>,
+    verbs: Option<Vec<NullableStr<'a>>>,
 }
 
 #[derive(Deserialize)]
 struct RawKind<'a> {
     #[serde(default, borrow)]
-    group: Text<'a>,
+    group: NullableStr<'a>,
     #[serde(default, borrow)]
-    version: Text<'a>,
+    version: NullableStr<'a>,
     #[serde(default, borrow)]
-    kind: Text<'a>,
+    kind: NullableStr<'a>,
 }
 
 /// Called only if the key is there. A real time stands in no discovery document and means nothing in one.
-fn creation_timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CreationTimestamp, D::Error> {
-    let text = Option::<Text<'de>>::deserialize(deserializer)?;
+fn deserialize_creation_timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CreationTimestamp, D::Error> {
+    let text = Option::<NullableStr<'de>>::deserialize(deserializer)?;
     Ok(if text.is_none() { CreationTimestamp::Null } else { CreationTimestamp::Absent })
 }
 
 /// From what the document says to values with shared strings.
-struct Reader {
+struct AggregatedReader {
     interner: Interner,
 }
 
-impl Reader {
-    fn group(&mut self, raw: &RawGroup<'_>, at: usize) -> Result<Group, ParseError> {
+impl AggregatedReader {
+    fn read_group(&mut self, raw: &RawGroup<'_>, at: usize) -> Result<GroupDiscovery, ParseError> {
         let empty = RawMetadata::default();
         let metadata = raw.metadata.as_deref().unwrap_or(&empty);
-        let name = self.interner.name(&metadata.name);
+        let name = self.interner.intern(&metadata.name);
         let creation_timestamp = metadata.creation_timestamp;
         let mut versions = Vec::with_capacity(raw.versions.as_ref().map_or(0, Vec::len));
         for (version_at, version) in raw.versions.iter().flatten().enumerate() {
             if version.version.is_empty() {
-                return Err(ParseError::Unnamed { path: format!("items[{at}].versions[{version_at}].version") });
+                return Err(ParseError::MissingName { path: format!("items[{at}].versions[{version_at}].version") });
             }
-            versions.push(self.version(version).map_err(|inside| inside.within(at, version_at))?);
+            versions.push(self.read_version(version).map_err(|inside| inside.into_error(at, version_at))?);
         }
-        Ok(Group { name, creation_timestamp, versions })
+        Ok(GroupDiscovery { name, creation_timestamp, versions })
     }
 
-    fn version(&mut self, raw: &RawVersion<'_>) -> Result<Version, Nameless> {
-        let name = self.interner.name(&raw.version);
+    fn read_version(&mut self, raw: &RawVersion<'_>) -> Result<VersionDiscovery, MissingNamePosition> {
+        let name = self.interner.intern(&raw.version);
         let resources = raw.resources.iter().flatten().enumerate();
         let resources: Result<_, _> =
-            resources.map(|(at, resource)| self.resource(resource, at).map(Arc::new)).collect();
+            resources.map(|(at, resource)| self.read_resource(resource, at).map(Arc::new)).collect();
         let freshness = match &*raw.freshness {
-            "Current" => Freshness::Current,
-            "Stale" => Freshness::Stale,
-            "" => Freshness::Unstated,
-            other => Freshness::Other(self.interner.name(other)),
+            "Current" => DiscoveryFreshness::Current,
+            "Stale" => DiscoveryFreshness::Stale,
+            "" => DiscoveryFreshness::Unstated,
+            other => DiscoveryFreshness::Other(self.interner.intern(other)),
         };
-        Ok(Version { name, resources: resources?, freshness })
+        Ok(VersionDiscovery { name, resources: resources?, freshness })
     }
 
-    fn resource(&mut self, raw: &RawResource<'_>, at: usize) -> Result<Resource, Nameless> {
+    fn read_resource(&mut self, raw: &RawResource<'_>, at: usize) -> Result<ResourceDiscovery, MissingNamePosition> {
         if raw.resource.is_empty() {
-            return Err(Nameless { resource: at, subresource: None });
+            return Err(MissingNamePosition { resource: at, subresource: None });
         }
         let subresources = raw.subresources.iter().flatten().enumerate();
         let subresources: Result<_, _> = subresources
             .map(|(inside, subresource)| {
-                self.subresource(subresource).ok_or(Nameless { resource: at, subresource: Some(inside) })
+                self.read_subresource(subresource)
+                    .ok_or(MissingNamePosition { resource: at, subresource: Some(inside) })
             })
             .collect();
-        Ok(Resource {
-            name: self.interner.name(&raw.resource),
-            response_kind: raw.response_kind.as_ref().map(|kind| self.kind(kind)),
+        Ok(ResourceDiscovery {
+            name: self.interner.intern(&raw.resource),
+            response_kind: raw.response_kind.as_ref().map(|kind| self.read_kind(kind)),
             scope: match &*raw.scope {
-                "Cluster" => Scope::Cluster,
-                "Namespaced" => Scope::Namespaced,
-                other => Scope::Other(self.interner.name(other)),
+                "Cluster" => DiscoveryScope::Cluster,
+                "Namespaced" => DiscoveryScope::Namespaced,
+                other => DiscoveryScope::Other(self.interner.intern(other)),
             },
-            singular: self.interner.name(&raw.singular_resource),
-            verbs: self.list(raw.verbs.as_deref()),
-            short_names: self.list(raw.short_names.as_deref()).unwrap_or_default(),
-            categories: self.list(raw.categories.as_deref()).unwrap_or_default(),
+            singular: self.interner.intern(&raw.singular_resource),
+            verbs: self.read_strings(raw.verbs.as_deref()),
+            short_names: self.read_strings(raw.short_names.as_deref()).unwrap_or_default(),
+            categories: self.read_strings(raw.categories.as_deref()).unwrap_or_default(),
             subresources: subresources?,
         })
     }
 
-    fn subresource(&mut self, raw: &RawSubresource<'_>) -> Option<Subresource> {
+    fn read_subresource(&mut self, raw: &RawSubresource<'_>) -> Option<SubresourceDiscovery> {
         if raw.subresource.is_empty() {
             return None;
         }
-        Some(Subresource {
-            name: self.interner.name(&raw.subresource),
-            response_kind: raw.response_kind.as_ref().map(|kind| self.kind(kind)),
-            accepted_types: raw.accepted_types.iter().flatten().map(|kind| self.kind(kind)).collect(),
-            verbs: self.list(raw.verbs.as_deref()),
+        Some(SubresourceDiscovery {
+            name: self.interner.intern(&raw.subresource),
+            response_kind: raw.response_kind.as_ref().map(|kind| self.read_kind(kind)),
+            accepted_types: raw.accepted_types.iter().flatten().map(|kind| self.read_kind(kind)).collect(),
+            verbs: self.read_strings(raw.verbs.as_deref()),
         })
     }
 
-    fn kind(&mut self, raw: &RawKind<'_>) -> GroupVersionKind {
+    fn read_kind(&mut self, raw: &RawKind<'_>) -> GroupVersionKind {
         let RawKind { group, version, kind } = raw;
-        let mut name = |text: &Text<'_>| self.interner.name(text);
+        let mut name = |text: &NullableStr<'_>| self.interner.intern(text);
         GroupVersionKind { group: name(group), version: name(version), kind: name(kind) }
     }
 
-    fn list(&mut self, raw: Option<&[Text<'_>]>) -> Option<Names> {
-        raw.map(|texts| self.interner.names(texts.iter().map(|text| &**text)))
+    fn read_strings(&mut self, raw: Option<&[NullableStr<'_>]>) -> Option<SharedStrList> {
+        raw.map(|texts| self.interner.intern_list(texts.iter().map(|text| &**text)))
     }
 }
 
 /// The position of a resource or subresource without a name.
-struct Nameless {
+struct MissingNamePosition {
     resource: usize,
     subresource: Option<usize>,
 }
 
-impl Nameless {
-    fn within(self, group: usize, version: usize) -> ParseError {
+impl MissingNamePosition {
+    fn into_error(self, group: usize, version: usize) -> ParseError {
         let mut path = format!("items[{group}].versions[{version}].resources[{}]", self.resource);
         match self.subresource {
             Some(at) => path.push_str(&format!(".subresources[{at}].subresource")),
             None => path.push_str(".resource"),
         }
-        ParseError::Unnamed { path }
+        ParseError::MissingName { path }
     }
 }

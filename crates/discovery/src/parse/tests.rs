@@ -1,8 +1,8 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::groups::{CreationTimestamp, Freshness, Scope};
-use crate::testing::notation;
+use crate::groups::{CreationTimestamp, DiscoveryFreshness, DiscoveryScope};
+use crate::testing::to_notation;
 
 fn list(items: &str) -> String {
     format!(
@@ -14,7 +14,7 @@ fn list(items: &str) -> String {
 #[track_caller]
 fn check(items: &str, expected: &Expect) {
     match parse_aggregated(list(items).as_bytes()) {
-        Ok(groups) => expected.assert_eq(&notation(&groups)),
+        Ok(groups) => expected.assert_eq(&to_notation(&groups)),
         Err(error) => expected.assert_eq(&format!("error: {error}")),
     }
 }
@@ -28,7 +28,7 @@ fn check_error<T>(parse: impl Fn(&[u8]) -> Result<T, ParseError>, text: &str, ex
 }
 
 #[test]
-fn documents_are_read_with_null_as_nothing_and_unknown_fields_passed_over() {
+fn parse_reads_null_as_absent_and_skips_unknown_fields() {
     check("null", &expect![""]);
     check("[]", &expect![""]);
     check(
@@ -44,13 +44,13 @@ fn documents_are_read_with_null_as_nothing_and_unknown_fields_passed_over() {
 }
 
 #[test]
-fn both_versions_of_the_form_are_read() {
+fn parse_accepts_v2_and_v2beta1() {
     let v2beta1 = list("[]").replace("/v2\"", "/v2beta1\"");
     assert_eq!(parse_aggregated(v2beta1.as_bytes()).unwrap().items(), []);
 }
 
 #[test]
-fn words_that_no_release_uses_are_kept() {
+fn parse_keeps_unknown_freshness_and_scope() {
     let text = list(
         r#"[{"metadata":{"name":"a","creationTimestamp":null},"versions":[{"version":"v1","freshness":"Ripe",
             "resources":[{"resource":"xs","scope":"Galaxy"}]}]},{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}]"#,
@@ -58,13 +58,13 @@ fn words_that_no_release_uses_are_kept() {
     let groups = parse_aggregated(text.as_bytes()).unwrap();
     let [first, second] = groups.items() else { panic!("two groups were written") };
     assert_eq!(first.creation_timestamp, CreationTimestamp::Null);
-    assert_eq!(first.versions[0].freshness, Freshness::Other("Ripe".into()));
-    assert_eq!(first.versions[0].resources[0].scope, Scope::Other("Galaxy".into()));
+    assert_eq!(first.versions[0].freshness, DiscoveryFreshness::Other("Ripe".into()));
+    assert_eq!(first.versions[0].resources[0].scope, DiscoveryScope::Other("Galaxy".into()));
     assert_eq!(second.creation_timestamp, CreationTimestamp::Absent);
 }
 
 #[test]
-fn equal_strings_and_lists_share_memory() {
+fn parse_interns_strings_and_lists() {
     let resource = |name: &str| format!(r#"{{"resource":"{name}","scope":"Cluster","verbs":["get","l\u0069st"]}}"#);
     let text =
         list(&format!(r#"[{{"versions":[{{"version":"v1","resources":[{},{}]}}]}}]"#, resource("a"), resource("b")));
@@ -76,7 +76,7 @@ fn equal_strings_and_lists_share_memory() {
 }
 
 #[test]
-fn a_thing_without_a_name_is_refused_with_its_place() {
+fn parse_rejects_missing_name_with_path() {
     check(
         r#"[{},{"versions":[{}]}]"#,
         &expect!["error: the discovery document lacks a name at items[1].versions[0].version"],
@@ -102,7 +102,7 @@ fn check_malformed(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn wrong_shapes_are_refused_with_line_and_column() {
+fn parse_rejects_wrong_json_types_with_position() {
     check_malformed(&list("{}"), &expect!["invalid type: map, expected a sequence at line 2 column 8"]);
     check_malformed(&list("[null]"), &expect!["invalid type: null, expected an object at line 2 column 13"]);
     let number = r#"[{"metadata":{"name":7}}]"#;
@@ -117,7 +117,7 @@ fn wrong_shapes_are_refused_with_line_and_column() {
 }
 
 #[test]
-fn another_kind_of_document_is_named() {
+fn parse_rejects_other_kind_and_names_it() {
     check_error(
         parse_aggregated,
         r#"{"kind":"Status","apiVersion":"v1","code":403}"#,
@@ -135,7 +135,7 @@ fn another_kind_of_document_is_named() {
 }
 
 #[test]
-fn legacy_documents_without_names_are_refused_with_the_place() {
+fn parse_legacy_rejects_missing_name_with_path() {
     let unnamed = |place: &str| format!("the discovery document lacks a name at {place}");
     let refused = |error: ParseError| error.to_string();
     let error = parse_api_versions(br#"{"kind":"APIVersions","versions":["v1",""]}"#).map_err(refused);
@@ -151,7 +151,7 @@ fn legacy_documents_without_names_are_refused_with_the_place() {
 }
 
 #[test]
-fn a_group_version_that_is_none_is_refused_with_its_place() {
+fn parse_legacy_rejects_malformed_group_version() {
     check_error(
         parse_resource_list,
         r#"{"kind":"APIResourceList","groupVersion":"a/b/c","resources":[]}"#,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::document;
+use crate::testing::groups_from_notation;
 
 /// The fields of a message: number and content.
 fn fields(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
@@ -24,8 +24,8 @@ fn field(bytes: &[u8], number: u8) -> Vec<&[u8]> {
 }
 
 #[test]
-fn the_envelope_says_what_it_holds() {
-    let body = envelope("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList", b"content");
+fn unknown_envelope_states_api_version_and_kind() {
+    let body = wrap_in_unknown("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList", b"content");
     let unknown = body.strip_prefix(b"k8s\0").unwrap();
     let numbers: Vec<_> = fields(unknown).iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
@@ -35,10 +35,11 @@ fn the_envelope_says_what_it_holds() {
 }
 
 #[test]
-fn a_list_carries_every_field_under_its_number() {
+fn encode_group_list_writes_every_field_number() {
     let mut verbs: String = "get,list".to_owned();
     (0..100).for_each(|verb| verbs += &format!(",verb{verb}"));
-    let list = list(&document(&format!("apps/v1 ds:{verbs} ds/scale=Scale:get | v1! ps@Cluster")));
+    let list =
+        encode_group_list(&groups_from_notation(&format!("apps/v1 ds:{verbs} ds/scale=Scale:get | v1! ps@Cluster")));
     assert_eq!(field(&list, 1), [[1 << 3 | 2, 0, 2 << 3 | 2, 0, 3 << 3 | 2, 0]]);
     let [apps, core] = field(&list, 2)[..] else { panic!("two groups were written") };
     assert_eq!(field(field(apps, 1)[0], 1), [b"apps"]);

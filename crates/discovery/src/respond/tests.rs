@@ -8,20 +8,21 @@ use super::*;
 use crate::aggregated;
 use crate::document::GZIP_THRESHOLD;
 use crate::legacy::ApiGroupList;
-use crate::testing::document;
+use crate::testing::groups_from_notation;
 
-fn small() -> Document {
-    aggregated::json(&document("apps/v1 ds:get"), AggregatedVersion::V2)
+fn small() -> EncodedDocument {
+    aggregated::encode_json(&groups_from_notation("apps/v1 ds:get"), AggregatedVersion::V2)
 }
 
-fn large() -> Document {
+fn large() -> EncodedDocument {
     let resources: String = (0..2000).map(|number| format!(" resource{number}s:get,list")).collect();
-    let document = aggregated::json(&document(&format!("apps/v1{resources}")), AggregatedVersion::V2);
+    let document =
+        aggregated::encode_json(&groups_from_notation(&format!("apps/v1{resources}")), AggregatedVersion::V2);
     assert!(document.identity.len() > GZIP_THRESHOLD);
     document
 }
 
-fn ask(document: &Document, headers: &[(&str, &str)]) -> Response<Bytes> {
+fn respond_to(document: &EncodedDocument, headers: &[(&str, &str)]) -> Response<Bytes> {
     let mut request = HeaderMap::new();
     for (name, value) in headers {
         request.append(http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
@@ -30,8 +31,8 @@ fn ask(document: &Document, headers: &[(&str, &str)]) -> Response<Bytes> {
 }
 
 #[track_caller]
-fn check(document: &Document, headers: &[(&str, &str)], expected: &Expect) {
-    let response = ask(document, headers);
+fn check(document: &EncodedDocument, headers: &[(&str, &str)], expected: &Expect) {
+    let response = respond_to(document, headers);
     let mut text = format!("{}\n", response.status().as_u16());
     for (name, value) in response.headers() {
         let is_own_tag = name == ETAG && Some(value) == document.etag.as_ref();
@@ -42,7 +43,7 @@ fn check(document: &Document, headers: &[(&str, &str)], expected: &Expect) {
 }
 
 #[test]
-fn a_small_document_goes_out_as_it_is() {
+fn small_document_is_sent_uncompressed() {
     let document = small();
     check(
         &document,
@@ -55,13 +56,13 @@ fn a_small_document_goes_out_as_it_is() {
             content-type: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList
         "#]],
     );
-    assert_eq!(ask(&document, &[]).body(), &document.identity);
+    assert_eq!(respond_to(&document, &[]).body(), &document.identity);
 }
 
 #[test]
-fn a_large_document_is_compressed_for_those_who_ask() {
+fn large_document_is_gzipped_when_accepted() {
     let document = large();
-    let response = ask(&document, &[("accept-encoding", "gzip")]);
+    let response = respond_to(&document, &[("accept-encoding", "gzip")]);
     check(
         &document,
         &[("accept-encoding", "deflate, gzip;q=0.5")],
@@ -82,21 +83,21 @@ fn a_large_document_is_compressed_for_those_who_ask() {
 }
 
 #[test]
-fn who_does_not_name_gzip_gets_the_plain_bytes() {
+fn document_is_uncompressed_unless_gzip_is_named() {
     let document = large();
     for accepted in ["", "identity", "*", "deflate, br", "gzip;q=0", "gzip; q=0.000", "x-gzip", "gzip2"] {
-        let response = ask(&document, &[("accept-encoding", accepted)]);
+        let response = respond_to(&document, &[("accept-encoding", accepted)]);
         assert_eq!(response.body(), &document.identity, "{accepted}");
         assert_eq!(response.headers().get(CONTENT_ENCODING), None, "{accepted}");
     }
-    assert_eq!(ask(&document, &[]).body(), &document.identity);
+    assert_eq!(respond_to(&document, &[]).body(), &document.identity);
     for accepted in ["gzip", "GZIP", "br;q=1, gzip", " gzip ; q=1"] {
-        assert_eq!(Some(ask(&document, &[("accept-encoding", accepted)]).body()), document.gzip(), "{accepted}");
+        assert_eq!(Some(respond_to(&document, &[("accept-encoding", accepted)]).body()), document.gzip(), "{accepted}");
     }
 }
 
 #[test]
-fn a_matching_tag_is_answered_without_a_body() {
+fn matching_if_none_match_returns_304() {
     let document = large();
     let etag = document.etag.clone().unwrap();
     let headers = [("if-none-match", etag.to_str().unwrap()), ("accept-encoding", "gzip")];
@@ -110,30 +111,30 @@ fn a_matching_tag_is_answered_without_a_body() {
             cache-control: public
         "#]],
     );
-    assert!(ask(&document, &headers).body().is_empty());
+    assert!(respond_to(&document, &headers).body().is_empty());
 }
 
 #[test]
-fn a_tag_is_compared_as_it_stands() {
+fn if_none_match_is_compared_verbatim() {
     let document = small();
     let etag = document.etag.clone().unwrap();
     let etag = etag.to_str().unwrap();
-    let other = aggregated::json(&document_with_more(), AggregatedVersion::V2).etag.unwrap();
+    let other = aggregated::encode_json(&document_with_more(), AggregatedVersion::V2).etag.unwrap();
     for tag in
         [&format!("W/{etag}"), &format!("{etag}, \"x\""), "*", "", etag.trim_matches('"'), other.to_str().unwrap()]
     {
-        let response = ask(&document, &[("if-none-match", tag)]);
+        let response = respond_to(&document, &[("if-none-match", tag)]);
         assert_eq!((response.status(), response.body()), (StatusCode::OK, &document.identity), "{tag}");
     }
 }
 
-fn document_with_more() -> std::sync::Arc<crate::Groups> {
-    document("apps/v1 ds:get,list")
+fn document_with_more() -> std::sync::Arc<crate::GroupDiscoveryList> {
+    groups_from_notation("apps/v1 ds:get,list")
 }
 
 #[test]
-fn a_legacy_document_has_no_tag_and_may_not_be_cached_by_others() {
-    let document = ApiGroupList::from_groups(&document("apps/v1 ds:get")).to_document();
+fn legacy_document_has_no_etag_or_cache_headers() {
+    let document = ApiGroupList::from_groups(&groups_from_notation("apps/v1 ds:get")).to_document();
     check(
         &document,
         &[("if-none-match", "\"\"")],

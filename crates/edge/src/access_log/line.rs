@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use api::time::MicroTime;
 use serde::Serialize;
 
-use super::{Entry, Noted};
+use super::{AccessLogEntry, AccessLogFieldValues};
 
 /// Neither headers nor the query are in it: both may hold what is nobody's business.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Line<'a> {
+pub(super) struct AccessLogLine<'a> {
     /// When the request came.
     time: MicroTime,
     #[serde(rename = "auditID")]
@@ -33,22 +33,22 @@ pub(super) struct Line<'a> {
     duration_seconds: f64,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn new(entry: &'a Entry, noted: &'a Noted) -> Self {
+impl<'a> AccessLogLine<'a> {
+    pub(super) fn new(entry: &'a AccessLogEntry, fields: &'a AccessLogFieldValues) -> Self {
         Self {
             time: entry.time.into(),
             audit_id: entry.audit_id.to_str().unwrap_or_default(),
             client: entry.client.to_canonical(),
-            user: noted.user.as_deref(),
+            user: fields.user.as_deref(),
             verb: &entry.verb,
             method: entry.method.as_str(),
             path: entry.uri.path(),
             status: entry.status,
             upstream: entry.upstream.as_ref().map(|server| server.as_str()),
-            rule: noted.rule,
-            error: noted.error.as_deref(),
-            retries: noted.retries,
-            bytes: entry.bytes,
+            rule: fields.rule,
+            error: fields.error.as_deref(),
+            retries: fields.retries,
+            bytes: entry.bytes_sent,
             // To the microsecond, as the time is.
             duration_seconds: entry.started.elapsed().as_micros() as f64 / 1e6,
         }

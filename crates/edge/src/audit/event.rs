@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::policy::{Level, Stage};
-use super::{State, Trail};
+use super::{RecordState, RequestRecord};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event<'a> {
+pub(super) struct AuditEvent<'a> {
     kind: &'static str,
     api_version: &'static str,
     level: Level,
@@ -68,7 +68,7 @@ pub(super) struct ObjectReference {
 /// A Status, of which a success has the code alone.
 #[derive(Serialize)]
 struct ResponseStatus<'a> {
-    metadata: Empty,
+    metadata: EmptyListMeta,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -76,23 +76,23 @@ struct ResponseStatus<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a api::status::Details>,
+    details: Option<&'a api::status::StatusDetails>,
     code: u16,
 }
 
 #[derive(Serialize)]
-struct Empty {}
+struct EmptyListMeta {}
 
 /// The part of an object that says which one it is.
 #[derive(Deserialize)]
-struct Named {
+struct ObjectWithMetadata {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: AuditedObjectMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Metadata {
+struct AuditedObjectMetadata {
     name: String,
     namespace: String,
     uid: String,
@@ -101,17 +101,17 @@ struct Metadata {
 
 impl ObjectReference {
     /// `None` for paths that are no resources.
-    pub(super) fn of(target: &Target<'_>) -> Option<Self> {
-        let Target::Resource(asked) = target else { return None };
+    pub(super) fn for_target(target: &Target<'_>) -> Option<Self> {
+        let Target::Resource(resource) = target else { return None };
         Some(Self {
-            resource: asked.resource.to_string(),
-            namespace: asked.namespace.to_string(),
-            name: asked.name.to_string(),
+            resource: resource.resource.to_string(),
+            namespace: resource.namespace.to_string(),
+            name: resource.name.to_string(),
             uid: String::new(),
-            api_group: asked.group.to_string(),
-            api_version: asked.version.to_string(),
+            api_group: resource.group.to_string(),
+            api_version: resource.version.to_string(),
             resource_version: String::new(),
-            subresource: asked.subresource.to_string(),
+            subresource: resource.subresource.to_string(),
         })
     }
 
@@ -120,9 +120,10 @@ impl ObjectReference {
     }
 
     /// Adds what only the object itself says.
-    fn completed(&self, object: Option<&RawValue>) -> Self {
+    fn with_object_metadata(&self, object: Option<&RawValue>) -> Self {
         let mut reference = self.clone();
-        let Some(Named { metadata }) = object.and_then(|object| serde_json::from_str(object.get()).ok()) else {
+        let Some(ObjectWithMetadata { metadata }) = object.and_then(|object| serde_json::from_str(object.get()).ok())
+        else {
             return reference;
         };
         for (known, found) in [
@@ -139,10 +140,10 @@ impl ObjectReference {
     }
 }
 
-impl<'a> Event<'a> {
+impl<'a> AuditEvent<'a> {
     pub(super) fn new(
-        trail: &'a Trail,
-        state: &'a State,
+        request_record: &'a RequestRecord,
+        state: &'a RecordState,
         stage: Stage,
         code: Option<u16>,
         failure: Option<&'a Status>,
@@ -153,20 +154,23 @@ impl<'a> Event<'a> {
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
-            level: state.verdict.level,
-            audit_id: &trail.id,
+            level: state.decision.level,
+            audit_id: &request_record.id,
             stage,
-            request_uri: &trail.uri,
-            verb: &trail.verb,
+            request_uri: &request_record.uri,
+            verb: &request_record.verb,
             user: state.user.as_deref().map(UserInfo::from).unwrap_or_default(),
             impersonated_user: state.impersonated.as_deref().map(UserInfo::from),
-            source_ips: &trail.source_ips,
-            user_agent: &trail.user_agent,
-            object_ref: trail.object.as_ref().map(|object| object.completed(request_object)),
+            source_ips: &request_record.source_ips,
+            user_agent: &request_record.user_agent,
+            object_ref: request_record
+                .object_reference
+                .as_ref()
+                .map(|object| object.with_object_metadata(request_object)),
             response_status: code.map(|code| ResponseStatus::new(code, failure)),
-            request_object: request_object.filter(|_| state.verdict.level >= Level::Request),
-            request_received_timestamp: trail.received.into(),
-            stage_timestamp: if is_early { trail.received } else { Timestamp::now() }.into(),
+            request_object: request_object.filter(|_| state.decision.level >= Level::Request),
+            request_received_timestamp: request_record.received.into(),
+            stage_timestamp: if is_early { request_record.received } else { Timestamp::now() }.into(),
             annotations: &state.annotations,
         }
     }
@@ -181,7 +185,7 @@ impl<'a> Event<'a> {
 impl<'a> ResponseStatus<'a> {
     fn new(code: u16, failure: Option<&'a Status>) -> Self {
         Self {
-            metadata: Empty {},
+            metadata: EmptyListMeta {},
             status: failure.map(|_| "Failure"),
             message: failure.map_or("", |status| &status.message),
             reason: failure.map_or("", |status| status.reason.as_str()),

@@ -9,30 +9,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 /// A file of events. A line is written before the answer to its request is sent, as kube-apiserver does by default.
-pub struct Log {
-    to: Mutex<Box<dyn Write + Send>>,
+pub struct AuditLog {
+    writer: Mutex<Box<dyn Write + Send>>,
     is_failing: AtomicBool,
 }
 
-impl Log {
+impl AuditLog {
     /// Opens `--audit-log-path`: a file that its owner alone may read, or `-` for standard output.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::new(io::stdout()));
         }
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)?;
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            std::fs::create_dir_all(dir)?;
         }
         Ok(Self::new(OpenOptions::new().append(true).create(true).mode(0o600).open(path)?))
     }
 
-    pub(super) fn new(to: impl Write + Send + 'static) -> Self {
-        Self { to: Mutex::new(Box::new(to)), is_failing: AtomicBool::new(false) }
+    pub(super) fn new(writer: impl Write + Send + 'static) -> Self {
+        Self { writer: Mutex::new(Box::new(writer)), is_failing: AtomicBool::new(false) }
     }
 
     /// Writes one event, its newline included, in one piece. A full disk does not stop the server; it is told once.
     pub(super) fn write(&self, line: &[u8]) {
-        let mut to = self.to.lock();
+        let mut to = self.writer.lock();
         let outcome = to.write_all(line).and_then(|()| to.flush());
         let was_failing = self.is_failing.swap(outcome.is_err(), Ordering::Relaxed);
         match outcome {
@@ -43,8 +43,8 @@ impl Log {
     }
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for AuditLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").finish_non_exhaustive()
+        f.debug_struct("AuditLog").finish_non_exhaustive()
     }
 }

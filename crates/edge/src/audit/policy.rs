@@ -40,7 +40,7 @@ pub struct Policy {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<AuditRule>,
     #[serde(default)]
     omit_stages: Vec<Stage>,
 }
@@ -50,10 +50,10 @@ pub struct Policy {
 pub enum PolicyError {
     /// It is not what a policy looks like.
     #[error("it is no audit policy: {0}")]
-    Unreadable(#[from] serde_json::Error),
+    Malformed(#[from] serde_json::Error),
     /// It is something else.
     #[error("unknown group version field {0} in policy")]
-    OtherKind(String),
+    WrongKind(String),
     /// It has no rules, so nothing would ever be recorded.
     #[error("loaded illegal policy with 0 rules")]
     NoRules,
@@ -61,12 +61,12 @@ pub enum PolicyError {
     #[error(
         "rules[{0}].nonResourceURLs: Invalid value: rules cannot apply to both regular resources and non-resource URLs"
     )]
-    BothSorts(usize),
+    ResourcesAndUrls(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
+struct AuditRule {
     level: Level,
     #[serde(default)]
     users: Vec<String>,
@@ -97,12 +97,12 @@ struct GroupResources {
 
 /// What a policy says about one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct AuditDecision {
     pub(super) level: Level,
     omit_stages: Vec<Stage>,
 }
 
-impl Verdict {
+impl AuditDecision {
     pub(super) fn records(&self, stage: Stage) -> bool {
         self.level != Level::None && !self.omit_stages.contains(&stage)
     }
@@ -113,34 +113,36 @@ impl Policy {
     pub fn from_value(value: serde_json::Value) -> Result<Self, PolicyError> {
         let policy: Self = serde_json::from_value(value)?;
         if (&*policy.kind, &*policy.api_version) != ("Policy", "audit.k8s.io/v1") {
-            return Err(PolicyError::OtherKind(format!("{}, Kind={}", policy.api_version, policy.kind)));
+            return Err(PolicyError::WrongKind(format!("{}, Kind={}", policy.api_version, policy.kind)));
         }
         if policy.rules.is_empty() {
             return Err(PolicyError::NoRules);
         }
-        let is_both = |rule: &Rule| {
+        let is_both = |rule: &AuditRule| {
             let is_about_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
             is_about_resources && !rule.non_resource_urls.is_empty()
         };
         match policy.rules.iter().position(is_both) {
-            Some(at) => Err(PolicyError::BothSorts(at)),
+            Some(at) => Err(PolicyError::ResourcesAndUrls(at)),
             None => Ok(policy),
         }
     }
 
     /// Whether some rule asks for more than is recorded here.
-    pub fn asks_for_responses(&self) -> bool {
+    pub fn has_request_response_rule(&self) -> bool {
         self.rules.iter().any(|rule| rule.level == Level::RequestResponse)
     }
 
-    pub(super) fn judge(&self, user: Option<&User>, target: &Target<'_>) -> Verdict {
-        let Some(rule) = self.rules.iter().find(|rule| rule.matches(user, target)) else { return Verdict::default() };
+    pub(super) fn decide(&self, user: Option<&User>, target: &Target<'_>) -> AuditDecision {
+        let Some(rule) = self.rules.iter().find(|rule| rule.matches(user, target)) else {
+            return AuditDecision::default();
+        };
         let omit_stages = self.omit_stages.iter().chain(&rule.omit_stages).copied().collect();
-        Verdict { level: rule.level.min(Level::Request), omit_stages }
+        AuditDecision { level: rule.level.min(Level::Request), omit_stages }
     }
 }
 
-impl Rule {
+impl AuditRule {
     fn matches(&self, user: Option<&User>, target: &Target<'_>) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == wanted);
         if !self.users.is_empty() && !user.is_some_and(|user| has(&self.users, &user.name)) {
@@ -155,47 +157,48 @@ impl Rule {
         }
         match target {
             Target::Resource(resource) => {
-                let is_here = self.namespaces.is_empty() || has(&self.namespaces, &resource.namespace);
-                let is_it =
-                    self.resources.is_empty() || self.resources.iter().any(|resources| resources.contains(resource));
-                self.non_resource_urls.is_empty() && is_here && is_it
+                let is_in_namespace = self.namespaces.is_empty() || has(&self.namespaces, &resource.namespace);
+                let is_match =
+                    self.resources.is_empty() || self.resources.iter().any(|resources| resources.matches(resource));
+                self.non_resource_urls.is_empty() && is_in_namespace && is_match
             }
             Target::NonResource(page) => {
-                let is_it = |url: &String| is_path(&page.path, url);
+                let is_match = |url: &String| matches_url(&page.path, url);
                 self.namespaces.is_empty()
                     && self.resources.is_empty()
-                    && (self.non_resource_urls.is_empty() || self.non_resource_urls.iter().any(is_it))
+                    && (self.non_resource_urls.is_empty() || self.non_resource_urls.iter().any(is_match))
             }
         }
     }
 }
 
 impl GroupResources {
-    fn contains(&self, asked: &target::Resource<'_>) -> bool {
-        if self.group != asked.group {
+    fn matches(&self, resource_target: &target::ResourceTarget<'_>) -> bool {
+        if self.group != resource_target.group {
             return false;
         }
         if self.resources.is_empty() {
             return true;
         }
-        let is_named = self.resource_names.is_empty() || self.resource_names.iter().any(|name| *name == asked.name);
-        is_named && self.resources.iter().any(|resource| is_resource(resource, asked))
+        let is_named =
+            self.resource_names.is_empty() || self.resource_names.iter().any(|name| *name == resource_target.name);
+        is_named && self.resources.iter().any(|resource| matches_resource(resource, resource_target))
     }
 }
 
 /// A resource of a rule: `pods`, `pods/log`, `pods/*`, `*/scale` or `*`.
-fn is_resource(rule: &str, asked: &target::Resource<'_>) -> bool {
+fn matches_resource(rule: &str, target: &target::ResourceTarget<'_>) -> bool {
     match rule.split_once('/') {
         None if rule == "*" => true,
-        None => rule == asked.resource && asked.subresource.is_empty(),
-        Some(("*", subresource)) => !asked.subresource.is_empty() && subresource == asked.subresource,
-        Some((resource, "*")) => resource == asked.resource,
-        Some((resource, subresource)) => resource == asked.resource && subresource == asked.subresource,
+        None => rule == target.resource && target.subresource.is_empty(),
+        Some(("*", subresource)) => !target.subresource.is_empty() && subresource == target.subresource,
+        Some((resource, "*")) => resource == target.resource,
+        Some((resource, subresource)) => resource == target.resource && subresource == target.subresource,
     }
 }
 
 /// A path of a rule: itself, everything, or everything below.
-fn is_path(path: &str, rule: &str) -> bool {
+fn matches_url(path: &str, rule: &str) -> bool {
     rule == "*" || rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
@@ -212,11 +215,11 @@ mod tests {
     fn check(rules: &str, user: &str, method: &str, line: &str, expected: Level) {
         let user = User { groups: vec!["devs".to_owned()], ..User::named(user) };
         let target = Target::parse(method, line).unwrap();
-        assert_eq!(policy(rules).judge(Some(&user), &target).level, expected, "{rules} {method} {line}");
+        assert_eq!(policy(rules).decide(Some(&user), &target).level, expected, "{rules} {method} {line}");
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn first_matching_audit_rule_decides() {
         let rules = r#"[{"level":"None","users":["probe"]},{"level":"Request","userGroups":["devs"],"verbs":["create"]},{"level":"Metadata"}]"#;
         check(rules, "probe", "POST", "/api/v1/namespaces/d/pods", Level::None);
         check(rules, "jane", "POST", "/api/v1/namespaces/d/pods", Level::Request);
@@ -225,11 +228,11 @@ mod tests {
         check(only, "bob", "GET", "/healthz", Level::None);
         check(only, "jane", "GET", "/healthz", Level::Request);
         let nobody = Target::parse("GET", "/healthz").unwrap();
-        assert_eq!(policy(only).judge(None, &nobody).level, Level::None);
+        assert_eq!(policy(only).decide(None, &nobody).level, Level::None);
     }
 
     #[test]
-    fn resources_match_as_in_kubernetes() {
+    fn audit_rule_matches_resources_as_kubernetes() {
         for (resources, line, matches) in [
             (r#"[{"group":""}]"#, "/api/v1/namespaces/d/pods/p/log", true),
             (r#"[{"group":""}]"#, "/apis/apps/v1/deployments", false),
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_and_paths_match() {
+    fn audit_rule_matches_namespaces_and_urls() {
         let rules = r#"[{"level":"Metadata","namespaces":["kube-system",""]}]"#;
         check(rules, "jane", "GET", "/api/v1/namespaces/kube-system/pods", Level::Metadata);
         check(rules, "jane", "GET", "/api/v1/nodes", Level::Metadata);
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_makes_no_sense_is_refused() {
+    fn from_value_rejects_invalid_policy() {
         let refusal = |text: &str| Policy::from_value(serde_json::from_str(text).unwrap()).unwrap_err().to_string();
         let head = r#""kind":"Policy","apiVersion":"audit.k8s.io/v1""#;
         assert_eq!(

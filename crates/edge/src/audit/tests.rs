@@ -22,17 +22,24 @@ impl Write for Buffer {
 
 /// Follows a request by a policy of these rules and shows what was written, without instants.
 #[track_caller]
-fn check(rules: &Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>, &Target<'_>), expected: &Expect) {
+fn check_events(
+    rules: &Value,
+    method: &str,
+    line: &str,
+    life: impl FnOnce(&Arc<RequestRecord>, &Target<'_>),
+    expected: &Expect,
+) {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": rules});
     let buffer = Buffer::default();
-    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), Log::new(buffer.clone())));
+    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), AuditLog::new(buffer.clone())));
     let target = Target::parse(method, line).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, HeaderValue::from_static("kubectl/v1.37"));
     headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.7, nonsense"));
-    let trail = auditor.follow(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &headers);
-    life(&trail, &target);
-    drop(trail);
+    let request_record =
+        auditor.start_record(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &headers);
+    life(&request_record, &target);
+    drop(request_record);
     let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let mut shown = String::new();
     for line in written.lines() {
@@ -46,21 +53,21 @@ fn check(rules: &Value, method: &str, line: &str, life: impl FnOnce(&Arc<Trail>,
     expected.assert_eq(&shown);
 }
 
-fn jane() -> Option<Arc<User>> {
+fn user_jane() -> Option<Arc<User>> {
     Some(Arc::new(User { groups: vec!["devs".to_owned()], ..User::named("jane") }))
 }
 
 #[test]
-fn a_request_is_recorded_when_it_comes_and_when_it_is_answered() {
-    check(
+fn request_is_audited_on_receipt_and_completion() {
+    check_events(
         &json!([{"level": "Metadata"}]),
         "GET",
         "/api/v1/namespaces/default/pods/p?pretty=1",
-        |trail, target| {
-            trail.note_user(target, jane());
-            trail.annotate("authorization.k8s.io/decision", "allow");
-            trail.note_request_object(|| unreachable!("it is not recorded, and the name is known"));
-            trail.note_complete(200, None);
+        |request_record, target| {
+            request_record.record_user(target, user_jane());
+            request_record.annotate("authorization.k8s.io/decision", "allow");
+            request_record.set_request_object(|| unreachable!("it is not recorded, and the name is known"));
+            request_record.record_response_complete(200, None);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"p","namespace":"default","resource":"pods"},"requestURI":"/api/v1/namespaces/default/pods/p?pretty=1","sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"RequestReceived","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"get"}
@@ -70,16 +77,16 @@ fn a_request_is_recorded_when_it_comes_and_when_it_is_answered() {
 }
 
 #[test]
-fn what_was_sent_is_recorded_where_the_policy_says_so() {
-    check(
+fn request_level_records_request_object() {
+    check_events(
         &json!([{"level": "Request", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/configmaps",
-        |trail, target| {
-            trail.note_user(target, jane());
-            trail.note_impersonated(Some(Arc::new(User::named("bob"))));
-            trail.note_request_object(|| b"{\"metadata\": {\"name\": \"a\"},\n \"data\": {}}".to_vec());
-            trail.note_complete(
+        |request_record, target| {
+            request_record.record_user(target, user_jane());
+            request_record.set_impersonated(Some(Arc::new(User::named("bob"))));
+            request_record.set_request_object(|| b"{\"metadata\": {\"name\": \"a\"},\n \"data\": {}}".to_vec());
+            request_record.record_response_complete(
                 409,
                 Some(&Status::already_exists(api::GroupResource { group: "", resource: "configmaps" }, "a")),
             );
@@ -91,15 +98,15 @@ fn what_was_sent_is_recorded_where_the_policy_says_so() {
 }
 
 #[test]
-fn the_name_of_what_is_created_is_known_although_the_object_is_not_recorded() {
-    check(
+fn metadata_level_takes_name_from_created_object() {
+    check_events(
         &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/secrets",
-        |trail, target| {
-            trail.note_user(target, jane());
-            trail.note_request_object(|| br#"{"metadata":{"name":"s"},"data":{"password":"eA=="}}"#.to_vec());
-            trail.note_complete(201, None);
+        |request_record, target| {
+            request_record.record_user(target, user_jane());
+            request_record.set_request_object(|| br#"{"metadata":{"name":"s"},"data":{"password":"eA=="}}"#.to_vec());
+            request_record.record_response_complete(201, None);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"s","namespace":"default","resource":"secrets"},"requestURI":"/api/v1/namespaces/default/secrets","responseStatus":{"code":201,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"create"}
@@ -108,14 +115,14 @@ fn the_name_of_what_is_created_is_known_although_the_object_is_not_recorded() {
 }
 
 #[test]
-fn a_watch_is_recorded_when_it_starts_and_when_it_ends() {
-    check(
+fn watch_is_audited_on_start_and_end() {
+    check_events(
         &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "GET",
         "/api/v1/pods?watch=1",
-        |trail, target| {
-            trail.note_user(target, jane());
-            Ending::new(trail.clone()).note_started(200);
+        |request_record, target| {
+            request_record.record_user(target, user_jane());
+            RequestRecordGuard::new(request_record.clone()).record_response_started(200);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseStarted","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
@@ -125,15 +132,19 @@ fn a_watch_is_recorded_when_it_starts_and_when_it_ends() {
 }
 
 /// The stages that are recorded of one life.
-fn stages(life: impl FnOnce(&Arc<Trail>, &Target<'_>)) -> Vec<String> {
+fn recorded_stages(life: impl FnOnce(&Arc<RequestRecord>, &Target<'_>)) -> Vec<String> {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": [{"level": "Metadata"}]});
     let buffer = Buffer::default();
-    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), Log::new(buffer.clone())));
+    let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), AuditLog::new(buffer.clone())));
     let target = Target::parse("GET", "/api/v1/pods").unwrap();
-    let trail =
-        auditor.follow(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &HeaderMap::new());
-    let ending = Ending::new(trail.clone());
-    life(&trail, &target);
+    let request_record = auditor.start_record(
+        &HeaderValue::from_static("id-1"),
+        "127.0.0.1".parse().unwrap(),
+        &target,
+        &HeaderMap::new(),
+    );
+    let ending = RequestRecordGuard::new(request_record.clone());
+    life(&request_record, &target);
     drop(ending);
     let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let events = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -141,32 +152,35 @@ fn stages(life: impl FnOnce(&Arc<Trail>, &Target<'_>)) -> Vec<String> {
 }
 
 #[test]
-fn every_request_that_was_let_in_ends_in_exactly_one_event() {
-    let user = |trail: &Arc<Trail>, target: &Target<'_>| trail.note_user(target, jane());
+fn every_authenticated_request_has_exactly_one_final_event() {
+    let user =
+        |request_record: &Arc<RequestRecord>, target: &Target<'_>| request_record.record_user(target, user_jane());
     let failure = Status::internal_error("broken");
     let received = "RequestReceived null";
-    assert_eq!(stages(user), [received, "ResponseComplete 504"], "cancelled");
-    assert_eq!(stages(|_, _| {}), [""; 0], "cancelled before authentication");
-    let answered = stages(|trail, target| {
-        user(trail, target);
-        trail.note_complete(200, None);
+    assert_eq!(recorded_stages(user), [received, "ResponseComplete 504"], "cancelled");
+    assert_eq!(recorded_stages(|_, _| {}), [""; 0], "cancelled before authentication");
+    let answered = recorded_stages(|request_record, target| {
+        user(request_record, target);
+        request_record.record_response_complete(200, None);
     });
     assert_eq!(answered, [received, "ResponseComplete 200"]);
-    let panicked = stages(|trail, target| {
-        user(trail, target);
-        trail.note_panic(&failure);
+    let panicked = recorded_stages(|request_record, target| {
+        user(request_record, target);
+        request_record.record_panic(&failure);
     });
     assert_eq!(panicked, [received, "Panic 500"]);
-    let unknown = stages(|trail, target| trail.note_unauthorized(target, &Status::unauthorized("Unauthorized")));
+    let unknown = recorded_stages(|request_record, target| {
+        request_record.record_unauthorized(target, &Status::unauthorized("Unauthorized"))
+    });
     assert_eq!(unknown, ["ResponseStarted 401"]);
 }
 
 #[test]
-fn nobody_known_is_one_event_and_nothing_wanted_is_none() {
-    let unauthorized = |trail: &Arc<Trail>, target: &Target<'_>| {
-        trail.note_unauthorized(target, &Status::unauthorized("Unauthorized"));
+fn unauthorized_request_is_one_event_and_level_none_is_silent() {
+    let unauthorized = |request_record: &Arc<RequestRecord>, target: &Target<'_>| {
+        request_record.record_unauthorized(target, &Status::unauthorized("Unauthorized"));
     };
-    check(
+    check_events(
         &json!([{"level": "Metadata"}]),
         "GET",
         "/api/v1/pods",
@@ -176,22 +190,22 @@ fn nobody_known_is_one_event_and_nothing_wanted_is_none() {
     "#]],
     );
     let quiet = json!([{"level": "None", "users": ["jane"]}, {"level": "Metadata", "users": ["bob"]}]);
-    let served = |trail: &Arc<Trail>, target: &Target<'_>| {
-        trail.note_user(target, jane());
-        trail.note_complete(200, None);
+    let served = |request_record: &Arc<RequestRecord>, target: &Target<'_>| {
+        request_record.record_user(target, user_jane());
+        request_record.record_response_complete(200, None);
     };
-    check(&quiet, "GET", "/api/v1/pods", served, &expect![""]);
-    check(&quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
+    check_events(&quiet, "GET", "/api/v1/pods", served, &expect![""]);
+    check_events(&quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
 }
 
 #[test]
-fn an_id_that_is_brought_is_kept_and_a_strange_one_replaced() {
+fn ensure_audit_id_keeps_valid_and_replaces_invalid_ids() {
     let identified = |brought: Option<&str>| {
         let mut headers = HeaderMap::new();
         if let Some(brought) = brought {
             headers.insert(AUDIT_ID, HeaderValue::from_bytes(brought.as_bytes()).unwrap());
         }
-        let id = identify(&mut headers);
+        let id = ensure_audit_id(&mut headers);
         assert_eq!(headers[AUDIT_ID], id, "whoever it is sent on to sees the same");
         id.to_str().unwrap().to_owned()
     };

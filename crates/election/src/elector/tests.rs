@@ -5,48 +5,51 @@ use parking_lot::Mutex;
 use tasks::Tasks;
 
 use super::*;
-use crate::ports::Pending;
+use crate::ports::LeaseFuture;
 
 /// Storage with one lease. Clones share it.
 #[derive(Clone, Default)]
-struct Memory {
+struct MemoryLeaseStorage {
     lease: Arc<Mutex<Option<Lease>>>,
-    mood: Arc<Mutex<Mood>>,
+    behavior: Arc<Mutex<StorageBehavior>>,
 }
 
 #[derive(Clone, Copy, Default)]
-enum Mood {
+enum StorageBehavior {
     #[default]
-    Well,
+    Healthy,
     Failing,
     Hanging,
     /// Writes happen and their answers are lost.
-    Mumbling,
+    LosingResponses,
 }
 
-impl Memory {
+impl MemoryLeaseStorage {
     /// The same storage, with a mood of its own.
-    fn seen_by_another(&self) -> Self {
-        Self { mood: Arc::default(), ..self.clone() }
+    fn with_own_behavior(&self) -> Self {
+        Self { behavior: Arc::default(), ..self.clone() }
     }
 
-    fn set_mood(&self, mood: Mood) {
-        *self.mood.lock() = mood;
+    fn set_behavior(&self, mood: StorageBehavior) {
+        *self.behavior.lock() = mood;
     }
 
     fn spec(&self) -> api::objects::LeaseSpec {
         self.lease.lock().as_ref().expect("somebody stood").spec.clone()
     }
 
-    fn answer<'a, T: Send + 'a>(&'a self, act: impl FnOnce() -> Result<T, PortError> + Send + 'a) -> Pending<'a, T> {
+    fn respond<'a, T: Send + 'a>(
+        &'a self,
+        act: impl FnOnce() -> Result<T, PortError> + Send + 'a,
+    ) -> LeaseFuture<'a, T> {
         let failed = || PortError::Unavailable { reason: "on purpose".to_owned() };
         async move {
-            let mood = *self.mood.lock();
+            let mood = *self.behavior.lock();
             match mood {
-                Mood::Well => act(),
-                Mood::Failing => Err(failed()),
-                Mood::Hanging => std::future::pending().await,
-                Mood::Mumbling => act().and_then(|_| Err(failed())),
+                StorageBehavior::Healthy => act(),
+                StorageBehavior::Failing => Err(failed()),
+                StorageBehavior::Hanging => std::future::pending().await,
+                StorageBehavior::LosingResponses => act().and_then(|_| Err(failed())),
             }
         }
         .boxed()
@@ -59,20 +62,20 @@ impl Memory {
     }
 }
 
-impl Leases for Memory {
-    fn get(&self, _namespace: &str, _name: &str) -> Pending<'_, Option<Lease>> {
-        self.answer(|| Ok(self.lease.lock().clone()))
+impl LeaseClient for MemoryLeaseStorage {
+    fn get(&self, _namespace: &str, _name: &str) -> LeaseFuture<'_, Option<Lease>> {
+        self.respond(|| Ok(self.lease.lock().clone()))
     }
 
-    fn create(&self, lease: Lease) -> Pending<'_, Lease> {
-        self.answer(move || {
+    fn create(&self, lease: Lease) -> LeaseFuture<'_, Lease> {
+        self.respond(move || {
             let mut current = self.lease.lock();
             if current.is_some() { Err(PortError::Conflict) } else { Ok(Self::put(&mut current, lease)) }
         })
     }
 
-    fn update(&self, lease: Lease) -> Pending<'_, Lease> {
-        self.answer(move || {
+    fn update(&self, lease: Lease) -> LeaseFuture<'_, Lease> {
+        self.respond(move || {
             let mut current = self.lease.lock();
             let seen = current.as_ref().ok_or(PortError::NotFound)?;
             if seen.metadata.resource_version != lease.metadata.resource_version {
@@ -86,18 +89,18 @@ impl Leases for Memory {
 /// Who leads, as the leaders themselves say; more than one at a time would show.
 type Leaders = Arc<Mutex<Vec<&'static str>>>;
 
-struct Candidate {
+struct TestCandidate {
     tasks: Tasks,
-    storage: Memory,
+    storage: MemoryLeaseStorage,
 }
 
-fn stand(holder: &'static str, storage: &Memory, leaders: &Leaders) -> Candidate {
-    let storage = storage.seen_by_another();
+fn start_candidate(holder: &'static str, storage: &MemoryLeaseStorage, leaders: &Leaders) -> TestCandidate {
+    let storage = storage.with_own_behavior();
     let config = Config {
         namespace: "kube-system".to_owned(),
         name: "chores".to_owned(),
         holder: holder.to_owned(),
-        pace: Pace::default(),
+        timings: ElectionTimings::default(),
         clock: || Timestamp::UNIX_EPOCH,
         seed: holder.bytes().map(u64::from).sum(),
     };
@@ -105,7 +108,7 @@ fn stand(holder: &'static str, storage: &Memory, leaders: &Leaders) -> Candidate
     let tasks = Tasks::new();
     tasks.spawn("elector", |stop| {
         elector.run(stop, move |term| {
-            let leading = Leading { holder, leaders: leaders.clone() };
+            let leading = LeadingGuard { holder, leaders: leaders.clone() };
             leading.leaders.lock().push(holder);
             async move {
                 assert!(term.is_current());
@@ -114,71 +117,71 @@ fn stand(holder: &'static str, storage: &Memory, leaders: &Leaders) -> Candidate
             }
         })
     });
-    Candidate { tasks, storage }
+    TestCandidate { tasks, storage }
 }
 
 /// Says that it leads until it is dropped.
-struct Leading {
+struct LeadingGuard {
     holder: &'static str,
     leaders: Leaders,
 }
 
-impl Drop for Leading {
+impl Drop for LeadingGuard {
     fn drop(&mut self) {
         self.leaders.lock().retain(|leader| *leader != self.holder);
     }
 }
 
-async fn wait(seconds: u64) {
+async fn sleep_seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-fn who(leaders: &Leaders) -> Vec<&'static str> {
+fn current_leaders(leaders: &Leaders) -> Vec<&'static str> {
     leaders.lock().clone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_one_leads_and_goes_on_leading() {
-    let (storage, leaders) = (Memory::default(), Leaders::default());
-    let _candidates = ["a", "b", "c"].map(|holder| stand(holder, &storage, &leaders));
-    wait(1).await;
-    let first = who(&leaders);
+async fn one_of_many_candidates_leads_and_keeps_leading() {
+    let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+    let _candidates = ["a", "b", "c"].map(|holder| start_candidate(holder, &storage, &leaders));
+    sleep_seconds(1).await;
+    let first = current_leaders(&leaders);
     assert_eq!(first.len(), 1);
     for _ in 0..100 {
-        wait(1).await;
-        assert_eq!(who(&leaders), first);
+        sleep_seconds(1).await;
+        assert_eq!(current_leaders(&leaders), first);
     }
     assert_eq!(storage.spec().lease_transitions, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_stops_lets_the_next_one_begin_without_waiting_for_the_lease() {
-    let (storage, leaders) = (Memory::default(), Leaders::default());
-    let a = stand("a", &storage, &leaders);
-    wait(1).await;
-    let _b = stand("b", &storage, &leaders);
-    wait(10).await;
-    assert_eq!(who(&leaders), ["a"]);
+async fn stopping_leader_releases_lease_for_immediate_takeover() {
+    let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+    let a = start_candidate("a", &storage, &leaders);
+    sleep_seconds(1).await;
+    let _b = start_candidate("b", &storage, &leaders);
+    sleep_seconds(10).await;
+    assert_eq!(current_leaders(&leaders), ["a"]);
     a.tasks.stop(Duration::from_secs(1)).await.unwrap();
-    assert_eq!(who(&leaders), [""; 0]);
+    assert_eq!(current_leaders(&leaders), [""; 0]);
     assert_eq!(storage.spec().holder_identity.as_deref(), Some(""));
-    wait(5).await;
-    assert_eq!(who(&leaders), ["b"]);
+    sleep_seconds(5).await;
+    assert_eq!(current_leaders(&leaders), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_ends_before_the_next_one_begins() {
-    for mood in [Mood::Failing, Mood::Hanging] {
-        let (storage, leaders) = (Memory::default(), Leaders::default());
-        let a = stand("a", &storage, &leaders);
-        wait(1).await;
-        let _b = stand("b", &storage, &leaders);
-        wait(3).await;
-        a.storage.set_mood(mood);
+async fn leader_that_cannot_renew_stops_before_next_one_starts() {
+    for mood in [StorageBehavior::Failing, StorageBehavior::Hanging] {
+        let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+        let a = start_candidate("a", &storage, &leaders);
+        sleep_seconds(1).await;
+        let _b = start_candidate("b", &storage, &leaders);
+        sleep_seconds(3).await;
+        a.storage.set_behavior(mood);
         let mut seen = Vec::new();
         for _ in 0..200 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            seen.push(who(&leaders));
+            seen.push(current_leaders(&leaders));
         }
         seen.dedup();
         assert_eq!(seen, [vec!["a"], vec![], vec!["b"]]);
@@ -187,51 +190,51 @@ async fn a_leader_that_cannot_renew_ends_before_the_next_one_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_was_lost_costs_nothing() {
-    let (storage, leaders) = (Memory::default(), Leaders::default());
-    let a = stand("a", &storage, &leaders);
-    let _b = stand("b", &storage, &leaders);
-    wait(1).await;
-    assert_eq!(who(&leaders), ["a"]);
-    a.storage.set_mood(Mood::Mumbling);
-    wait(5).await;
-    a.storage.set_mood(Mood::Well);
-    wait(60).await;
-    assert_eq!(who(&leaders), ["a"]);
+async fn leader_keeps_lease_when_renewal_response_is_lost() {
+    let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+    let a = start_candidate("a", &storage, &leaders);
+    let _b = start_candidate("b", &storage, &leaders);
+    sleep_seconds(1).await;
+    assert_eq!(current_leaders(&leaders), ["a"]);
+    a.storage.set_behavior(StorageBehavior::LosingResponses);
+    sleep_seconds(5).await;
+    a.storage.set_behavior(StorageBehavior::Healthy);
+    sleep_seconds(60).await;
+    assert_eq!(current_leaders(&leaders), ["a"]);
     assert_eq!(storage.spec().lease_transitions, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_taken_away_ends_the_term_at_the_next_renewal() {
-    let (storage, leaders) = (Memory::default(), Leaders::default());
-    let _a = stand("a", &storage, &leaders);
-    wait(1).await;
+async fn leader_stops_when_lease_has_another_holder() {
+    let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+    let _a = start_candidate("a", &storage, &leaders);
+    sleep_seconds(1).await;
     let mut lease = storage.lease.lock().clone().unwrap();
     lease.spec.holder_identity = Some("b".to_owned());
     storage.update(lease).await.unwrap();
-    wait(3).await;
-    assert_eq!(who(&leaders), [""; 0]);
+    sleep_seconds(3).await;
+    assert_eq!(current_leaders(&leaders), [""; 0]);
     assert_eq!(storage.spec().holder_identity.as_deref(), Some("b"), "not ours to release");
-    wait(20).await;
-    assert_eq!(who(&leaders), ["a"], "the other one never renewed it");
+    sleep_seconds(20).await;
+    assert_eq!(current_leaders(&leaders), ["a"], "the other one never renewed it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_under_a_leader_is_made_again() {
-    let (storage, leaders) = (Memory::default(), Leaders::default());
-    let _a = stand("a", &storage, &leaders);
-    wait(1).await;
+async fn leader_recreates_deleted_lease() {
+    let (storage, leaders) = (MemoryLeaseStorage::default(), Leaders::default());
+    let _a = start_candidate("a", &storage, &leaders);
+    sleep_seconds(1).await;
     *storage.lease.lock() = None;
-    wait(5).await;
-    assert_eq!(who(&leaders), ["a"]);
+    sleep_seconds(5).await;
+    assert_eq!(current_leaders(&leaders), ["a"]);
     assert_eq!(storage.spec().holder_identity.as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_is_over_by_the_leaders_own_clock() {
+async fn term_ends_at_renew_deadline_on_local_clock() {
     let start = Instant::now();
-    let (_renewals, renewed) = watch::channel(start);
-    let term = Term { renewed, renew_deadline: Duration::from_secs(10) };
+    let (_renewals, last_renewal) = watch::channel(start);
+    let term = Term { last_renewal, renew_deadline: Duration::from_secs(10) };
     tokio::time::advance(Duration::from_millis(9_999)).await;
     assert!(term.is_current());
     tokio::time::advance(Duration::from_millis(1)).await;

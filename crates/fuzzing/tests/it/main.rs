@@ -2,20 +2,20 @@
 
 mod mutation;
 
-use fuzzing::{TARGETS, Target};
+use fuzzing::{FuzzTarget, TARGETS};
 use mutation::Mutator;
 
 /// Inputs per target; a few seconds in an unoptimised build.
 const ITERATIONS: usize = 20_000;
 
-fn target(name: &str) -> &'static Target {
+fn find_target(name: &str) -> &'static FuzzTarget {
     TARGETS.iter().find(|target| target.name == name).expect("the target is listed")
 }
 
 /// Prints the input of a failure, which a panic inside the body does not.
 #[expect(clippy::print_stdout, reason = "tests print what failed")]
-fn check(target: &Target, input: &[u8]) {
-    struct Input<'a>(&'a Target, &'a [u8]);
+fn check(target: &FuzzTarget, input: &[u8]) {
+    struct Input<'a>(&'a FuzzTarget, &'a [u8]);
     impl Drop for Input<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
@@ -28,57 +28,57 @@ fn check(target: &Target, input: &[u8]) {
     (target.run)(input.1);
 }
 
-fn run(name: &str) {
-    let target = target(name);
+fn run_mutations(name: &str) {
+    let target = find_target(name);
     for seed in target.seeds {
         check(target, seed.as_bytes());
     }
     let mut mutator = Mutator::new(target);
     for _ in 0..ITERATIONS {
-        check(target, &mutator.next());
+        check(target, &mutator.next_input());
     }
 }
 
 #[test]
-fn request_line() {
-    run("request_line");
+fn request_line_invariants_hold_for_mutated_seeds() {
+    run_mutations("request_line");
 }
 
 #[test]
-fn accept_header() {
-    run("accept_header");
+fn accept_header_invariants_hold_for_mutated_seeds() {
+    run_mutations("accept_header");
 }
 
 #[test]
-fn selectors() {
-    run("selectors");
+fn selector_invariants_hold_for_mutated_seeds() {
+    run_mutations("selectors");
 }
 
 #[test]
-fn discovery_json() {
-    run("discovery_json");
+fn discovery_json_invariants_hold_for_mutated_seeds() {
+    run_mutations("discovery_json");
 }
 
 #[test]
-fn object_body() {
-    run("object_body");
+fn object_body_invariants_hold_for_mutated_seeds() {
+    run_mutations("object_body");
 }
 
 #[test]
-fn patch() {
-    run("patch");
+fn patch_invariants_hold_for_mutated_seeds() {
+    run_mutations("patch");
 }
 
 #[test]
-fn stored_object() {
-    run("stored_object");
+fn stored_object_invariants_hold_for_mutated_seeds() {
+    run_mutations("stored_object");
 }
 
 /// Deep enough to overflow any stack if a parser recurses once per level.
 const LEVELS: usize = 100_000;
 
 #[test]
-fn nesting_is_no_danger_to_the_stack() {
+fn deeply_nested_input_does_not_overflow_the_stack() {
     const DOCUMENT: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","#;
     let cases = [
         (String::new(), "[", "]"),
@@ -104,7 +104,7 @@ fn nesting_is_no_danger_to_the_stack() {
 }
 
 #[test]
-fn size_is_no_danger() {
+fn large_input_is_handled_by_every_target() {
     const BYTES: usize = 1 << 17;
     for piece in
         ["a", "a=b,", "%61", "é", "/a", "application/json;q=0.1,", "a in (b),", "[],", "\0", "\"", "\n", "{}\n"]
@@ -115,14 +115,14 @@ fn size_is_no_danger() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_taken() {
+fn invalid_utf8_is_handled_by_every_target() {
     for input in [&b"\xff\xfe"[..], b"GET /\xff%ff", b"a=\xc3", b"{\"a\":\"\xed\xa0\x80\"}", b"\xef\xbb\xbf{}"] {
         TARGETS.iter().for_each(|target| check(target, input));
     }
 }
 
 #[test]
-fn every_target_has_its_file_for_cargo_fuzz() {
+fn every_target_has_a_cargo_fuzz_file() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .expect("the folder of the fuzz targets is there")

@@ -1,7 +1,7 @@
 //! Seeded mutations of a target's seeds.
 
 use fastrand::Rng;
-use fuzzing::Target;
+use fuzzing::FuzzTarget;
 
 /// Mutations of one input; more leaves little of the seed.
 const MUTATIONS_MAX: usize = 8;
@@ -11,15 +11,15 @@ const BYTES_MAX: usize = 4096;
 /// An endless row of inputs, the same in every run.
 pub(crate) struct Mutator {
     random: Rng,
-    target: &'static Target,
+    target: &'static FuzzTarget,
 }
 
 impl Mutator {
-    pub(crate) fn new(target: &'static Target) -> Self {
+    pub(crate) fn new(target: &'static FuzzTarget) -> Self {
         Self { random: Rng::with_seed(0x756e_736b_6577), target }
     }
 
-    pub(crate) fn next(&mut self) -> Vec<u8> {
+    pub(crate) fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.seed().to_vec();
         for _ in 0..self.random.usize(1..=MUTATIONS_MAX) {
             self.mutate(&mut input);
@@ -52,11 +52,11 @@ impl Mutator {
                 input.extend_from_slice(&other[from..]);
             }
             5 => {
-                let word = self.random.choice(self.target.words).expect("every target has words");
+                let word = self.random.choice(self.target.dictionary).expect("every target has words");
                 input.splice(at..end, word.bytes());
             }
             _ => {
-                let word = self.random.choice(self.target.words).expect("every target has words");
+                let word = self.random.choice(self.target.dictionary).expect("every target has words");
                 input.splice(at..at, word.bytes());
             }
         }

@@ -3,21 +3,25 @@ use expect_test::{Expect, expect};
 use super::*;
 
 /// `user / uid / group / extra prefix`, each a list of words.
-fn names(text: &str) -> HeaderNames {
+fn headers_from_notation(text: &str) -> FrontProxyHeaderNames {
     let mut lists = text.split('/').map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let mut next = || lists.next().unwrap_or_default();
-    HeaderNames { user: next(), uid: next(), group: next(), extra_prefix: next() }
+    FrontProxyHeaderNames { user: next(), uid: next(), group: next(), extra_prefix: next() }
 }
 
 const STANDARD: &str = "X-Remote-User / X-Remote-Uid / X-Remote-Group / X-Remote-Extra-";
 
 #[track_caller]
-fn check_compare(removed: &str, theirs: &str, expected: &Expect) {
-    expected.assert_eq(&compare(&names(removed), &names(theirs)).err().unwrap_or_else(|| "same".to_owned()));
+fn check_compare(removed_headers: &str, upstream_headers: &str, expected: &Expect) {
+    expected.assert_eq(
+        &compare_headers(&headers_from_notation(removed_headers), &headers_from_notation(upstream_headers))
+            .err()
+            .unwrap_or_else(|| "same".to_owned()),
+    );
 }
 
 #[test]
-fn settings_without_unknown_names_are_accepted() {
+fn settings_without_unknown_headers_are_accepted() {
     for theirs in [
         STANDARD,
         "x-remote-user / / x-remote-group /",
@@ -89,8 +93,8 @@ fn upstream_that_does_not_read_what_is_written_is_refused() {
 
 #[track_caller]
 fn check_parse(data: &str, expected: &Expect) {
-    expected.assert_eq(&match header_names_in(format!(r#"{{"data":{data}}}"#).as_bytes()) {
-        Ok(names) => format!("{:?}", Kind::ALL.map(|kind| kind.of(&names).to_vec())),
+    expected.assert_eq(&match parse_header_names(format!(r#"{{"data":{data}}}"#).as_bytes()) {
+        Ok(names) => format!("{:?}", HeaderKind::ALL.map(|kind| kind.names_in(&names).to_vec())),
         Err(reason) => reason,
     });
 }
@@ -114,33 +118,33 @@ fn config_map_lists_are_read_and_odd_ones_refused() {
 }
 
 #[test]
-fn decisions_fail_closed_and_survive_silence() {
+fn decision_fails_closed_and_survives_missing_response() {
     let odd = "X-Remote-User X-Other / / X-Remote-Group /";
-    let reason = |decision: Decision| match decision {
-        Decision::Allowed => "allowed",
-        Decision::NotCompared => "not compared",
-        Decision::Refused(refusal) => refusal.reason,
+    let reason = |decision: VouchingDecision| match decision {
+        VouchingDecision::Allowed => "allowed",
+        VouchingDecision::NotCompared => "not compared",
+        VouchingDecision::Refused(refusal) => refusal.reason,
     };
-    let published = |text: &str| Published::Names(names(text));
-    let good = Some(Ok(names(STANDARD)));
-    let bad = Some(Ok(names(odd)));
-    let unreadable = Published::Unreadable(String::new());
+    let published = |text: &str| PublishedSettings::Headers(headers_from_notation(text));
+    let good = Some(Ok(headers_from_notation(STANDARD)));
+    let bad = Some(Ok(headers_from_notation(odd)));
+    let unreadable = PublishedSettings::Unreadable(String::new());
     for (published, manifest, last, expected) in [
-        (published(STANDARD), None, Decision::NotCompared, "allowed"),
-        (published(odd), None, Decision::Allowed, "headers_differ"),
-        (Published::Forbidden, None, Decision::Allowed, "forbidden"),
-        (Published::Missing, None, Decision::Allowed, "not_found"),
-        (unreadable, None, Decision::Allowed, "unreadable"),
-        (Published::Unanswered, None, Decision::NotCompared, "not compared"),
-        (Published::Unanswered, None, Decision::Allowed, "allowed"),
+        (published(STANDARD), None, VouchingDecision::NotCompared, "allowed"),
+        (published(odd), None, VouchingDecision::Allowed, "headers_differ"),
+        (PublishedSettings::Forbidden, None, VouchingDecision::Allowed, "forbidden"),
+        (PublishedSettings::Missing, None, VouchingDecision::Allowed, "not_found"),
+        (unreadable, None, VouchingDecision::Allowed, "unreadable"),
+        (PublishedSettings::NoResponse, None, VouchingDecision::NotCompared, "not compared"),
+        (PublishedSettings::NoResponse, None, VouchingDecision::Allowed, "allowed"),
         // A manifest stands in for what may not be read, and excuses nothing that differs.
-        (Published::Forbidden, good.clone(), Decision::NotCompared, "allowed"),
-        (Published::Unanswered, good.clone(), Decision::NotCompared, "allowed"),
-        (published(odd), good, Decision::Allowed, "headers_differ"),
-        (published(STANDARD), bad, Decision::Allowed, "headers_differ"),
-        (Published::Forbidden, Some(Err("gone".to_owned())), Decision::NotCompared, "forbidden"),
+        (PublishedSettings::Forbidden, good.clone(), VouchingDecision::NotCompared, "allowed"),
+        (PublishedSettings::NoResponse, good.clone(), VouchingDecision::NotCompared, "allowed"),
+        (published(odd), good, VouchingDecision::Allowed, "headers_differ"),
+        (published(STANDARD), bad, VouchingDecision::Allowed, "headers_differ"),
+        (PublishedSettings::Forbidden, Some(Err("gone".to_owned())), VouchingDecision::NotCompared, "forbidden"),
     ] {
-        let decided = decide(&HeaderNames::standard(), &published, manifest.as_ref(), last.clone());
+        let decided = decide_vouching(&FrontProxyHeaderNames::standard(), &published, manifest.as_ref(), last.clone());
         assert_eq!(reason(decided), expected, "{published:?} {manifest:?} after {last:?}");
     }
 }

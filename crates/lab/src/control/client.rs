@@ -9,9 +9,9 @@ use serde_json::Value;
 use tasks::Tasks;
 use tokio::net::UnixStream;
 
-use super::{SocketPath, Wish};
-use crate::folder::Layout;
-use crate::status::{Rollout, Snapshot};
+use super::{RolloutRequest, SocketPath};
+use crate::data_dir::DataDir;
+use crate::status::{LabSnapshot, RolloutStatus};
 
 /// Why a lab gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -24,24 +24,24 @@ pub enum ControlError {
     Refused(String),
     /// It went away, or is no lab of this version.
     #[error("the lab does not answer: {0}")]
-    Broken(String),
+    Transport(String),
 }
 
 /// A connection to a running lab.
 #[derive(Debug)]
-pub struct Line {
+pub struct ControlClient {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     tasks: Tasks,
 }
 
-impl Line {
+impl ControlClient {
     /// Connects to the lab of a folder.
-    pub async fn open(layout: &Layout) -> Result<Self, ControlError> {
-        let none = || ControlError::NoLab(layout.folder().display().to_string());
-        let path = SocketPath::of(&layout.socket()).map_err(|_| none())?;
+    pub async fn connect(layout: &DataDir) -> Result<Self, ControlError> {
+        let none = || ControlError::NoLab(layout.path().display().to_string());
+        let path = SocketPath::resolve(&layout.control_socket()).map_err(|_| none())?;
         let stream = UnixStream::connect(&path.path).await.map_err(|_| none())?;
         let connected = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = connected.map_err(|error| ControlError::Broken(error.to_string()))?;
+        let (sender, connection) = connected.map_err(|error| ControlError::Transport(error.to_string()))?;
         let tasks = Tasks::new();
         tasks.spawn_once("control line", async move {
             let _ = connection.await;
@@ -50,50 +50,59 @@ impl Line {
     }
 
     /// What the lab looks like.
-    pub async fn status(&mut self) -> Result<Snapshot, ControlError> {
-        let body = self.ask(Method::GET, "/status", Bytes::new()).await?;
-        serde_json::from_slice(&body).map_err(|error| ControlError::Broken(error.to_string()))
+    pub async fn status(&mut self) -> Result<LabSnapshot, ControlError> {
+        let body = self.request(Method::GET, "/status", Bytes::new()).await?;
+        serde_json::from_slice(&body).map_err(|error| ControlError::Transport(error.to_string()))
     }
 
     /// Has something done to a server; `verb` is start, stop, kill, pause or resume.
-    pub async fn order(&mut self, server: &str, verb: &str) -> Result<(), ControlError> {
-        self.ask(Method::POST, &format!("/servers/{server}/{verb}"), Bytes::new()).await.map(drop)
+    pub async fn send_action(&mut self, server: &str, verb: &str) -> Result<(), ControlError> {
+        self.request(Method::POST, &format!("/servers/{server}/{verb}"), Bytes::new()).await.map(drop)
     }
 
     /// Tells the lab to stop; it does so after the answer.
-    pub async fn down(&mut self) -> Result<(), ControlError> {
-        self.ask(Method::POST, "/down", Bytes::new()).await.map(drop)
+    pub async fn shut_down(&mut self) -> Result<(), ControlError> {
+        self.request(Method::POST, "/down", Bytes::new()).await.map(drop)
     }
 
     /// Starts a rollout, hands every change to `told`, and returns how it ended.
-    pub async fn roll_out(&mut self, wish: &Wish, mut told: impl FnMut(&Rollout)) -> Result<Rollout, ControlError> {
-        let body = serde_json::to_vec(wish).expect("it is made of strings");
-        let mut response = self.begin(Method::POST, "/rollout", body.into()).await?;
+    pub async fn roll_out(
+        &mut self,
+        request: &RolloutRequest,
+        mut on_progress: impl FnMut(&RolloutStatus),
+    ) -> Result<RolloutStatus, ControlError> {
+        let body = serde_json::to_vec(request).expect("it is made of strings");
+        let mut response = self.send_request(Method::POST, "/rollout", body.into()).await?;
         let mut pending = Vec::new();
-        let mut last = Rollout::default();
+        let mut last = RolloutStatus::default();
         while let Some(frame) = response.body_mut().frame().await {
-            let frame = frame.map_err(|error| ControlError::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| ControlError::Transport(error.to_string()))?;
             pending.extend_from_slice(frame.data_ref().map(|data| &data[..]).unwrap_or_default());
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                last = serde_json::from_slice(&line).map_err(|error| ControlError::Broken(error.to_string()))?;
-                told(&last);
+                last = serde_json::from_slice(&line).map_err(|error| ControlError::Transport(error.to_string()))?;
+                on_progress(&last);
             }
         }
         match last.outcome.is_empty() {
-            true => Err(ControlError::Broken("it stopped in the middle of the rollout".to_owned())),
+            true => Err(ControlError::Transport("it stopped in the middle of the rollout".to_owned())),
             false => Ok(last),
         }
     }
 
-    async fn ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ControlError> {
-        let response = self.begin(method, path, body).await?;
-        let body = response.into_body().collect().await.map_err(|error| ControlError::Broken(error.to_string()))?;
+    async fn request(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ControlError> {
+        let response = self.send_request(method, path, body).await?;
+        let body = response.into_body().collect().await.map_err(|error| ControlError::Transport(error.to_string()))?;
         Ok(body.to_bytes())
     }
 
-    async fn begin(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ControlError> {
-        let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
+    async fn send_request(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ControlError> {
+        let broken = |error: &dyn std::fmt::Display| ControlError::Transport(error.to_string());
         let request = Request::builder().method(method).uri(path).header("host", "lab");
         let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
         self.sender.ready().await.map_err(|error| broken(&error))?;
@@ -107,8 +116,8 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ControlClient {
     fn drop(&mut self) {
-        self.tasks.stopping().cancel();
+        self.tasks.stop_token().cancel();
     }
 }

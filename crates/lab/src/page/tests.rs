@@ -5,16 +5,16 @@ use std::net::Ipv4Addr;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::*;
-use crate::status::{Phase, Server};
+use crate::status::{Phase, ServerSnapshot};
 
 /// A page, and what makes its snapshots.
-struct Scene {
+struct TestPage {
     port: u16,
-    snapshots: watch::Sender<Arc<Snapshot>>,
+    snapshots: watch::Sender<Arc<LabSnapshot>>,
     tasks: Tasks,
 }
 
-impl Scene {
+impl TestPage {
     async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -24,16 +24,16 @@ impl Scene {
         Self { port, snapshots, tasks }
     }
 
-    async fn open(&self, request_line: &str) -> BufReader<TcpStream> {
+    async fn open_request(&self, request_line: &str) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
         let request = format!("{request_line} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", self.port);
         stream.write_all(request.as_bytes()).await.unwrap();
         BufReader::new(stream)
     }
 
-    async fn ask(&self, request_line: &str) -> String {
+    async fn get(&self, request_line: &str) -> String {
         let mut text = String::new();
-        self.open(request_line).await.read_to_string(&mut text).await.unwrap();
+        self.open_request(request_line).await.read_to_string(&mut text).await.unwrap();
         text
     }
 
@@ -42,13 +42,14 @@ impl Scene {
     }
 }
 
-fn snapshot(phase: Phase) -> Snapshot {
-    let server = Server { name: "a".to_owned(), release: "1.33".to_owned(), phase, ..Server::default() };
-    Snapshot { servers: vec![server], ..Snapshot::default() }
+fn snapshot(phase: Phase) -> LabSnapshot {
+    let server =
+        ServerSnapshot { name: "a".to_owned(), release: "1.33".to_owned(), phase, ..ServerSnapshot::default() };
+    LabSnapshot { servers: vec![server], ..LabSnapshot::default() }
 }
 
 /// The next event whose name is `snapshot`, from its line of data.
-async fn next_snapshot(stream: &mut BufReader<TcpStream>) -> Option<Snapshot> {
+async fn next_snapshot(stream: &mut BufReader<TcpStream>) -> Option<LabSnapshot> {
     let mut line = String::new();
     while stream.read_line(&mut line).await.unwrap() > 0 {
         if let Some(text) = line.strip_prefix("data: ") {
@@ -60,23 +61,23 @@ async fn next_snapshot(stream: &mut BufReader<TcpStream>) -> Option<Snapshot> {
 }
 
 #[tokio::test]
-async fn the_page_and_the_snapshot_are_read() {
-    let scene = Scene::start().await;
-    let page = scene.ask("GET /").await;
+async fn page_and_snapshot_are_served() {
+    let scene = TestPage::start().await;
+    let page = scene.get("GET /").await;
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("<h1>unskew lab</h1>"), "{page}");
     assert!(page.contains("default-src 'none'"), "{page}");
-    let json = scene.ask("GET /snapshot.json").await;
+    let json = scene.get("GET /snapshot.json").await;
     let (_, body) = json.split_once("\r\n\r\n").unwrap();
-    assert_eq!(serde_json::from_str::<Snapshot>(body).unwrap(), snapshot(Phase::Ready));
-    let head = scene.ask("HEAD /").await;
+    assert_eq!(serde_json::from_str::<LabSnapshot>(body).unwrap(), snapshot(Phase::Ready));
+    let head = scene.get("HEAD /").await;
     assert!(head.ends_with("\r\n\r\n"), "{head}");
     scene.stop().await;
 }
 
 #[tokio::test]
-async fn events_begin_with_what_there_is_and_follow_what_changes() {
-    let scene = Scene::start().await;
-    let mut stream = scene.open("GET /events").await;
+async fn event_stream_sends_current_snapshot_then_changes() {
+    let scene = TestPage::start().await;
+    let mut stream = scene.open_request("GET /events").await;
     assert_eq!(next_snapshot(&mut stream).await, Some(snapshot(Phase::Ready)));
     scene.snapshots.send_replace(Arc::new(snapshot(Phase::Failed)));
     assert_eq!(next_snapshot(&mut stream).await, Some(snapshot(Phase::Failed)));
@@ -85,9 +86,9 @@ async fn events_begin_with_what_there_is_and_follow_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_lab_is_heard_of_all_the_same() {
-    let (sender, receiver) = watch::channel(Arc::new(Snapshot::default()));
-    let mut body = std::pin::pin!(events::body(receiver, CancellationToken::new()));
+async fn event_stream_sends_heartbeats_without_changes() {
+    let (sender, receiver) = watch::channel(Arc::new(LabSnapshot::default()));
+    let mut body = std::pin::pin!(events::event_stream_body(receiver, CancellationToken::new()));
     let mut heard = Vec::new();
     for _ in 0..3 {
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();

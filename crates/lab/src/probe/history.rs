@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Group-version and resource, such as `("apps/v1", "deployments")`.
-pub type Name = (String, String);
+pub type ProbedResource = (String, String);
 
 /// What a member served is answered with 503 for this long after it left; a little less than the servers' linger, since our
 /// clock does not stand beside theirs.
@@ -14,74 +14,74 @@ const LINGER: Duration = Duration::from_secs(50);
 
 /// One start of a server.
 #[derive(Clone, Debug)]
-struct Life {
+struct ServerRun {
     server: usize,
-    served: BTreeSet<Name>,
-    ready: Instant,
+    served: BTreeSet<ProbedResource>,
+    ready_at: Instant,
     /// Told to stop.
-    ended: Option<Instant>,
+    stopping_at: Option<Instant>,
     /// Started again: what it served before counts no longer.
-    replaced: Option<Instant>,
+    restarted_at: Option<Instant>,
 }
 
 /// Every start of every server since the probe began.
 #[derive(Clone, Debug, Default)]
-pub struct History {
-    lives: Vec<Life>,
+pub struct ServingHistory {
+    runs: Vec<ServerRun>,
 }
 
-impl History {
+impl ServingHistory {
     /// A server is ready, and serves this.
-    pub fn ready(&mut self, server: usize, served: BTreeSet<Name>, now: Instant) {
-        self.lives.push(Life { server, served, ready: now, ended: None, replaced: None });
+    pub fn server_ready(&mut self, server: usize, served: BTreeSet<ProbedResource>, now: Instant) {
+        self.runs.push(ServerRun { server, served, ready_at: now, stopping_at: None, restarted_at: None });
     }
 
     /// A server is about to be told to stop.
-    pub fn stopping(&mut self, server: usize, now: Instant) {
-        self.last(server, |life| life.ended = Some(now));
+    pub fn server_stopping(&mut self, server: usize, now: Instant) {
+        self.update_last_run(server, |life| life.stopping_at = Some(now));
     }
 
     /// A server is about to be started again.
-    pub fn starting(&mut self, server: usize, now: Instant) {
-        self.last(server, |life| life.replaced = Some(now));
+    pub fn server_starting(&mut self, server: usize, now: Instant) {
+        self.update_last_run(server, |life| life.restarted_at = Some(now));
     }
 
-    fn last(&mut self, server: usize, change: impl FnOnce(&mut Life)) {
-        if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
+    fn update_last_run(&mut self, server: usize, change: impl FnOnce(&mut ServerRun)) {
+        if let Some(life) = self.runs.iter_mut().rev().find(|life| life.server == server) {
             change(life);
         }
     }
 
     /// Whether the cluster had this during all of that time: then "not found" is wrong, and so is a document without it.
-    pub fn has(&self, name: &Name, from: Instant, to: Instant) -> bool {
-        self.lives.iter().any(|life| life.has(from, to) && life.served.contains(name))
+    pub fn served_throughout(&self, name: &ProbedResource, from: Instant, to: Instant) -> bool {
+        self.runs.iter().any(|life| life.covers(from, to) && life.served.contains(name))
     }
 
     /// Everything that the cluster had during all of that time.
-    pub fn all(&self, from: Instant, to: Instant) -> BTreeSet<&Name> {
-        self.lives.iter().filter(|life| life.has(from, to)).flat_map(|life| &life.served).collect()
+    pub fn all_served_throughout(&self, from: Instant, to: Instant) -> BTreeSet<&ProbedResource> {
+        self.runs.iter().filter(|life| life.covers(from, to)).flat_map(|life| &life.served).collect()
     }
 
     /// What some server that runs now has and another has not.
-    pub fn skewed(&self) -> Vec<Name> {
-        let running: Vec<&Life> =
-            self.lives.iter().filter(|life| life.ended.is_none() && life.replaced.is_none()).collect();
-        let all: BTreeSet<&Name> = running.iter().flat_map(|life| &life.served).collect();
+    pub fn skewed_resources(&self) -> Vec<ProbedResource> {
+        let running: Vec<&ServerRun> =
+            self.runs.iter().filter(|life| life.stopping_at.is_none() && life.restarted_at.is_none()).collect();
+        let all: BTreeSet<&ProbedResource> = running.iter().flat_map(|life| &life.served).collect();
         all.into_iter().filter(|name| !running.iter().all(|life| life.served.contains(*name))).cloned().collect()
     }
 }
 
-impl Life {
-    fn has(&self, from: Instant, to: Instant) -> bool {
-        self.ready <= from
-            && self.replaced.is_none_or(|replaced| to < replaced)
-            && self.ended.is_none_or(|ended| to < ended + LINGER)
+impl ServerRun {
+    fn covers(&self, from: Instant, to: Instant) -> bool {
+        self.ready_at <= from
+            && self.restarted_at.is_none_or(|replaced| to < replaced)
+            && self.stopping_at.is_none_or(|ended| to < ended + LINGER)
     }
 }
 
 /// What an answer is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeOutcome {
     /// As it should be.
     Good,
     /// 503: allowed while nobody who can is there.
@@ -93,13 +93,13 @@ pub enum Verdict {
 }
 
 /// Judges a code; `None` if there was no answer.
-pub fn judge(code: Option<u16>, had: bool) -> Verdict {
-    match (code, had) {
-        (Some(200..=299), _) | (Some(404), false) => Verdict::Good,
-        (Some(404), true) => Verdict::WrongNotFound,
+pub fn classify_response(code: Option<u16>, was_served: bool) -> ProbeOutcome {
+    match (code, was_served) {
+        (Some(200..=299), _) | (Some(404), false) => ProbeOutcome::Good,
+        (Some(404), true) => ProbeOutcome::WrongNotFound,
         // Too many requests is a server's way of saying "not now", too.
-        (Some(503 | 429), _) => Verdict::Unavailable,
-        (Some(_) | None, _) => Verdict::Failed,
+        (Some(503 | 429), _) => ProbeOutcome::Unavailable,
+        (Some(_) | None, _) => ProbeOutcome::Failed,
     }
 }
 
@@ -107,12 +107,12 @@ pub fn judge(code: Option<u16>, had: bool) -> Verdict {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> Name {
+    fn name(text: &str) -> ProbedResource {
         let (version, resource) = text.rsplit_once('/').unwrap();
         (version.to_owned(), resource.to_owned())
     }
 
-    fn names(text: &str) -> BTreeSet<Name> {
+    fn names(text: &str) -> BTreeSet<ProbedResource> {
         text.split_whitespace().map(name).collect()
     }
 
@@ -121,51 +121,55 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(history: &History, start: Instant, (from, to): (u64, u64), expected: bool) {
-        assert_eq!(history.has(&name("a/v1/xs"), at(start, from), at(start, to)), expected, "{from}..{to}");
+    fn check(history: &ServingHistory, start: Instant, (from, to): (u64, u64), expected: bool) {
+        assert_eq!(
+            history.served_throughout(&name("a/v1/xs"), at(start, from), at(start, to)),
+            expected,
+            "{from}..{to}"
+        );
     }
 
     #[test]
-    fn a_404_is_wrong_while_a_member_has_it_and_as_long_as_it_lingers() {
+    fn resource_counts_as_served_until_linger_ends_or_server_restarts() {
         let start = Instant::now();
-        let mut history = History::default();
-        history.ready(0, names("a/v1/xs v1/pods"), at(start, 10));
+        let mut history = ServingHistory::default();
+        history.server_ready(0, names("a/v1/xs v1/pods"), at(start, 10));
         check(&history, start, (9, 11), false);
         check(&history, start, (10, 11), true);
-        history.stopping(0, at(start, 20));
+        history.server_stopping(0, at(start, 20));
         check(&history, start, (20, 21), true);
         check(&history, start, (60, 71), false);
-        history.starting(0, at(start, 30));
+        history.server_starting(0, at(start, 30));
         check(&history, start, (28, 29), true);
         check(&history, start, (29, 31), false);
-        history.ready(0, names("v1/pods"), at(start, 32));
+        history.server_ready(0, names("v1/pods"), at(start, 32));
         check(&history, start, (40, 41), false);
-        history.ready(1, names("a/v1/xs"), at(start, 50));
+        history.server_ready(1, names("a/v1/xs"), at(start, 50));
         check(&history, start, (51, 52), true);
     }
 
     #[test]
-    fn what_differs_between_those_that_run_is_asked_for() {
+    fn skewed_resources_differ_between_running_servers() {
         let start = Instant::now();
-        let mut history = History::default();
-        history.ready(0, names("v1/pods a/v1/xs"), start);
-        history.ready(1, names("v1/pods b/v1/ys"), start);
-        assert_eq!(history.skewed(), [name("a/v1/xs"), name("b/v1/ys")]);
-        history.stopping(1, start);
-        assert_eq!(history.skewed(), [] as [Name; 0]);
+        let mut history = ServingHistory::default();
+        history.server_ready(0, names("v1/pods a/v1/xs"), start);
+        history.server_ready(1, names("v1/pods b/v1/ys"), start);
+        assert_eq!(history.skewed_resources(), [name("a/v1/xs"), name("b/v1/ys")]);
+        history.server_stopping(1, start);
+        assert_eq!(history.skewed_resources(), [] as [ProbedResource; 0]);
     }
 
     #[test]
-    fn answers_are_judged() {
+    fn responses_are_classified_by_code_and_history() {
         for (code, had, verdict) in [
-            (Some(200), true, Verdict::Good),
-            (Some(404), false, Verdict::Good),
-            (Some(404), true, Verdict::WrongNotFound),
-            (Some(503), true, Verdict::Unavailable),
-            (Some(500), true, Verdict::Failed),
-            (None, true, Verdict::Failed),
+            (Some(200), true, ProbeOutcome::Good),
+            (Some(404), false, ProbeOutcome::Good),
+            (Some(404), true, ProbeOutcome::WrongNotFound),
+            (Some(503), true, ProbeOutcome::Unavailable),
+            (Some(500), true, ProbeOutcome::Failed),
+            (None, true, ProbeOutcome::Failed),
         ] {
-            assert_eq!(judge(code, had), verdict, "{code:?} {had}");
+            assert_eq!(classify_response(code, had), verdict, "{code:?} {had}");
         }
     }
 }

@@ -7,45 +7,53 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
-use super::history::{Name, Verdict, judge};
-use super::stream::Subject;
-use super::way::Way;
-use crate::client::Ask;
+use super::ProbeState;
+use super::endpoint::ProbeEndpoint;
+use super::history::{ProbeOutcome, ProbedResource, classify_response};
+use super::watched_object::ProbeObject;
+use crate::client::AdminRequest;
 
 /// How often one way is asked: often enough to meet the moments between, seldom enough for a laptop.
-const ASK_INTERVAL: Duration = Duration::from_millis(25);
-const DISCOVER_INTERVAL: Duration = Duration::from_millis(200);
+const READ_INTERVAL: Duration = Duration::from_millis(25);
+const DISCOVERY_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a server's document may take to be in everybody's: a watch event and a merge.
-const MERGE_PATIENCE: Duration = Duration::from_secs(2);
+const MERGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The merged document.
-const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Asked for beside what differs, because every server has them.
-const COMMON: [(&str, &str); 2] = [("v1", "configmaps"), ("apps/v1", "deployments")];
+const COMMON_RESOURCES: [(&str, &str); 2] = [("v1", "configmaps"), ("apps/v1", "deployments")];
 
 /// Asks for one after another of the objects that the probe writes, and of the lists that differ between the servers.
-pub(super) async fn ask(way: Way, objects: Arc<[Subject]>, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn read_repeatedly(
+    endpoint: ProbeEndpoint,
+    objects: Arc<[ProbeObject]>,
+    state: Arc<ProbeState>,
+    stop: CancellationToken,
+) {
     let mut turn = 0_usize;
-    while stop.run_until_cancelled(tokio::time::sleep(ASK_INTERVAL)).await.is_some() {
-        let mut targets: Vec<Target<'_>> = objects.iter().map(Target::Object).collect();
-        targets.extend(shared.history(|history| history.skewed()).into_iter().map(Target::List));
-        targets.extend(COMMON.map(|(version, resource)| Target::List((version.to_owned(), resource.to_owned()))));
+    while stop.run_until_cancelled(tokio::time::sleep(READ_INTERVAL)).await.is_some() {
+        let mut targets: Vec<ProbeReadTarget<'_>> = objects.iter().map(ProbeReadTarget::Object).collect();
+        targets.extend(state.with_history(|history| history.skewed_resources()).into_iter().map(ProbeReadTarget::List));
+        targets.extend(
+            COMMON_RESOURCES
+                .map(|(version, resource)| ProbeReadTarget::List((version.to_owned(), resource.to_owned()))),
+        );
         turn = turn.wrapping_add(1);
         let target = targets.swap_remove(turn % targets.len());
         let from = Instant::now();
-        let Some(answer) = way.ask(Ask::get(target.path())).await else { continue };
+        let Some(answer) = endpoint.request_while_ready(AdminRequest::get(target.path())).await else { continue };
         let now = Instant::now();
         let code = answer.as_ref().ok().map(|answer| answer.status.as_u16());
-        let had = match &target {
-            Target::Object(subject) => subject.is_had(&shared, from),
-            Target::List(name) => shared.history(|history| history.has(name, from, now)),
+        let was_served = match &target {
+            ProbeReadTarget::Object(subject) => subject.was_served_since(&state, from),
+            ProbeReadTarget::List(name) => state.with_history(|history| history.served_throughout(name, from, now)),
         };
-        let verdict = judge(code, had);
-        shared.judge(verdict);
+        let verdict = classify_response(code, was_served);
+        state.record_outcome(verdict);
         match verdict {
-            Verdict::Good if way.is_door() => shared.good(now),
-            Verdict::Good | Verdict::Unavailable => {}
-            Verdict::WrongNotFound | Verdict::Failed => {
+            ProbeOutcome::Good if endpoint.is_load_balancer() => state.record_success(now),
+            ProbeOutcome::Good | ProbeOutcome::Unavailable => {}
+            ProbeOutcome::WrongNotFound | ProbeOutcome::Failed => {
                 let error = answer.err().map(|error| error.to_string()).unwrap_or_default();
                 tracing::warn!(path = target.path(), ?code, error, ?verdict, "the probe noticed");
             }
@@ -54,12 +62,12 @@ pub(super) async fn ask(way: Way, objects: Arc<[Subject]>, shared: Arc<Shared>, 
 }
 
 /// What is asked for.
-enum Target<'a> {
-    Object(&'a Subject),
-    List(Name),
+enum ProbeReadTarget<'a> {
+    Object(&'a ProbeObject),
+    List(ProbedResource),
 }
 
-impl Target<'_> {
+impl ProbeReadTarget<'_> {
     fn path(&self) -> String {
         match self {
             Self::Object(subject) => subject.path(),
@@ -69,23 +77,27 @@ impl Target<'_> {
 }
 
 /// Reads the merged document again and again, and looks for what is missing in it.
-pub(super) async fn discover(way: Way, shared: Arc<Shared>, stop: CancellationToken) {
-    let mut known: Option<(String, BTreeSet<Name>)> = None;
-    while stop.run_until_cancelled(tokio::time::sleep(DISCOVER_INTERVAL)).await.is_some() {
-        let mut ask = Ask::get("/apis").with("accept", MERGED);
+pub(super) async fn check_discovery_repeatedly(
+    endpoint: ProbeEndpoint,
+    state: Arc<ProbeState>,
+    stop: CancellationToken,
+) {
+    let mut known: Option<(String, BTreeSet<ProbedResource>)> = None;
+    while stop.run_until_cancelled(tokio::time::sleep(DISCOVERY_INTERVAL)).await.is_some() {
+        let mut ask = AdminRequest::get("/apis").with_header("accept", MERGED_DISCOVERY_ACCEPT);
         if let Some((etag, _)) = &known {
-            ask = ask.with("if-none-match", etag.clone());
+            ask = ask.with_header("if-none-match", etag.clone());
         }
         let from = Instant::now();
-        let Some(Ok(answer)) = way.ask(ask).await else { continue };
+        let Some(Ok(answer)) = endpoint.request_while_ready(ask).await else { continue };
         if answer.status.is_success() {
             let Ok(groups) = discovery::parse::parse_aggregated(&answer.body) else { continue };
             let etag = answer.headers.get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
-            known = Some((etag, listable(&groups).collect()));
+            known = Some((etag, listable_resources(&groups).collect()));
         }
         let Some((_, names)) = &known else { continue };
-        let missing = shared.history(|history| missing(history, names, from));
-        shared.count(|counts| {
+        let missing = state.with_history(|history| missing_resources(history, names, from));
+        state.update_counts(|counts| {
             counts.documents += 1;
             counts.shrunk_discovery += u64::from(!missing.is_empty());
         });
@@ -96,21 +108,25 @@ pub(super) async fn discover(way: Way, shared: Arc<Shared>, stop: CancellationTo
 }
 
 /// What the cluster had for a while, and the document lacks. The core group is not in `/apis`.
-fn missing(history: &super::History, names: &BTreeSet<Name>, from: Instant) -> Vec<Name> {
-    let Some(settled) = from.checked_sub(MERGE_PATIENCE) else { return Vec::new() };
-    let had = history.all(settled, Instant::now());
+fn missing_resources(
+    history: &super::ServingHistory,
+    names: &BTreeSet<ProbedResource>,
+    from: Instant,
+) -> Vec<ProbedResource> {
+    let Some(settled) = from.checked_sub(MERGE_TIMEOUT) else { return Vec::new() };
+    let had = history.all_served_throughout(settled, Instant::now());
     had.into_iter().filter(|name| name.0.contains('/') && !names.contains(*name)).cloned().collect()
 }
 
 /// The resources of a document that can be listed.
-pub(super) fn listable(groups: &discovery::Groups) -> impl Iterator<Item = Name> {
+pub(super) fn listable_resources(groups: &discovery::GroupDiscoveryList) -> impl Iterator<Item = ProbedResource> {
     let versions = groups.items().iter().flat_map(|group| group.versions.iter().map(move |version| (group, version)));
     versions.flat_map(|(group, version)| {
         let name = match &*group.name {
             "" => version.name.to_string(),
             group => format!("{group}/{}", version.name),
         };
-        let can_list = |verbs: &Option<discovery::groups::Names>| {
+        let can_list = |verbs: &Option<discovery::groups::SharedStrList>| {
             verbs.as_ref().is_some_and(|verbs| verbs.iter().any(|verb| &**verb == "list"))
         };
         let resources = version.resources.iter().filter(move |resource| can_list(&resource.verbs));
@@ -118,7 +134,7 @@ pub(super) fn listable(groups: &discovery::Groups) -> impl Iterator<Item = Name>
     })
 }
 
-fn list_path((version, resource): &Name) -> String {
+fn list_path((version, resource): &ProbedResource) -> String {
     let root = if version.contains('/') { "apis" } else { "api" };
     format!("/{root}/{version}/{resource}?limit=1")
 }
@@ -128,21 +144,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_asked_for_over_all_namespaces() {
+    fn list_path_covers_all_namespaces() {
         let path = |version: &str, resource: &str| list_path(&(version.to_owned(), resource.to_owned()));
         assert_eq!(path("v1", "pods"), "/api/v1/pods?limit=1");
         assert_eq!(path("apps/v1", "deployments"), "/apis/apps/v1/deployments?limit=1");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_document_may_lag_a_moment_but_not_longer() {
+    async fn resource_is_missing_only_after_the_merge_timeout() {
         tokio::time::advance(Duration::from_secs(60)).await;
         let name = ("apps/v1".to_owned(), "deployments".to_owned());
-        let mut history = super::super::History::default();
-        history.ready(0, BTreeSet::from([name.clone(), ("v1".to_owned(), "pods".to_owned())]), Instant::now());
-        assert_eq!(missing(&history, &BTreeSet::new(), Instant::now()), []);
-        tokio::time::advance(MERGE_PATIENCE).await;
-        assert_eq!(missing(&history, &BTreeSet::new(), Instant::now()).len(), 1);
-        assert_eq!(missing(&history, &BTreeSet::from([name]), Instant::now()), []);
+        let mut history = super::super::ServingHistory::default();
+        history.server_ready(0, BTreeSet::from([name.clone(), ("v1".to_owned(), "pods".to_owned())]), Instant::now());
+        assert_eq!(missing_resources(&history, &BTreeSet::new(), Instant::now()), []);
+        tokio::time::advance(MERGE_TIMEOUT).await;
+        assert_eq!(missing_resources(&history, &BTreeSet::new(), Instant::now()).len(), 1);
+        assert_eq!(missing_resources(&history, &BTreeSet::from([name]), Instant::now()), []);
     }
 }

@@ -5,15 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Facts, Forward, GroupVersion, Phase, Rollout, Server, Snapshot, StorageVersion};
-use crate::supervisor::{Board, Standing};
+use super::{
+    ForwardedRequests, LabInfo, LabSnapshot, Phase, RolloutStatus, ServedGroupVersion, ServerSnapshot,
+    StorageVersionSummary,
+};
+use crate::supervisor::{ProcessTable, ServerProcess};
 
 /// Group-version → resources and subresources, such as `pods` and `pods/status`.
-pub type Resources = BTreeMap<String, BTreeSet<String>>;
+pub type ResourcesByGroupVersion = BTreeMap<String, BTreeSet<String>>;
 
 /// What was learned from one server, by the last answers it gave.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct ServerReport {
     /// Which start of it answered.
     pub generation: u64,
     /// What it says of itself and of the others.
@@ -21,7 +24,7 @@ pub struct Learned {
     /// How many requests it has forwarded, by identity.
     pub forwards: BTreeMap<String, u64>,
     /// What it serves itself.
-    pub resources: Option<Resources>,
+    pub resources: Option<ResourcesByGroupVersion>,
 }
 
 /// The part of `/debug/peers` that is shown.
@@ -34,13 +37,13 @@ pub struct PeersPage {
     pub peering: String,
     /// The others.
     #[serde(default)]
-    pub members: Vec<MemberLine>,
+    pub members: Vec<PeersPageMember>,
 }
 
 /// One of the others.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MemberLine {
+pub struct PeersPageMember {
     /// Its identity.
     pub server: String,
     /// Its state.
@@ -50,129 +53,143 @@ pub struct MemberLine {
 }
 
 /// A snapshot of what is known now. `learned` is in the order of the board.
-pub fn compose(
-    facts: &Facts,
-    board: &Board,
-    learned: &[Learned],
-    storage_versions: &[StorageVersion],
-    rollout: Option<Rollout>,
+pub fn compose_snapshot(
+    info: &LabInfo,
+    process_table: &ProcessTable,
+    reports: &[ServerReport],
+    storage_versions: &[StorageVersionSummary],
+    rollout: Option<RolloutStatus>,
     now: Instant,
-) -> Snapshot {
-    let identities: BTreeMap<&str, &str> = board
+) -> LabSnapshot {
+    let identities: BTreeMap<&str, &str> = process_table
         .servers
         .iter()
-        .zip(learned)
+        .zip(reports)
         .filter_map(|(standing, learned)| Some((&*learned.peers.as_ref()?.server, &*standing.server.name)))
         .collect();
-    let groups = group_versions(learned);
-    let phases: Vec<Phase> = board.servers.iter().map(|standing| standing.phase).collect();
-    let mut servers: Vec<Server> = Vec::new();
-    for (at, standing) in board.servers.iter().enumerate() {
-        servers.push(server(standing, at, learned, only(&groups, &phases, at), now));
+    let groups = served_group_versions(reports);
+    let phases: Vec<Phase> = process_table.servers.iter().map(|standing| standing.phase).collect();
+    let mut servers: Vec<ServerSnapshot> = Vec::new();
+    for (at, standing) in process_table.servers.iter().enumerate() {
+        servers.push(server_snapshot(standing, at, reports, only_served_by(&groups, &phases, at), now));
     }
     let name_of = |identity: &str| identities.get(identity).map_or(identity, |name| name).to_owned();
-    Snapshot {
-        lab: facts.clone(),
+    LabSnapshot {
+        lab: info.clone(),
         servers,
         groups,
-        forwards: forwards(board, learned, &name_of),
-        storage_versions: storage_versions.iter().map(|version| named(version, &name_of)).collect(),
+        forwards: forwarded_requests(process_table, reports, &name_of),
+        storage_versions: storage_versions.iter().map(|version| with_server_names(version, &name_of)).collect(),
         rollout,
     }
 }
 
 /// With the names of the lab's servers, in their order.
-fn named(version: &StorageVersion, name_of: &dyn Fn(&str) -> String) -> StorageVersion {
-    let mut writes: Vec<_> = version.writes.iter().map(|(id, writes)| (name_of(id), writes.clone())).collect();
+fn with_server_names(version: &StorageVersionSummary, name_of: &dyn Fn(&str) -> String) -> StorageVersionSummary {
+    let mut writes: Vec<_> =
+        version.encoding_versions.iter().map(|(id, writes)| (name_of(id), writes.clone())).collect();
     writes.sort();
-    StorageVersion { writes, ..version.clone() }
+    StorageVersionSummary { encoding_versions: writes, ..version.clone() }
 }
 
-fn server(standing: &Standing, at: usize, learned: &[Learned], only: Vec<String>, now: Instant) -> Server {
-    let known = learned.get(at);
+fn server_snapshot(
+    process: &ServerProcess,
+    index: usize,
+    reports: &[ServerReport],
+    only: Vec<String>,
+    now: Instant,
+) -> ServerSnapshot {
+    let known = reports.get(index);
     let identity = known.and_then(|known| known.peers.as_ref()).map(|page| page.server.clone()).unwrap_or_default();
-    let others = learned.iter().enumerate().filter(|(other, _)| *other != at);
+    let others = reports.iter().enumerate().filter(|(other, _)| *other != index);
     let member = others
         .filter_map(|(_, learned)| learned.peers.as_ref())
         .flat_map(|page| &page.members)
         .find(|member| !identity.is_empty() && member.server == identity);
-    Server {
-        name: standing.server.name.clone(),
-        release: standing.server.release.clone(),
-        address: format!("https://127.0.0.1:{}", standing.server.port),
-        phase: standing.phase,
-        phase_seconds: now.saturating_duration_since(standing.since).as_secs(),
-        pid: standing.pid,
+    ServerSnapshot {
+        name: process.server.name.clone(),
+        release: process.server.release.clone(),
+        address: format!("https://127.0.0.1:{}", process.server.port),
+        phase: process.phase,
+        phase_seconds: now.saturating_duration_since(process.phase_since).as_secs(),
+        pid: process.pid,
         identity,
         member_state: member.map(|member| member.state.clone()).unwrap_or_default(),
         member_seconds: member.map(|member| member.state_seconds).unwrap_or_default(),
         resources: known
             .and_then(|known| known.resources.as_ref())
             .map_or(0, |resources| resources.values().flatten().filter(|name| !name.contains('/')).count()),
-        only,
-        trouble: standing.trouble.clone(),
+        exclusive_resources: only,
+        problem: process.problem.clone(),
     }
 }
 
-fn group_versions(learned: &[Learned]) -> Vec<GroupVersion> {
-    let mut all = Resources::new();
-    for (name, resources) in learned.iter().filter_map(|learned| learned.resources.as_ref()).flatten() {
+fn served_group_versions(reports: &[ServerReport]) -> Vec<ServedGroupVersion> {
+    let mut all = ResourcesByGroupVersion::new();
+    for (name, resources) in reports.iter().filter_map(|learned| learned.resources.as_ref()).flatten() {
         all.entry(name.clone()).or_default().extend(resources.iter().cloned());
     }
     let row = |(name, resources): (String, BTreeSet<String>)| {
         let resources: Vec<String> = resources.into_iter().collect();
-        let serves = |learned: &Learned| -> Vec<usize> {
+        let serves = |learned: &ServerReport| -> Vec<usize> {
             let served = learned.resources.as_ref().and_then(|served| served.get(&name));
             let is_served = |resource: &String| served.is_some_and(|served| served.contains(resource));
             (0..).zip(&resources).filter(|(_, resource)| is_served(resource)).map(|(position, _)| position).collect()
         };
-        GroupVersion { served: learned.iter().map(serves).collect(), resources, name }
+        ServedGroupVersion { served_by_server: reports.iter().map(serves).collect(), resources, name }
     };
-    let mut rows: Vec<GroupVersion> = all.into_iter().map(row).collect();
+    let mut rows: Vec<ServedGroupVersion> = all.into_iter().map(row).collect();
     // A core version has no group before it.
     rows.sort_by_key(|row| row.name.contains('/'));
     rows
 }
 
 /// What server `at` serves and no other that is ready.
-pub fn only(groups: &[GroupVersion], phases: &[Phase], at: usize) -> Vec<String> {
+pub fn only_served_by(groups: &[ServedGroupVersion], phases: &[Phase], server: usize) -> Vec<String> {
     let mut found = Vec::new();
     for group in groups {
-        let others =
-            || (0..group.served.len()).filter(|other| *other != at && phases.get(*other) == Some(&Phase::Ready));
-        let Some(served) = group.served.get(at) else { continue };
-        let alone = served.iter().filter(|resource| !others().any(|other| group.served[other].contains(resource)));
+        let others = || {
+            (0..group.served_by_server.len())
+                .filter(|other| *other != server && phases.get(*other) == Some(&Phase::Ready))
+        };
+        let Some(served) = group.served_by_server.get(server) else { continue };
+        let alone =
+            served.iter().filter(|resource| !others().any(|other| group.served_by_server[other].contains(resource)));
         found.extend(alone.map(|resource| format!("{}/{}", group.name, group.resources[*resource])));
     }
     found
 }
 
 /// What is answered with 503 once this server is stopped; `None` if there is none of this name.
-pub fn if_stopped(snapshot: &Snapshot, name: &str) -> Option<Vec<String>> {
+pub fn unavailable_if_stopped(snapshot: &LabSnapshot, name: &str) -> Option<Vec<String>> {
     let at = snapshot.servers.iter().position(|server| server.name == name || server.identity == name)?;
     let phases: Vec<Phase> = snapshot.servers.iter().map(|server| server.phase).collect();
     if snapshot.groups.is_empty() {
         // Of a cluster that is no lab, the server that was asked has said it.
-        return Some(snapshot.servers[at].only.clone());
+        return Some(snapshot.servers[at].exclusive_resources.clone());
     }
     if phases[at] != Phase::Ready {
         return Some(Vec::new());
     }
-    Some(only(&snapshot.groups, &phases, at))
+    Some(only_served_by(&snapshot.groups, &phases, at))
 }
 
-fn forwards(board: &Board, learned: &[Learned], name_of: &dyn Fn(&str) -> String) -> Vec<Forward> {
-    let pairs = board.servers.iter().zip(learned).flat_map(|(standing, learned)| {
+fn forwarded_requests(
+    process_table: &ProcessTable,
+    reports: &[ServerReport],
+    name_of: &dyn Fn(&str) -> String,
+) -> Vec<ForwardedRequests> {
+    let pairs = process_table.servers.iter().zip(reports).flat_map(|(standing, learned)| {
         learned.forwards.iter().map(|(to, requests)| (standing.server.name.clone(), to.clone(), *requests))
     });
     pairs
         .filter(|(.., requests)| *requests > 0)
-        .map(|(from, to, requests)| Forward { from, to: name_of(&to), requests })
+        .map(|(from, to, requests)| ForwardedRequests { from, to: name_of(&to), requests })
         .collect()
 }
 
 /// Requests by the identity of who answered them, from the page of metrics.
-pub fn parse_forwards(metrics: &str) -> BTreeMap<String, u64> {
+pub fn parse_forward_counts(metrics: &str) -> BTreeMap<String, u64> {
     const BEGINNING: &str = "unskew_peer_forward_duration_seconds_count{peer=\"";
     let line = |line: &str| {
         let (peer, rest) = line.strip_prefix(BEGINNING)?.split_once('"')?;
@@ -183,25 +200,25 @@ pub fn parse_forwards(metrics: &str) -> BTreeMap<String, u64> {
 }
 
 /// The list of StorageVersions, by identity of the servers.
-pub fn parse_storage_versions(list: &serde_json::Value) -> Vec<StorageVersion> {
+pub fn parse_storage_versions(list: &serde_json::Value) -> Vec<StorageVersionSummary> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let entry = |entry: &serde_json::Value| (text(&entry["apiServerID"]), text(&entry["encodingVersion"]));
-    let item = |item: &serde_json::Value| StorageVersion {
+    let item = |item: &serde_json::Value| StorageVersionSummary {
         name: text(&item["metadata"]["name"]),
-        agreed: text(&item["status"]["commonEncodingVersion"]),
-        writes: item["status"]["storageVersions"].as_array().into_iter().flatten().map(entry).collect(),
+        common_encoding_version: text(&item["status"]["commonEncodingVersion"]),
+        encoding_versions: item["status"]["storageVersions"].as_array().into_iter().flatten().map(entry).collect(),
     };
     list["items"].as_array().into_iter().flatten().map(item).collect()
 }
 
 /// What a discovery document lists.
-pub fn resources_of(groups: &discovery::Groups, into: &mut Resources) {
+pub fn collect_resources(groups: &discovery::GroupDiscoveryList, resources: &mut ResourcesByGroupVersion) {
     for (group, version) in groups.items().iter().flat_map(|group| group.versions.iter().map(move |v| (group, v))) {
         let name = match &*group.name {
             "" => version.name.to_string(),
             group => format!("{group}/{}", version.name),
         };
-        let listed = into.entry(name).or_default();
+        let listed = resources.entry(name).or_default();
         for resource in &version.resources {
             if resource.verbs.is_some() {
                 listed.insert(resource.name.to_string());

@@ -2,37 +2,37 @@
 
 use std::fmt::Write as _;
 
-use super::{Rollout, Snapshot};
+use super::{LabSnapshot, RolloutStatus};
 
 /// So many names are spelled out; the rest is counted.
 const NAMES_MAX: usize = 8;
 
 /// The whole snapshot.
-pub fn table(snapshot: &Snapshot) -> String {
+pub fn render_snapshot(snapshot: &LabSnapshot) -> String {
     let mut text = String::new();
     let lab = &snapshot.lab;
-    if !lab.folder.is_empty() {
-        let _ = writeln!(text, "{}  {}  {}", lab.address, lab.store, lab.folder);
+    if !lab.data_dir.is_empty() {
+        let _ = writeln!(text, "{}  {}  {}", lab.address, lab.store, lab.data_dir);
     }
-    text += &servers(snapshot);
+    text += &render_servers(snapshot);
     let running = snapshot.servers.iter().filter(|server| server.phase.is_running());
-    for server in running.filter(|server| !server.only.is_empty()) {
-        let _ = writeln!(text, "only {} serves {}", server.name, names(&server.only));
+    for server in running.filter(|server| !server.exclusive_resources.is_empty()) {
+        let _ = writeln!(text, "only {} serves {}", server.name, join_names(&server.exclusive_resources));
     }
-    let _ = writeln!(text, "forwarded: {}", forwards(snapshot));
-    let _ = writeln!(text, "storage versions: {}", agreement(snapshot));
-    for server in snapshot.servers.iter().filter(|server| !server.trouble.is_empty()) {
-        let _ = writeln!(text, "{}: {}", server.name, server.trouble);
+    let _ = writeln!(text, "forwarded: {}", render_forwards(snapshot));
+    let _ = writeln!(text, "storage versions: {}", render_agreement(snapshot));
+    for server in snapshot.servers.iter().filter(|server| !server.problem.is_empty()) {
+        let _ = writeln!(text, "{}: {}", server.name, server.problem);
     }
     if let Some(rollout) = &snapshot.rollout {
-        let _ = writeln!(text, "rollout: {}", progress(rollout));
+        let _ = writeln!(text, "rollout: {}", render_progress(rollout));
     }
     text
 }
 
 /// What `unskew up` prints when the lab is ready: where it is, what each server alone serves, and what to try. `program` is how
 /// this program is called, `flags` are those that name the lab.
-pub fn summary(snapshot: &Snapshot, program: &str, flags: &str) -> String {
+pub fn render_summary(snapshot: &LabSnapshot, program: &str, flags: &str) -> String {
     let lab = &snapshot.lab;
     let mut text = format!("A control plane of {} servers is ready at {}\n\n", snapshot.servers.len(), lab.address);
     let mut rows = vec![["SERVER", "RELEASE", "ADDRESS", "RESOURCES", "ONLY IT SERVES"].map(str::to_owned)];
@@ -42,16 +42,16 @@ pub fn summary(snapshot: &Snapshot, program: &str, flags: &str) -> String {
             server.release.clone(),
             server.address.clone(),
             server.resources.to_string(),
-            match &server.only[..] {
+            match &server.exclusive_resources[..] {
                 [] => "nothing".to_owned(),
                 [first] => first.clone(),
                 [first, rest @ ..] => format!("{first} and {} more", rest.len()),
             },
         ]);
     }
-    text += &columns(&rows);
-    let _ = write!(text, "\nkubeconfig  {}\nfolder      {}\npage        {}\n", lab.kubeconfig, lab.folder, lab.page);
-    let oldest = snapshot.servers.iter().min_by_key(|server| crate::plan::minor(&server.release));
+    text += &align_columns(&rows);
+    let _ = write!(text, "\nkubeconfig  {}\nfolder      {}\npage        {}\n", lab.kubeconfig, lab.data_dir, lab.page);
+    let oldest = snapshot.servers.iter().min_by_key(|server| crate::plan::minor_version(&server.release));
     let oldest = oldest.map(|server| &*server.name).unwrap_or_default();
     let commands = [
         format!("export KUBECONFIG=$({program} kubeconfig{flags})"),
@@ -66,7 +66,7 @@ pub fn summary(snapshot: &Snapshot, program: &str, flags: &str) -> String {
 }
 
 /// What would be lost with a server.
-pub fn if_stopped(server: &str, lost: &[String]) -> String {
+pub fn render_if_stopped(server: &str, lost: &[String]) -> String {
     match lost.len() {
         0 => format!("If {server} is stopped now nothing becomes unavailable: others serve all that it serves."),
         number => format!(
@@ -77,13 +77,14 @@ pub fn if_stopped(server: &str, lost: &[String]) -> String {
 }
 
 /// One line on a rollout.
-pub fn progress(rollout: &Rollout) -> String {
-    let bar = format!("{}{}", "#".repeat(rollout.done), "-".repeat(rollout.steps.saturating_sub(rollout.done)));
-    let doing = if rollout.doing.is_empty() { &rollout.outcome } else { &rollout.doing };
+pub fn render_progress(rollout: &RolloutStatus) -> String {
+    let bar =
+        format!("{}{}", "#".repeat(rollout.steps_done), "-".repeat(rollout.steps.saturating_sub(rollout.steps_done)));
+    let doing = if rollout.current_action.is_empty() { &rollout.outcome } else { &rollout.current_action };
     let probe = &rollout.probe;
     format!(
         "[{bar}] {}/{} {doing} | {} requests, {} wrong 404, {} 503, {} of {} events lost",
-        rollout.done,
+        rollout.steps_done,
         rollout.steps,
         probe.requests,
         probe.wrong_not_found,
@@ -94,7 +95,7 @@ pub fn progress(rollout: &Rollout) -> String {
 }
 
 /// Names, as many as fit, and how many more there are.
-pub fn names(all: &[String]) -> String {
+pub fn join_names(all: &[String]) -> String {
     match all.len().checked_sub(NAMES_MAX) {
         None | Some(0) => all.join(", "),
         Some(more) => format!("{} and {more} more", all[..NAMES_MAX].join(", ")),
@@ -102,7 +103,7 @@ pub fn names(all: &[String]) -> String {
 }
 
 /// A duration as kubectl shows ages.
-pub fn age(seconds: u64) -> String {
+pub fn format_age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),
@@ -111,7 +112,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-fn servers(snapshot: &Snapshot) -> String {
+fn render_servers(snapshot: &LabSnapshot) -> String {
     let head = ["SERVER", "RELEASE", "PROCESS", "MEMBER", "AGE", "PID", "ADDRESS", "IDENTITY"].map(str::to_owned);
     let mut rows = vec![head];
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
@@ -121,16 +122,16 @@ fn servers(snapshot: &Snapshot) -> String {
             or_dash(&server.release),
             server.phase.as_str().to_owned(),
             or_dash(&server.member_state),
-            age(server.phase_seconds),
+            format_age(server.phase_seconds),
             server.pid.map_or("-".to_owned(), |pid| pid.to_string()),
             or_dash(&server.address),
             or_dash(&server.identity),
         ]);
     }
-    columns(&rows)
+    align_columns(&rows)
 }
 
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+fn align_columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
@@ -141,25 +142,26 @@ fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-fn forwards(snapshot: &Snapshot) -> String {
+fn render_forwards(snapshot: &LabSnapshot) -> String {
     match &snapshot.forwards[..] {
         [] => "nothing yet".to_owned(),
         pairs => {
-            let pair = |pair: &super::Forward| format!("{} → {} {}", pair.from, pair.to, pair.requests);
+            let pair = |pair: &super::ForwardedRequests| format!("{} → {} {}", pair.from, pair.to, pair.requests);
             pairs.iter().map(pair).collect::<Vec<_>>().join(", ")
         }
     }
 }
 
-fn agreement(snapshot: &Snapshot) -> String {
+fn render_agreement(snapshot: &LabSnapshot) -> String {
     let apart: Vec<String> = snapshot
         .storage_versions
         .iter()
-        .filter(|version| version.agreed.is_empty())
+        .filter(|version| version.common_encoding_version.is_empty())
         .map(|version| {
             // The name has the group already.
             let short = |writes: &str| writes.rsplit('/').next().unwrap_or_default().to_owned();
-            let writes = version.writes.iter().map(|(server, writes)| format!("{server} writes {}", short(writes)));
+            let writes =
+                version.encoding_versions.iter().map(|(server, writes)| format!("{server} writes {}", short(writes)));
             format!("{}: {}", version.name, writes.collect::<Vec<_>>().join(", "))
         })
         .collect();
@@ -167,12 +169,12 @@ fn agreement(snapshot: &Snapshot) -> String {
     match (agreed, apart.len()) {
         (0, 0) => "not known".to_owned(),
         (_, 0) => format!("all {agreed} agree"),
-        (_, number) => format!("{agreed} agree, {number} do not\n  {}", lines(&apart)),
+        (_, number) => format!("{agreed} agree, {number} do not\n  {}", join_lines(&apart)),
     }
 }
 
 /// Lines, as many as fit, and how many more there are.
-fn lines(all: &[String]) -> String {
+fn join_lines(all: &[String]) -> String {
     match all.len().checked_sub(NAMES_MAX) {
         None | Some(0) => all.join("\n  "),
         Some(more) => format!("{}\n  and {more} more", all[..NAMES_MAX].join("\n  ")),
@@ -184,20 +186,21 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::status::compose::tests::snapshot;
-    use crate::status::{Forward, StorageVersion};
+    use crate::status::compose::tests::test_snapshot;
+    use crate::status::{ForwardedRequests, StorageVersionSummary};
 
     #[test]
-    fn a_lab_is_shown_as_a_table() {
-        let mut snapshot = snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs; c stopped: v1 pods");
-        snapshot.forwards = vec![Forward { from: "a".to_owned(), to: "b".to_owned(), requests: 3 }];
-        let version = |name: &str, agreed: &str, b: &str| StorageVersion {
+    fn snapshot_is_rendered_as_a_table() {
+        let mut snapshot =
+            test_snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs; c stopped: v1 pods");
+        snapshot.forwards = vec![ForwardedRequests { from: "a".to_owned(), to: "b".to_owned(), requests: 3 }];
+        let version = |name: &str, agreed: &str, b: &str| StorageVersionSummary {
             name: name.to_owned(),
-            agreed: agreed.to_owned(),
-            writes: vec![("a".to_owned(), "v1".to_owned()), ("b".to_owned(), b.to_owned())],
+            common_encoding_version: agreed.to_owned(),
+            encoding_versions: vec![("a".to_owned(), "v1".to_owned()), ("b".to_owned(), b.to_owned())],
         };
         snapshot.storage_versions = vec![version("core.pods", "v1", "v1"), version("x.ys", "", "v2")];
-        snapshot.servers[2].trouble = "killed".to_owned();
+        snapshot.servers[2].problem = "killed".to_owned();
         expect![[r#"
             SERVER  RELEASE  PROCESS  MEMBER  AGE  PID  ADDRESS                 IDENTITY
             a       1.30     ready    -       0s   -    https://127.0.0.1:7001  apiserver-a
@@ -209,15 +212,15 @@ mod tests {
               x.ys: a writes v1, b writes v2
             c: killed
         "#]]
-        .assert_eq(&table(&snapshot));
+        .assert_eq(&render_snapshot(&snapshot));
     }
 
     #[test]
-    fn a_lab_that_is_ready_says_what_to_try() {
-        let mut snapshot = snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs");
+    fn summary_names_address_resources_and_commands() {
+        let mut snapshot = test_snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs");
         snapshot.lab.address = "https://127.0.0.1:7100".to_owned();
         snapshot.lab.kubeconfig = "/lab/kubeconfig".to_owned();
-        let text = summary(&snapshot, "target/release/unskew", " --data-dir /lab");
+        let text = render_summary(&snapshot, "target/release/unskew", " --data-dir /lab");
         for part in [
             "2 servers is ready at https://127.0.0.1:7100",
             "v1/nodes and 1 more",
@@ -229,21 +232,21 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_what_fits_are_counted() {
+    fn join_names_counts_names_beyond_the_limit() {
         let all: Vec<String> = (0..10).map(|number| number.to_string()).collect();
-        assert_eq!(names(&all[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
-        assert_eq!(names(&all), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+        assert_eq!(join_names(&all[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(join_names(&all), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
     }
 
     #[test]
-    fn what_would_be_lost_is_listed() {
-        assert!(if_stopped("a", &[]).contains("nothing becomes unavailable"));
-        assert!(if_stopped("a", &["v1/x".to_owned()]).ends_with("serves them:\n  v1/x"));
+    fn render_if_stopped_lists_unavailable_resources() {
+        assert!(render_if_stopped("a", &[]).contains("nothing becomes unavailable"));
+        assert!(render_if_stopped("a", &["v1/x".to_owned()]).ends_with("serves them:\n  v1/x"));
     }
 
     #[test]
-    fn ages_are_short() {
-        let ages = [0, 119, 120, 7199, 7200, 172_800].map(age);
+    fn ages_are_formatted_like_kubectl() {
+        let ages = [0, 119, 120, 7199, 7200, 172_800].map(format_age);
         assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h", "2d"]);
     }
 }

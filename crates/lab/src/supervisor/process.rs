@@ -14,29 +14,29 @@ const TAIL_BYTES: usize = 600;
 pub(crate) struct Process {
     pub(crate) pid: u32,
     /// Stands for this process and never for a later one with the same number.
-    handle: OwnedFd,
+    pidfd: OwnedFd,
 }
 
 impl Process {
-    /// Starts it; must be called on the main thread (see [`crate::leash`]).
+    /// Starts it; must be called on the main thread (see [`crate::parent_death`]).
     pub(crate) fn start(mut command: Command) -> std::io::Result<(Self, Child)> {
         let child = command.spawn()?;
         let pid = child.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let handle = pidfd_open(raw.expect("a child has a positive number"), PidfdFlags::empty())?;
-        Ok((Self { pid, handle }, child))
+        Ok((Self { pid, pidfd: handle }, child))
     }
 
     /// Sends a signal. One to a process that has ended is no error: its end will be noticed.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Err(error) = pidfd_send_signal(&self.handle, signal) {
+        if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
             tracing::debug!(pid = self.pid, %error, "a signal did not arrive");
         }
     }
 }
 
 /// Waits for the end, and says how it was.
-pub(crate) async fn end_of(mut child: Child) -> String {
+pub(crate) async fn wait_for_exit(mut child: Child) -> String {
     match child.wait().await {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
@@ -44,7 +44,7 @@ pub(crate) async fn end_of(mut child: Child) -> String {
 }
 
 /// The last lines of a log.
-pub(crate) fn tail(log: &Path) -> String {
+pub(crate) fn log_tail(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned();
     let whole = text.split_once('\n').filter(|_| bytes.len() > TAIL_BYTES).map_or(&*text, |(_, rest)| rest);
@@ -56,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_of_a_log_is_whole_lines() {
+    fn log_tail_starts_at_a_whole_line() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("x.log");
-        assert_eq!(tail(&log), "");
+        assert_eq!(log_tail(&log), "");
         std::fs::write(&log, "one\ntwo\n").unwrap();
-        assert_eq!(tail(&log), "one\ntwo");
+        assert_eq!(log_tail(&log), "one\ntwo");
         std::fs::write(&log, format!("{}\nlast\n", "x".repeat(1000))).unwrap();
-        assert_eq!(tail(&log), "last");
+        assert_eq!(log_tail(&log), "last");
     }
 }

@@ -2,10 +2,11 @@
 
 mod metrics;
 
+use api::json::JsonObject;
 use serde_json::{Map, Value, json};
 
-use crate::access::{self, Object, part_mut};
-use crate::decode::{self, Encoding};
+use crate::decode::{self, BodyEncoding};
+use crate::unstructured::{self, nested_object_mut};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -18,17 +19,18 @@ const DEFAULT_CPU_UTILIZATION: i64 = 80;
 pub(super) fn v1_to_v2(scaler: &mut Map<String, Value>) {
     let saved = take_annotations(scaler);
     let list = |name: &str| saved.get(name).and_then(|value| value.as_array().cloned());
-    let spec = part_mut(scaler, "spec");
-    let mut wanted: Vec<Value> = list(METRICS).unwrap_or_default().iter().map(metrics::wanted_to_v2).collect();
+    let spec = nested_object_mut(scaler, "spec");
+    let mut metrics_v2: Vec<Value> =
+        list(METRICS).unwrap_or_default().iter().map(metrics::target_metric_to_v2).collect();
     if let Some(percent) = spec.remove("targetCPUUtilizationPercentage").filter(|percent| !percent.is_null()) {
-        wanted.push(cpu_target(&percent));
+        metrics_v2.push(cpu_target_metric(&percent));
     }
-    if wanted.is_empty() {
-        wanted.push(cpu_target(&DEFAULT_CPU_UTILIZATION.into()));
+    if metrics_v2.is_empty() {
+        metrics_v2.push(cpu_target_metric(&DEFAULT_CPU_UTILIZATION.into()));
     }
-    spec.insert("metrics".to_owned(), wanted.into());
+    spec.insert("metrics".to_owned(), metrics_v2.into());
     if let Some(Value::Object(behavior)) =
-        saved.get(BEHAVIOR).map(|behavior| recase(behavior, char::to_ascii_lowercase))
+        saved.get(BEHAVIOR).map(|behavior| change_first_letter_case(behavior, char::to_ascii_lowercase))
     {
         spec.insert("behavior".to_owned(), Value::Object(behavior));
     }
@@ -37,8 +39,9 @@ pub(super) fn v1_to_v2(scaler: &mut Map<String, Value>) {
     let from_percent = percent.map(|percent| {
         vec![json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}})]
     });
-    let present = list(CURRENT_METRICS).map(|list| list.iter().map(metrics::present_to_v2).collect()).or(from_percent);
-    access::set(status, "currentMetrics", present.map(Value::Array));
+    let current_metrics =
+        list(CURRENT_METRICS).map(|list| list.iter().map(metrics::current_metric_to_v2).collect()).or(from_percent);
+    unstructured::set_or_remove(status, "currentMetrics", current_metrics.map(Value::Array));
     if let Some(conditions) = list(CONDITIONS) {
         status.insert("conditions".to_owned(), conditions.into());
     }
@@ -47,24 +50,25 @@ pub(super) fn v1_to_v2(scaler: &mut Map<String, Value>) {
 pub(super) fn v2_to_v1(scaler: &mut Map<String, Value>) {
     take_annotations(scaler);
     let mut saved: Vec<(&str, Value)> = Vec::new();
-    let spec = part_mut(scaler, "spec");
+    let spec = nested_object_mut(scaler, "spec");
     let wanted = take_list(spec, "metrics");
     let (cpu, others): (Vec<&Value>, Vec<&Value>) =
-        wanted.iter().partition(|metric| cpu_percent(metric, "target").is_some());
-    let percent = cpu.first().and_then(|metric| cpu_percent(metric, "target")).cloned();
-    access::set(spec, "targetCPUUtilizationPercentage", percent);
+        wanted.iter().partition(|metric| cpu_utilization(metric, "target").is_some());
+    let percent = cpu.first().and_then(|metric| cpu_utilization(metric, "target")).cloned();
+    unstructured::set_or_remove(spec, "targetCPUUtilizationPercentage", percent);
     if !others.is_empty() {
-        saved.push((METRICS, others.into_iter().map(metrics::wanted_to_v1).collect()));
+        saved.push((METRICS, others.into_iter().map(metrics::target_metric_to_v1).collect()));
     }
     if let Some(behavior) = spec.remove("behavior").filter(|behavior| !behavior.is_null()) {
-        saved.push((BEHAVIOR, recase(&behavior, char::to_ascii_uppercase)));
+        saved.push((BEHAVIOR, change_first_letter_case(&behavior, char::to_ascii_uppercase)));
     }
     if let Some(Value::Object(status)) = scaler.get_mut("status") {
-        let present = take_list(status, "currentMetrics");
-        let percent = present.iter().filter_map(|metric| cpu_percent(metric, "current")).next_back().cloned();
-        access::set(status, "currentCPUUtilizationPercentage", percent);
-        if !present.is_empty() {
-            saved.push((CURRENT_METRICS, present.iter().map(metrics::present_to_v1).collect()));
+        let current_metrics = take_list(status, "currentMetrics");
+        let percent =
+            current_metrics.iter().filter_map(|metric| cpu_utilization(metric, "current")).next_back().cloned();
+        unstructured::set_or_remove(status, "currentCPUUtilizationPercentage", percent);
+        if !current_metrics.is_empty() {
+            saved.push((CURRENT_METRICS, current_metrics.iter().map(metrics::current_metric_to_v1).collect()));
         }
         let conditions = take_list(status, "conditions");
         if !conditions.is_empty() {
@@ -72,20 +76,20 @@ pub(super) fn v2_to_v1(scaler: &mut Map<String, Value>) {
         }
     }
     if !saved.is_empty() {
-        let annotations = part_mut(access::metadata_mut(scaler), "annotations");
+        let annotations = nested_object_mut(unstructured::metadata_mut(scaler), "annotations");
         annotations.extend(saved.into_iter().map(|(name, value)| (name.to_owned(), value.to_string().into())));
     }
 }
 
 /// Takes our annotations away and reads them; one that cannot be read is as good as none.
-fn take_annotations(scaler: &mut Object) -> Map<String, Value> {
+fn take_annotations(scaler: &mut JsonObject) -> Map<String, Value> {
     let mut taken = Map::new();
-    let metadata = access::metadata_mut(scaler);
+    let metadata = unstructured::metadata_mut(scaler);
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return taken };
     for name in [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR] {
         let text = annotations.remove(name);
         // Decoded like a body, because it becomes a part of the object and must not nest deeper than one.
-        let decoded = text.and_then(|text| decode::value(text.as_str()?.as_bytes(), Encoding::Json).ok());
+        let decoded = text.and_then(|text| decode::decode_value(text.as_str()?.as_bytes(), BodyEncoding::Json).ok());
         taken.extend(decoded.map(|decoded| (name.to_owned(), decoded.value)));
     }
     if annotations.is_empty() {
@@ -94,7 +98,7 @@ fn take_annotations(scaler: &mut Object) -> Map<String, Value> {
     taken
 }
 
-fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
+fn take_list(object: &mut JsonObject, name: &str) -> Vec<Value> {
     match object.remove(name) {
         Some(Value::Array(items)) => items,
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) | None => {
@@ -104,28 +108,28 @@ fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
 }
 
 /// The utilization in percent, if a metric is about CPU and in percent.
-fn cpu_percent<'m>(metric: &'m Value, part: &str) -> Option<&'m Value> {
+fn cpu_utilization<'m>(metric: &'m Value, part: &str) -> Option<&'m Value> {
     let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
     metric["resource"][part].get("averageUtilization").filter(|percent| is_cpu && !percent.is_null())
 }
 
-fn cpu_target(percent: &Value) -> Value {
+fn cpu_target_metric(percent: &Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percent});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
 /// The annotation for behavior has names in Go's case, and null for absent.
-fn recase(value: &Value, case: fn(&char) -> char) -> Value {
+fn change_first_letter_case(value: &Value, case: fn(&char) -> char) -> Value {
     match value {
         Value::Object(fields) => {
             let renamed = fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
                 let mut letters = name.chars();
                 let first = letters.next().map(|first| case(&first));
-                (first.into_iter().chain(letters).collect::<String>(), recase(value, case))
+                (first.into_iter().chain(letters).collect::<String>(), change_first_letter_case(value, case))
             });
             Value::Object(renamed.collect())
         }
-        Value::Array(items) => items.iter().map(|item| recase(item, case)).collect(),
+        Value::Array(items) => items.iter().map(|item| change_first_letter_case(item, case)).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::rename;
+use super::rename_field;
 
 /// Names in the core group and in `events.k8s.io`.
-const NAMES: [(&str, &str); 7] = [
+const FIELD_NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
     ("source", "deprecatedSource"),
@@ -15,10 +15,10 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-pub(super) fn from_core(event: &mut Map<String, Value>) {
-    NAMES.into_iter().for_each(|(core, events)| rename(event, core, events));
+pub(super) fn core_to_events(event: &mut Map<String, Value>) {
+    FIELD_NAMES.into_iter().for_each(|(core, events)| rename_field(event, core, events));
 }
 
-pub(super) fn to_core(event: &mut Map<String, Value>) {
-    NAMES.into_iter().for_each(|(core, events)| rename(event, events, core));
+pub(super) fn events_to_core(event: &mut Map<String, Value>) {
+    FIELD_NAMES.into_iter().for_each(|(core, events)| rename_field(event, events, core));
 }

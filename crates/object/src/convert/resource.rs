@@ -4,35 +4,35 @@
 use serde_json::{Map, Value};
 
 use super::Conversion;
-use crate::access::part_mut;
+use crate::unstructured::nested_object_mut;
 
 /// The fields of a request that later versions have under `exactly`.
-const EXACTLY: [&str; 7] =
+const EXACTLY_FIELDS: [&str; 7] =
     ["deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"];
 
 /// The conversion of a kind between the first beta and any other version.
-pub(super) fn conversion(kind: &str, from: &str) -> Option<Conversion> {
+pub(super) fn conversion_from(kind: &str, from: &str) -> Option<Conversion> {
     Some(match (kind, from) {
-        ("ResourceClaim", "v1beta1") => |claim| each_request(claim, &["spec", "devices"], nest_exactly),
-        ("ResourceClaim", _) => |claim| each_request(claim, &["spec", "devices"], flatten_exactly),
+        ("ResourceClaim", "v1beta1") => |claim| convert_requests(claim, &["spec", "devices"], nest_exactly),
+        ("ResourceClaim", _) => |claim| convert_requests(claim, &["spec", "devices"], flatten_exactly),
         ("ResourceClaimTemplate", "v1beta1") => {
-            |template| each_request(template, &["spec", "spec", "devices"], nest_exactly)
+            |template| convert_requests(template, &["spec", "spec", "devices"], nest_exactly)
         }
         ("ResourceClaimTemplate", _) => {
-            |template| each_request(template, &["spec", "spec", "devices"], flatten_exactly)
+            |template| convert_requests(template, &["spec", "spec", "devices"], flatten_exactly)
         }
-        ("ResourceSlice", "v1beta1") => |slice| each(slice, &["spec"], "devices", lift_basic),
-        ("ResourceSlice", _) => |slice| each(slice, &["spec"], "devices", wrap_basic),
+        ("ResourceSlice", "v1beta1") => |slice| convert_items(slice, &["spec"], "devices", lift_basic),
+        ("ResourceSlice", _) => |slice| convert_items(slice, &["spec"], "devices", wrap_basic),
         _ => return None,
     })
 }
 
-fn each_request(object: &mut Map<String, Value>, path: &[&str], change: fn(&mut Map<String, Value>)) {
-    each(object, path, "requests", change);
+fn convert_requests(object: &mut Map<String, Value>, path: &[&str], change: fn(&mut Map<String, Value>)) {
+    convert_items(object, path, "requests", change);
 }
 
 /// Changes each object of a list, if there is one.
-fn each(object: &mut Map<String, Value>, path: &[&str], list: &str, change: fn(&mut Map<String, Value>)) {
+fn convert_items(object: &mut Map<String, Value>, path: &[&str], list: &str, change: fn(&mut Map<String, Value>)) {
     let holder = path.iter().try_fold(object, |object, name| object.get_mut(*name)?.as_object_mut());
     let items = holder.and_then(|holder| holder.get_mut(list)).and_then(Value::as_array_mut);
     for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -41,11 +41,12 @@ fn each(object: &mut Map<String, Value>, path: &[&str], list: &str, change: fn(&
 }
 
 fn nest_exactly(request: &mut Map<String, Value>) {
-    let moved: Vec<(&str, Value)> = EXACTLY.iter().filter_map(|name| Some((*name, request.remove(*name)?))).collect();
+    let moved: Vec<(&str, Value)> =
+        EXACTLY_FIELDS.iter().filter_map(|name| Some((*name, request.remove(*name)?))).collect();
     if moved.is_empty() {
         return;
     }
-    part_mut(request, "exactly").extend(moved.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    nested_object_mut(request, "exactly").extend(moved.into_iter().map(|(name, value)| (name.to_owned(), value)));
 }
 
 fn flatten_exactly(request: &mut Map<String, Value>) {

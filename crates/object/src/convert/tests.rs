@@ -7,7 +7,7 @@ fn version(text: &str) -> GroupVersion<&str> {
 }
 
 #[track_caller]
-fn converted(object: &Value, to: &str) -> Value {
+fn convert_to(object: &Value, to: &str) -> Value {
     let mut object = object.as_object().unwrap().clone();
     let from = object["apiVersion"].as_str().unwrap().to_owned();
     convert(&mut object, version(&from), version(to));
@@ -17,12 +17,12 @@ fn converted(object: &Value, to: &str) -> Value {
 /// Converts there and back, and checks both.
 #[track_caller]
 fn check_both_ways(one: &Value, other: &Value) {
-    assert_eq!(&converted(one, other["apiVersion"].as_str().unwrap()), other);
-    assert_eq!(&converted(other, one["apiVersion"].as_str().unwrap()), one);
+    assert_eq!(&convert_to(one, other["apiVersion"].as_str().unwrap()), other);
+    assert_eq!(&convert_to(other, one["apiVersion"].as_str().unwrap()), one);
 }
 
 #[test]
-fn where_nothing_differs_the_version_changes() {
+fn convert_changes_only_api_version_when_fields_are_equal() {
     check_both_ways(
         &json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"future": 1}}),
         &json!({"apiVersion": "batch/v1beta1", "kind": "CronJob", "spec": {"future": 1}}),
@@ -33,12 +33,12 @@ fn where_nothing_differs_the_version_changes() {
         ("ResourceClaim", "resource.k8s.io/v1beta2", "resource.k8s.io/v1"),
         ("Event", "events.k8s.io/v1", "events.k8s.io/v1beta1"),
     ] {
-        assert!(special(kind, version(from), version(to)).is_none(), "{kind}");
+        assert!(conversion_between(kind, version(from), version(to)).is_none(), "{kind}");
     }
 }
 
 #[test]
-fn events_have_other_names_in_each_group() {
+fn convert_event_between_core_and_events_group() {
     check_both_ways(
         &json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}, "message": "m",
@@ -54,7 +54,7 @@ fn events_have_other_names_in_each_group() {
 }
 
 #[test]
-fn claims_have_their_request_under_exactly() {
+fn convert_resource_claim_moves_request_under_exactly() {
     let flat = json!([
         {"name": "a", "deviceClassName": "gpu", "selectors": [{"cel": {}}], "allocationMode": "ExactCount", "count": 1, "adminAccess": true,
          "tolerations": [{}], "capacity": {"requests": {}}},
@@ -76,11 +76,11 @@ fn claims_have_their_request_under_exactly() {
         );
     }
     let empty = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "spec": {}});
-    assert_eq!(converted(&empty, "resource.k8s.io/v1")["spec"], json!({}));
+    assert_eq!(convert_to(&empty, "resource.k8s.io/v1")["spec"], json!({}));
 }
 
 #[test]
-fn slices_have_their_devices_without_basic() {
+fn convert_resource_slice_flattens_basic_devices() {
     check_both_ways(
         &json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSlice", "spec": {"driver": "d", "devices": [
             {"name": "a", "basic": {"attributes": {"x": {"int": 1}}, "capacity": {"m": {"value": "1Gi"}}}}, {"name": "b", "basic": {}}]}}),
@@ -107,7 +107,7 @@ fn annotation(scaler: &Value, name: &str) -> Value {
 }
 
 #[test]
-fn a_cpu_target_is_a_field_of_the_first_version() {
+fn convert_hpa_cpu_target_between_v1_and_v2() {
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}});
     check_both_ways(
         &json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a", "annotations": {"x": "y"}},
@@ -117,13 +117,13 @@ fn a_cpu_target_is_a_field_of_the_first_version() {
     );
     let bare = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {}});
     assert_eq!(
-        converted(&bare, "autoscaling/v2")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"],
+        convert_to(&bare, "autoscaling/v2")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"],
         80
     );
 }
 
 #[test]
-fn other_metrics_are_kept_in_an_annotation() {
+fn convert_hpa_keeps_other_metrics_in_annotation() {
     let selector = json!({"matchLabels": {"a": "b"}});
     let metrics = json!([
         {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
@@ -138,7 +138,7 @@ fn other_metrics_are_kept_in_an_annotation() {
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
     ]);
     let v2 = scaler_v2(&metrics, &json!({}));
-    let v1 = converted(&v2, "autoscaling/v1");
+    let v1 = convert_to(&v2, "autoscaling/v1");
     assert_eq!(v1["spec"], json!({"maxReplicas": 9, "targetCPUUtilizationPercentage": 70}));
     assert_eq!(
         annotation(&v1, "metrics"),
@@ -153,11 +153,11 @@ fn other_metrics_are_kept_in_an_annotation() {
             {"type": "External", "external": {"metricName": "m", "targetValue": "4"}},
         ])
     );
-    assert_eq!(converted(&v1, "autoscaling/v2"), v2);
+    assert_eq!(convert_to(&v1, "autoscaling/v2"), v2);
 }
 
 #[test]
-fn behavior_and_status_are_kept_in_annotations() {
+fn convert_hpa_keeps_behavior_and_status_in_annotations() {
     let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}}]);
     let more = json!({
         "behavior": {"scaleUp": {"stabilizationWindowSeconds": 3, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}},
@@ -173,7 +173,7 @@ fn behavior_and_status_are_kept_in_annotations() {
         },
     });
     let v2 = scaler_v2(&cpu, &more);
-    let v1 = converted(&v2, "autoscaling/v1");
+    let v1 = convert_to(&v2, "autoscaling/v1");
     assert_eq!(v1["status"], json!({"currentReplicas": 2, "currentCPUUtilizationPercentage": 41}));
     assert_eq!(
         annotation(&v1, "behavior"),
@@ -183,21 +183,21 @@ fn behavior_and_status_are_kept_in_annotations() {
         annotation(&v1, "current-metrics")[0],
         json!({"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": 41, "currentAverageValue": "100m"}})
     );
-    assert_eq!(converted(&v1, "autoscaling/v2"), v2);
+    assert_eq!(convert_to(&v1, "autoscaling/v2"), v2);
 }
 
 #[test]
-fn broken_annotations_are_dropped() {
+fn convert_hpa_drops_malformed_annotations() {
     let v1 = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"annotations": {
         "autoscaling.alpha.kubernetes.io/metrics": "{", "autoscaling.alpha.kubernetes.io/conditions": "7"}}, "spec": {}, "status": {}});
-    let v2 = converted(&v1, "autoscaling/v2");
+    let v2 = convert_to(&v1, "autoscaling/v2");
     assert_eq!(v2["metadata"], json!({}));
     assert_eq!(v2["status"], json!({}));
     assert_eq!(v2["spec"]["metrics"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn definitions_are_stored_with_what_their_versions_share_above_them() {
+fn convert_crd_lifts_fields_shared_by_all_versions() {
     let columns = |path: &str| json!([{"name": "Size", "type": "integer", path: ".spec.size"}]);
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let other = json!({"openAPIV3Schema": {"type": "object", "properties": {}}});
@@ -225,22 +225,22 @@ fn definitions_are_stored_with_what_their_versions_share_above_them() {
 }
 
 #[test]
-fn a_definition_that_lists_no_version_has_the_one_it_names() {
+fn convert_crd_without_versions_uses_spec_version() {
     let stored = json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition", "spec": {
         "version": "v1", "validation": {"openAPIV3Schema": {}},
     }});
     assert_eq!(
-        converted(&stored, "apiextensions.k8s.io/v1")["spec"],
+        convert_to(&stored, "apiextensions.k8s.io/v1")["spec"],
         json!({"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {}}}]})
     );
 }
 
 #[test]
-fn pod_certificate_requests_lose_what_v1_has_given_up() {
+fn convert_pod_certificate_request_drops_beta_fields() {
     let stored = json!({"apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest", "spec": {
         "podName": "p", "pkixPublicKey": "x", "proofOfPossession": "y",
     }});
-    let served = converted(&stored, "certificates.k8s.io/v1");
+    let served = convert_to(&stored, "certificates.k8s.io/v1");
     assert_eq!(served["spec"], json!({"podName": "p"}));
-    assert_eq!(converted(&served, "certificates.k8s.io/v1beta1")["spec"], json!({"podName": "p"}));
+    assert_eq!(convert_to(&served, "certificates.k8s.io/v1beta1")["spec"], json!({"podName": "p"}));
 }

@@ -5,34 +5,35 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{DEPTH_MAX, DUPLICATES_MAX, Decoded};
+use super::{DEPTH_MAX, Decoded, REPORTED_DUPLICATES_MAX};
 
 pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let mut seen = Seen { path: String::new(), duplicates: Vec::new() };
-    let value = Node { seen: &mut seen, depth: 0 }.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
+    let mut seen = DuplicateTracker { path: String::new(), duplicates: Vec::new() };
+    let value =
+        ValueSeed { tracker: &mut seen, depth: 0 }.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
     deserializer.end().map_err(|error| error.to_string())?;
-    Ok(Decoded { value, duplicates: seen.duplicates })
+    Ok(Decoded { value, duplicate_fields: seen.duplicates })
 }
 
-struct Seen {
+struct DuplicateTracker {
     /// Where we are, such as `spec.containers[0].name`.
     path: String,
     duplicates: Vec<String>,
 }
 
-struct Node<'a> {
-    seen: &'a mut Seen,
+struct ValueSeed<'a> {
+    tracker: &'a mut DuplicateTracker,
     depth: usize,
 }
 
-impl Node<'_> {
-    fn deeper<E: Error>(&self) -> Result<usize, E> {
+impl ValueSeed<'_> {
+    fn child_depth<E: Error>(&self) -> Result<usize, E> {
         if self.depth == DEPTH_MAX { Err(E::custom("exceeded max depth")) } else { Ok(self.depth + 1) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -40,7 +41,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,13 +78,13 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let depth = self.deeper()?;
+        let depth = self.child_depth()?;
         let mut list = Vec::new();
-        let here = self.seen.path.len();
+        let here = self.tracker.path.len();
         loop {
-            write!(self.seen.path, "[{}]", list.len()).expect("writing to a string cannot fail");
-            let item = items.next_element_seed(Node { seen: &mut *self.seen, depth })?;
-            self.seen.path.truncate(here);
+            write!(self.tracker.path, "[{}]", list.len()).expect("writing to a string cannot fail");
+            let item = items.next_element_seed(ValueSeed { tracker: &mut *self.tracker, depth })?;
+            self.tracker.path.truncate(here);
             match item {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
@@ -92,19 +93,19 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let depth = self.deeper()?;
+        let depth = self.child_depth()?;
         let mut map = Map::new();
-        let here = self.seen.path.len();
+        let here = self.tracker.path.len();
         while let Some(name) = fields.next_key::<String>()? {
             if here > 0 {
-                self.seen.path.push('.');
+                self.tracker.path.push('.');
             }
-            self.seen.path.push_str(&name);
-            let value = fields.next_value_seed(Node { seen: &mut *self.seen, depth })?;
-            if map.insert(name, value).is_some() && self.seen.duplicates.len() < DUPLICATES_MAX {
-                self.seen.duplicates.push(format!("duplicate field {:?}", self.seen.path));
+            self.tracker.path.push_str(&name);
+            let value = fields.next_value_seed(ValueSeed { tracker: &mut *self.tracker, depth })?;
+            if map.insert(name, value).is_some() && self.tracker.duplicates.len() < REPORTED_DUPLICATES_MAX {
+                self.tracker.duplicates.push(format!("duplicate field {:?}", self.tracker.path));
             }
-            self.seen.path.truncate(here);
+            self.tracker.path.truncate(here);
         }
         Ok(Value::Object(map))
     }

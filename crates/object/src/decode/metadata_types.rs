@@ -5,73 +5,73 @@
 use api::time::Time;
 use serde_json::{Map, Value};
 
-enum Type {
-    Text,
+enum MetadataType {
+    Str,
     Integer,
     Bool,
     Time,
     /// A map of strings.
-    Texts,
-    TextList,
+    StringMap,
+    StringList,
     /// A list of objects, with Go's name for them.
-    ObjectList(&'static str, &'static [(&'static str, Type)]),
+    ObjectList(&'static str, &'static [(&'static str, MetadataType)]),
     /// An object without a schema.
-    Free,
+    AnyObject,
 }
 
-const OBJECT_META: &[(&str, Type)] = &[
-    ("annotations", Type::Texts),
-    ("creationTimestamp", Type::Time),
-    ("deletionGracePeriodSeconds", Type::Integer),
-    ("deletionTimestamp", Type::Time),
-    ("finalizers", Type::TextList),
-    ("generateName", Type::Text),
-    ("generation", Type::Integer),
-    ("labels", Type::Texts),
-    ("managedFields", Type::ObjectList("v1.ManagedFieldsEntry", MANAGED_FIELDS)),
-    ("name", Type::Text),
-    ("namespace", Type::Text),
-    ("ownerReferences", Type::ObjectList("v1.OwnerReference", OWNER_REFERENCE)),
-    ("resourceVersion", Type::Text),
-    ("selfLink", Type::Text),
-    ("uid", Type::Text),
+const OBJECT_META: &[(&str, MetadataType)] = &[
+    ("annotations", MetadataType::StringMap),
+    ("creationTimestamp", MetadataType::Time),
+    ("deletionGracePeriodSeconds", MetadataType::Integer),
+    ("deletionTimestamp", MetadataType::Time),
+    ("finalizers", MetadataType::StringList),
+    ("generateName", MetadataType::Str),
+    ("generation", MetadataType::Integer),
+    ("labels", MetadataType::StringMap),
+    ("managedFields", MetadataType::ObjectList("v1.ManagedFieldsEntry", MANAGED_FIELDS)),
+    ("name", MetadataType::Str),
+    ("namespace", MetadataType::Str),
+    ("ownerReferences", MetadataType::ObjectList("v1.OwnerReference", OWNER_REFERENCE)),
+    ("resourceVersion", MetadataType::Str),
+    ("selfLink", MetadataType::Str),
+    ("uid", MetadataType::Str),
 ];
 
-const OWNER_REFERENCE: &[(&str, Type)] = &[
-    ("apiVersion", Type::Text),
-    ("blockOwnerDeletion", Type::Bool),
-    ("controller", Type::Bool),
-    ("kind", Type::Text),
-    ("name", Type::Text),
-    ("uid", Type::Text),
+const OWNER_REFERENCE: &[(&str, MetadataType)] = &[
+    ("apiVersion", MetadataType::Str),
+    ("blockOwnerDeletion", MetadataType::Bool),
+    ("controller", MetadataType::Bool),
+    ("kind", MetadataType::Str),
+    ("name", MetadataType::Str),
+    ("uid", MetadataType::Str),
 ];
 
-const MANAGED_FIELDS: &[(&str, Type)] = &[
-    ("apiVersion", Type::Text),
-    ("fieldsType", Type::Text),
-    ("fieldsV1", Type::Free),
-    ("manager", Type::Text),
-    ("operation", Type::Text),
-    ("subresource", Type::Text),
-    ("time", Type::Time),
+const MANAGED_FIELDS: &[(&str, MetadataType)] = &[
+    ("apiVersion", MetadataType::Str),
+    ("fieldsType", MetadataType::Str),
+    ("fieldsV1", MetadataType::AnyObject),
+    ("manager", MetadataType::Str),
+    ("operation", MetadataType::Str),
+    ("subresource", MetadataType::Str),
+    ("time", MetadataType::Time),
 ];
 
 /// Refuses metadata of wrong types and drops its nulls.
-pub(super) fn check(object: &mut Map<String, Value>) -> Result<(), String> {
+pub(super) fn check_metadata(object: &mut Map<String, Value>) -> Result<(), String> {
     match object.get_mut("metadata") {
         None => Ok(()),
         Some(Value::Null) => {
             object.remove("metadata");
             Ok(())
         }
-        Some(Value::Object(metadata)) => fields(metadata, OBJECT_META, "ObjectMeta.metadata"),
+        Some(Value::Object(metadata)) => check_fields(metadata, OBJECT_META, "ObjectMeta.metadata"),
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_))) => {
-            Err(mismatch(other, ".metadata", "v1.ObjectMeta"))
+            Err(type_mismatch_error(other, ".metadata", "v1.ObjectMeta"))
         }
     }
 }
 
-fn fields(object: &mut Map<String, Value>, types: &[(&str, Type)], path: &str) -> Result<(), String> {
+fn check_fields(object: &mut Map<String, Value>, types: &[(&str, MetadataType)], path: &str) -> Result<(), String> {
     for (name, expected) in types {
         match object.get_mut(*name) {
             None => {}
@@ -84,52 +84,56 @@ fn fields(object: &mut Map<String, Value>, types: &[(&str, Type)], path: &str) -
     Ok(())
 }
 
-fn check_value(value: &mut Value, expected: &Type, path: &str) -> Result<(), String> {
+fn check_value(value: &mut Value, expected: &MetadataType, path: &str) -> Result<(), String> {
     match (expected, &mut *value) {
-        (Type::Text, Value::String(_)) | (Type::Bool, Value::Bool(_)) | (Type::Free, Value::Object(_)) => Ok(()),
-        (Type::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
-        (Type::Integer, Value::Number(number)) => {
+        (MetadataType::Str, Value::String(_))
+        | (MetadataType::Bool, Value::Bool(_))
+        | (MetadataType::AnyObject, Value::Object(_)) => Ok(()),
+        (MetadataType::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
+        (MetadataType::Integer, Value::Number(number)) => {
             Err(format!("json: cannot unmarshal number {number} into Go struct field {path} of type int64"))
         }
-        (Type::Time, Value::String(text)) if text.parse::<Time>().is_ok() => Ok(()),
-        (Type::Time, Value::String(text)) => Err(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\"")),
-        (Type::Texts, Value::Object(map)) => {
-            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
-            expect_texts(map.values(), path)
+        (MetadataType::Time, Value::String(text)) if text.parse::<Time>().is_ok() => Ok(()),
+        (MetadataType::Time, Value::String(text)) => {
+            Err(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\""))
         }
-        (Type::TextList, Value::Array(items)) => expect_texts(items.iter(), path),
-        (Type::ObjectList(name, types), Value::Array(items)) => {
+        (MetadataType::StringMap, Value::Object(map)) => {
+            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
+            expect_strings(map.values(), path)
+        }
+        (MetadataType::StringList, Value::Array(items)) => expect_strings(items.iter(), path),
+        (MetadataType::ObjectList(name, types), Value::Array(items)) => {
             for item in items {
                 match item {
-                    Value::Object(item) => fields(item, types, path)?,
+                    Value::Object(item) => check_fields(item, types, path)?,
                     Value::Null => *item = Value::Object(Map::new()),
                     Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                        return Err(mismatch(item, path, name));
+                        return Err(type_mismatch_error(item, path, name));
                     }
                 }
             }
             Ok(())
         }
-        (Type::Text | Type::Time, _) => Err(mismatch(value, path, "string")),
-        (Type::Integer, _) => Err(mismatch(value, path, "int64")),
-        (Type::Bool, _) => Err(mismatch(value, path, "bool")),
-        (Type::Texts, _) => Err(mismatch(value, path, "map[string]string")),
-        (Type::TextList, _) => Err(mismatch(value, path, "[]string")),
-        (Type::ObjectList(name, _), _) => Err(mismatch(value, path, &format!("[]{name}"))),
-        (Type::Free, _) => Err(mismatch(value, path, "v1.FieldsV1")),
+        (MetadataType::Str | MetadataType::Time, _) => Err(type_mismatch_error(value, path, "string")),
+        (MetadataType::Integer, _) => Err(type_mismatch_error(value, path, "int64")),
+        (MetadataType::Bool, _) => Err(type_mismatch_error(value, path, "bool")),
+        (MetadataType::StringMap, _) => Err(type_mismatch_error(value, path, "map[string]string")),
+        (MetadataType::StringList, _) => Err(type_mismatch_error(value, path, "[]string")),
+        (MetadataType::ObjectList(name, _), _) => Err(type_mismatch_error(value, path, &format!("[]{name}"))),
+        (MetadataType::AnyObject, _) => Err(type_mismatch_error(value, path, "v1.FieldsV1")),
     }
 }
 
-fn expect_texts<'a>(mut values: impl Iterator<Item = &'a Value>, path: &str) -> Result<(), String> {
-    values.find(|value| !value.is_string()).map_or(Ok(()), |wrong| Err(mismatch(wrong, path, "string")))
+fn expect_strings<'a>(mut values: impl Iterator<Item = &'a Value>, path: &str) -> Result<(), String> {
+    values.find(|value| !value.is_string()).map_or(Ok(()), |wrong| Err(type_mismatch_error(wrong, path, "string")))
 }
 
-fn mismatch(value: &Value, path: &str, expected: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {path} of type {expected}", go_name(value))
+fn type_mismatch_error(value: &Value, path: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {} into Go struct field {path} of type {expected}", go_json_type_name(value))
 }
 
 /// What Go's decoder calls a value.
-pub(crate) fn go_name(value: &Value) -> &'static str {
+pub(crate) fn go_json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -7,81 +7,86 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Map, Number, Value};
 
-use super::{DEPTH_MAX, DUPLICATES_MAX, Decoded};
+use super::{DEPTH_MAX, Decoded, REPORTED_DUPLICATES_MAX};
 
-/// How much the aliases of a document may repeat in all, by [`weight`]; real manifests need some kilobytes.
-const ALIASED_WEIGHT_MAX: usize = 1 << 20;
+/// How much the aliases of a document may repeat in all, by [`memory_bytes`]; real manifests need some kilobytes.
+const ALIASED_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the one document that is not empty. A second one is an error, since it would be lost without a word.
 pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
     let options = granit_parser::options! { flow_nesting_limit: DEPTH_MAX, block_nesting_limit: DEPTH_MAX };
-    let mut reader = Reader::default();
+    let mut reader = YamlReader::default();
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) =
             next.map_err(|error| format!("yaml: line {}: {}", error.marker().line(), error.info().replace('\n', " ")))?;
-        reader.take(event, &span).map_err(|error| format!("yaml: line {}: {error}", span.start.line()))?;
+        reader.handle_event(event, &span).map_err(|error| format!("yaml: line {}: {error}", span.start.line()))?;
     }
-    Ok(Decoded { value: reader.document.unwrap_or(Value::Null), duplicates: reader.duplicates })
+    Ok(Decoded { value: reader.document.unwrap_or(Value::Null), duplicate_fields: reader.duplicates })
 }
 
 #[derive(Default)]
-struct Reader {
-    open: Vec<Open>,
+struct YamlReader {
+    open_collections: Vec<OpenCollection>,
     anchors: HashMap<usize, Value>,
-    aliased: usize,
+    aliased_weight: usize,
     document: Option<Value>,
     duplicates: Vec<String>,
 }
 
 /// A list or map whose end has not come yet.
-struct Open {
+struct OpenCollection {
     /// 0 for none.
     anchor: usize,
-    content: Content,
+    content: CollectionContent,
 }
 
-enum Content {
+enum CollectionContent {
     List(Vec<Value>),
-    Map { map: Map<String, Value>, key: Option<Key>, merges: Vec<Value> },
+    Map { map: Map<String, Value>, key: Option<MapKey>, merges: Vec<Value> },
 }
 
-enum Key {
+enum MapKey {
     Name(String),
     /// `<<`: the value is a map, or a list of maps, whose fields stand in for absent ones.
     Merge,
 }
 
-impl Reader {
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), String> {
+impl YamlReader {
+    fn handle_event(&mut self, event: Event<'_>, span: &Span) -> Result<(), String> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let is_key = matches!(self.open.last(), Some(Open { content: Content::Map { key: None, .. }, .. }));
+                let is_key = matches!(
+                    self.open_collections.last(),
+                    Some(OpenCollection { content: CollectionContent::Map { key: None, .. }, .. })
+                );
                 if is_key && text == "<<" && style == ScalarStyle::Plain && tag.is_none() {
-                    return self.put_key(Key::Merge);
+                    return self.put_key(MapKey::Merge);
                 }
-                let value = scalar(&text, style, tag.as_deref())?;
-                self.anchor(anchor, &value)?;
-                self.put(value, span)
+                let value = parse_scalar(&text, style, tag.as_deref())?;
+                self.record_anchor(anchor, &value)?;
+                self.put_value(value, span)
             }
-            Event::SequenceStart(_, anchor, _) => self.push(Open { anchor, content: Content::List(Vec::new()) }),
+            Event::SequenceStart(_, anchor, _) => {
+                self.push(OpenCollection { anchor, content: CollectionContent::List(Vec::new()) })
+            }
             Event::MappingStart(_, anchor, _) => {
-                let content = Content::Map { map: Map::new(), key: None, merges: Vec::new() };
-                self.push(Open { anchor, content })
+                let content = CollectionContent::Map { map: Map::new(), key: None, merges: Vec::new() };
+                self.push(OpenCollection { anchor, content })
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Open { anchor, content } = self.open.pop().ok_or("unexpected end")?;
-                let value = close(content)?;
-                self.anchor(anchor, &value)?;
-                self.put(value, span)
+                let OpenCollection { anchor, content } = self.open_collections.pop().ok_or("unexpected end")?;
+                let value = finish_collection(content)?;
+                self.record_anchor(anchor, &value)?;
+                self.put_value(value, span)
             }
             Event::Alias(id) => {
                 let value = self.anchors.get(&id).ok_or("an anchor contains itself")?.clone();
-                self.charge(&value)?;
-                if self.open.len() + depth(&value) > DEPTH_MAX {
+                self.charge_alias(&value)?;
+                if self.open_collections.len() + nesting_depth(&value) > DEPTH_MAX {
                     return Err("exceeded max depth".to_owned());
                 }
-                self.put(value, span)
+                self.put_value(value, span)
             }
             Event::UnresolvedAlias(name) => Err(format!("unknown anchor '{name}' referenced")),
             Event::StreamStart
@@ -94,46 +99,46 @@ impl Reader {
         }
     }
 
-    fn push(&mut self, open: Open) -> Result<(), String> {
-        if self.open.len() == DEPTH_MAX {
+    fn push(&mut self, open: OpenCollection) -> Result<(), String> {
+        if self.open_collections.len() == DEPTH_MAX {
             return Err("exceeded max depth".to_owned());
         }
-        self.open.push(open);
+        self.open_collections.push(open);
         Ok(())
     }
 
-    fn anchor(&mut self, id: usize, value: &Value) -> Result<(), String> {
+    fn record_anchor(&mut self, id: usize, value: &Value) -> Result<(), String> {
         if id != 0 {
-            self.charge(value)?;
+            self.charge_alias(value)?;
             self.anchors.insert(id, value.clone());
         }
         Ok(())
     }
 
     /// Counts a value that is about to be repeated, so that a few lines cannot grow to gigabytes.
-    fn charge(&mut self, value: &Value) -> Result<(), String> {
-        self.aliased += weight(value);
-        if self.aliased > ALIASED_WEIGHT_MAX {
+    fn charge_alias(&mut self, value: &Value) -> Result<(), String> {
+        self.aliased_weight += memory_bytes(value);
+        if self.aliased_weight > ALIASED_BYTES_MAX {
             return Err("document contains excessive aliasing".to_owned());
         }
         Ok(())
     }
 
     /// Puts a finished value where it belongs: as the document, an item, a key or the value of a key.
-    fn put(&mut self, value: Value, span: &Span) -> Result<(), String> {
-        match self.open.last_mut().map(|open| &mut open.content) {
+    fn put_value(&mut self, value: Value, span: &Span) -> Result<(), String> {
+        match self.open_collections.last_mut().map(|open| &mut open.content) {
             None if value.is_null() => {}
             None if self.document.is_some() => {
                 return Err("more than one document; send one object per request".to_owned());
             }
             None => self.document = Some(value),
-            Some(Content::List(items)) => items.push(value),
-            Some(Content::Map { map, key, merges }) => match key.take() {
-                None => return self.put_key(Key::Name(key_text(&value)?)),
-                Some(Key::Merge) => merges.push(value),
-                Some(Key::Name(name)) => {
+            Some(CollectionContent::List(items)) => items.push(value),
+            Some(CollectionContent::Map { map, key, merges }) => match key.take() {
+                None => return self.put_key(MapKey::Name(key_to_string(&value)?)),
+                Some(MapKey::Merge) => merges.push(value),
+                Some(MapKey::Name(name)) => {
                     let note = format!("line {}: key {name:?} already set in map", span.start.line());
-                    if map.insert(name, value).is_some() && self.duplicates.len() < DUPLICATES_MAX {
+                    if map.insert(name, value).is_some() && self.duplicates.len() < REPORTED_DUPLICATES_MAX {
                         self.duplicates.push(note);
                     }
                 }
@@ -142,8 +147,9 @@ impl Reader {
         Ok(())
     }
 
-    fn put_key(&mut self, new: Key) -> Result<(), String> {
-        let Some(Open { content: Content::Map { key, .. }, .. }) = self.open.last_mut() else {
+    fn put_key(&mut self, new: MapKey) -> Result<(), String> {
+        let Some(OpenCollection { content: CollectionContent::Map { key, .. }, .. }) = self.open_collections.last_mut()
+        else {
             return Err("a key outside of a map".to_owned());
         };
         *key = Some(new);
@@ -152,10 +158,10 @@ impl Reader {
 }
 
 /// A finished list or map, merged fields included.
-fn close(content: Content) -> Result<Value, String> {
+fn finish_collection(content: CollectionContent) -> Result<Value, String> {
     let (mut map, merges) = match content {
-        Content::List(items) => return Ok(Value::Array(items)),
-        Content::Map { map, merges, .. } => (map, merges),
+        CollectionContent::List(items) => return Ok(Value::Array(items)),
+        CollectionContent::Map { map, merges, .. } => (map, merges),
     };
     for merge in merges {
         let sources = if let Value::Array(items) = merge { items } else { vec![merge] };
@@ -171,7 +177,7 @@ fn close(content: Content) -> Result<Value, String> {
     Ok(Value::Object(map))
 }
 
-fn key_text(value: &Value) -> Result<String, String> {
+fn key_to_string(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
@@ -179,12 +185,12 @@ fn key_text(value: &Value) -> Result<String, String> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let Some(tag) = tag else {
-        return if style == ScalarStyle::Plain { plain(text) } else { Ok(text.into()) };
+        return if style == ScalarStyle::Plain { parse_plain_scalar(text) } else { Ok(text.into()) };
     };
     let name = tag.core_suffix().ok_or_else(|| format!("unsupported tag {}", tag.original()))?;
-    let value = plain(text)?;
+    let value = parse_plain_scalar(text)?;
     match (name, &value) {
         ("str", _) => Ok(text.into()),
         ("null", Value::Null) | ("bool", Value::Bool(_)) | ("float", Value::Number(_)) => Ok(value),
@@ -194,7 +200,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
 }
 
 /// An unquoted scalar. Times stay strings.
-fn plain(text: &str) -> Result<Value, String> {
+fn parse_plain_scalar(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
@@ -245,21 +251,21 @@ fn float(text: &str) -> Option<f64> {
 }
 
 /// Roughly the bytes of memory that a value takes.
-fn weight(value: &Value) -> usize {
+fn memory_bytes(value: &Value) -> usize {
     let node = size_of::<Value>();
     match value {
-        Value::Array(items) => node + items.iter().map(weight).sum::<usize>(),
-        Value::Object(map) => node + map.iter().map(|(name, value)| name.len() + weight(value)).sum::<usize>(),
+        Value::Array(items) => node + items.iter().map(memory_bytes).sum::<usize>(),
+        Value::Object(map) => node + map.iter().map(|(name, value)| name.len() + memory_bytes(value)).sum::<usize>(),
         Value::String(text) => node + text.len(),
         Value::Null | Value::Bool(_) | Value::Number(_) => node,
     }
 }
 
 /// How many lists and maps lie in each other.
-fn depth(value: &Value) -> usize {
+fn nesting_depth(value: &Value) -> usize {
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+        Value::Array(items) => 1 + items.iter().map(nesting_depth).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(nesting_depth).max().unwrap_or_default(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }

@@ -4,10 +4,10 @@ use api::FieldError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::decode::{self, Encoding};
-use crate::refusal::{Refusal, Subject};
+use crate::decode::{self, BodyEncoding};
+use crate::rejection::{Rejection, RejectionSubject};
 
-/// How a delete request wants it done. Always valid: [`DeleteOptions::read`] refuses the rest.
+/// How a delete request wants it done. Always valid: [`DeleteOptions::parse`] refuses the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     /// How long to wait; negative means one second.
@@ -19,14 +19,14 @@ pub struct DeleteOptions {
     /// The old way to say what becomes of dependents; false answers 202 when the object is not gone at once.
     pub orphan_dependents: Option<bool>,
     /// What becomes of dependents.
-    pub propagation_policy: Option<Propagation>,
+    pub propagation_policy: Option<DeletionPropagation>,
     /// Whether nothing is to happen.
     pub is_dry_run: bool,
 }
 
 /// What becomes of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
+pub enum DeletionPropagation {
     /// They stay, and no longer name the object as owner.
     Orphan,
     /// They go after the object.
@@ -37,19 +37,23 @@ pub enum Propagation {
 
 impl DeleteOptions {
     /// Reads the options of a request: its body if there is one, else its query, which is decoded already.
-    pub fn read<'q>(
+    pub fn parse<'q>(
         body: &[u8],
-        encoding: Encoding,
+        encoding: BodyEncoding,
         query: impl IntoIterator<Item = (&'q str, &'q str)>,
-    ) -> Result<Self, Refusal> {
-        let wire = if body.is_empty() { Wire::from_query(query) } else { Wire::from_body(body, encoding) };
-        wire.map_err(Refusal::BadRequest)?.check()
+    ) -> Result<Self, Rejection> {
+        let wire = if body.is_empty() {
+            WireDeleteOptions::from_query(query)
+        } else {
+            WireDeleteOptions::from_body(body, encoding)
+        };
+        wire.map_err(Rejection::BadRequest)?.validate()
     }
 
-    pub(super) fn propagation(&self) -> Option<Propagation> {
+    pub(super) fn effective_propagation(&self) -> Option<DeletionPropagation> {
         match self.orphan_dependents {
-            Some(true) => Some(Propagation::Orphan),
-            Some(false) => Some(Propagation::Background),
+            Some(true) => Some(DeletionPropagation::Orphan),
+            Some(false) => Some(DeletionPropagation::Background),
             None => self.propagation_policy,
         }
     }
@@ -58,7 +62,7 @@ impl DeleteOptions {
 /// The options as they are sent.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wire {
+struct WireDeleteOptions {
     kind: Option<String>,
     grace_period_seconds: Option<i64>,
     preconditions: Option<Preconditions>,
@@ -74,10 +78,10 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
-impl Wire {
+impl WireDeleteOptions {
     /// The group of the `apiVersion` does not matter: every group has its own name for these options.
-    fn from_body(body: &[u8], encoding: Encoding) -> Result<Self, String> {
-        let value = decode::value(body, encoding)?.value;
+    fn from_body(body: &[u8], encoding: BodyEncoding) -> Result<Self, String> {
+        let value = decode::decode_value(body, encoding)?.value;
         if !value.is_object() {
             return Err("decoded object cannot be converted to DeleteOptions".to_owned());
         }
@@ -116,7 +120,7 @@ impl Wire {
         Ok(wire)
     }
 
-    fn check(self) -> Result<DeleteOptions, Refusal> {
+    fn validate(self) -> Result<DeleteOptions, Rejection> {
         let mut errors = Vec::new();
         let policy = self.propagation_policy.as_deref();
         if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
@@ -125,9 +129,9 @@ impl Wire {
         }
         let propagation_policy = match policy {
             None => None,
-            Some("Orphan") => Some(Propagation::Orphan),
-            Some("Background") => Some(Propagation::Background),
-            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Orphan") => Some(DeletionPropagation::Orphan),
+            Some("Background") => Some(DeletionPropagation::Background),
+            Some("Foreground") => Some(DeletionPropagation::Foreground),
             Some(other) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
                 errors.push(FieldError::not_supported("propagationPolicy", other, &supported));
@@ -139,7 +143,7 @@ impl Wire {
             errors.push(FieldError::not_supported("dryRun", Value::from(dry_run.clone()), &["All"]));
         }
         if !errors.is_empty() {
-            return Err(Refusal::Invalid { subject: Subject::Options("DeleteOptions"), errors });
+            return Err(Rejection::Invalid { subject: RejectionSubject::Options("DeleteOptions"), errors });
         }
         let Preconditions { uid, resource_version } = self.preconditions.unwrap_or_default();
         Ok(DeleteOptions {

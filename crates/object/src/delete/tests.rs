@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::decode::Encoding;
+use crate::decode::BodyEncoding;
 
 const NOW: &str = "2026-01-01T00:01:00Z";
 
@@ -16,46 +16,50 @@ fn check(rules: KindRules, metadata: &Value, rest: &Value, query: &str, expected
     let mut object = object(rest);
     object.insert("metadata".to_owned(), metadata.clone());
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let options = DeleteOptions::read(b"", Encoding::Json, pairs).unwrap();
-    let shown = match decide(&object, &options, &rules, NOW.parse().unwrap()) {
-        Ok(Deletion::Remove(object)) => format!("remove {}", object["metadata"]),
-        Ok(Deletion::Mark(object)) => format!("mark {}", object["metadata"]),
-        Ok(Deletion::Pending) => "pending".to_owned(),
-        Err(refusal) => format!("{refusal:?}"),
+    let options = DeleteOptions::parse(b"", BodyEncoding::Json, pairs).unwrap();
+    let shown = match decide_deletion(&object, &options, &rules, NOW.parse().unwrap()) {
+        Ok(DeleteOutcome::Remove(object)) => format!("remove {}", object["metadata"]),
+        Ok(DeleteOutcome::Mark(object)) => format!("mark {}", object["metadata"]),
+        Ok(DeleteOutcome::Pending) => "pending".to_owned(),
+        Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
 }
 
 #[track_caller]
-fn plain(metadata: &Value, query: &str, expected: &Expect) {
-    check(KindRules::PLAIN, metadata, &json!({}), query, expected);
+fn check_without_status(metadata: &Value, query: &str, expected: &Expect) {
+    check(KindRules::NO_STATUS, metadata, &json!({}), query, expected);
 }
 
-const POD: KindRules = KindRules { grace: Grace::Pod, ..KindRules::NAMESPACED };
+const POD: KindRules = KindRules { grace_period: GracePeriodRule::Pod, ..KindRules::NAMESPACED };
 
 #[track_caller]
-fn running_pod(metadata: &Value, query: &str, expected: &Expect) {
+fn check_running_pod(metadata: &Value, query: &str, expected: &Expect) {
     let rest = json!({"spec": {"nodeName": "a", "terminationGracePeriodSeconds": 20}, "status": {"phase": "Running"}});
     check(POD, metadata, &rest, query, expected);
 }
 
 #[test]
-fn an_object_that_nothing_keeps_goes_at_once() {
-    plain(&json!({"name": "a", "generation": 1}), "", &expect![[r#"remove {"generation":1,"name":"a"}"#]]);
-    plain(&json!({"name": "a"}), "gracePeriodSeconds=30", &expect![[r#"remove {"name":"a"}"#]]);
-    plain(&json!({"name": "a"}), "propagationPolicy=Background", &expect![[r#"remove {"name":"a"}"#]]);
+fn object_without_finalizers_is_removed_immediately() {
+    check_without_status(
+        &json!({"name": "a", "generation": 1}),
+        "",
+        &expect![[r#"remove {"generation":1,"name":"a"}"#]],
+    );
+    check_without_status(&json!({"name": "a"}), "gracePeriodSeconds=30", &expect![[r#"remove {"name":"a"}"#]]);
+    check_without_status(&json!({"name": "a"}), "propagationPolicy=Background", &expect![[r#"remove {"name":"a"}"#]]);
 }
 
 #[test]
-fn finalizers_keep_an_object() {
-    plain(
+fn object_with_finalizers_is_marked_for_deletion() {
+    check_without_status(
         &json!({"finalizers": ["x"], "generation": 1}),
         "",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["x"],"generation":2}"#
         ]],
     );
-    plain(
+    check_without_status(
         &json!({"finalizers": ["x"]}),
         "gracePeriodSeconds=30",
         &expect![[
@@ -65,10 +69,10 @@ fn finalizers_keep_an_object() {
 }
 
 #[test]
-fn a_marked_object_is_marked_the_same_again() {
+fn deleting_a_marked_object_changes_nothing() {
     let marked = json!({"finalizers": ["x"], "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z",
                         "deletionGracePeriodSeconds": 0});
-    plain(
+    check_without_status(
         &marked,
         "",
         &expect![[
@@ -78,7 +82,7 @@ fn a_marked_object_is_marked_the_same_again() {
     // As after a crash between the removal of the last finalizer and that of the object.
     let emptied =
         json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
-    plain(
+    check_without_status(
         &emptied,
         "",
         &expect![[
@@ -88,38 +92,38 @@ fn a_marked_object_is_marked_the_same_again() {
 }
 
 #[test]
-fn the_propagation_policy_puts_a_finalizer() {
-    plain(
+fn propagation_policy_sets_finalizer() {
+    check_without_status(
         &json!({}),
         "propagationPolicy=Orphan",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["orphan"]}"#
         ]],
     );
-    plain(
+    check_without_status(
         &json!({}),
         "propagationPolicy=Foreground",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["foregroundDeletion"]}"#
         ]],
     );
-    plain(
+    check_without_status(
         &json!({}),
         "orphanDependents=true",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["orphan"]}"#
         ]],
     );
-    plain(&json!({}), "orphanDependents=false", &expect!["remove {}"]);
-    plain(
+    check_without_status(&json!({}), "orphanDependents=false", &expect!["remove {}"]);
+    check_without_status(
         &json!({"finalizers": ["orphan", "x"]}),
         "propagationPolicy=Foreground",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["x","foregroundDeletion"]}"#
         ]],
     );
-    plain(&json!({"finalizers": ["orphan"]}), "propagationPolicy=Background", &expect!["remove {}"]);
-    plain(
+    check_without_status(&json!({"finalizers": ["orphan"]}), "propagationPolicy=Background", &expect!["remove {}"]);
+    check_without_status(
         &json!({"finalizers": ["x", "foregroundDeletion", "y"]}),
         "",
         &expect![[
@@ -129,8 +133,8 @@ fn the_propagation_policy_puts_a_finalizer() {
 }
 
 #[test]
-fn the_kind_decides_about_dependents_when_nobody_does() {
-    let orphaning = KindRules { dependents: Dependents::Orphan, ..KindRules::PLAIN };
+fn kind_default_decides_propagation() {
+    let orphaning = KindRules { garbage_collection: GarbageCollectionPolicy::OrphanDependents, ..KindRules::NO_STATUS };
     check(
         orphaning,
         &json!({}),
@@ -150,35 +154,35 @@ fn the_kind_decides_about_dependents_when_nobody_does() {
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z","finalizers":["foregroundDeletion"]}"#
         ]],
     );
-    let event = KindRules { dependents: Dependents::Ignore, ..KindRules::PLAIN };
+    let event = KindRules { garbage_collection: GarbageCollectionPolicy::Unsupported, ..KindRules::NO_STATUS };
     check(event, &json!({}), &json!({}), "propagationPolicy=Orphan", &expect!["remove {}"]);
 }
 
 #[test]
-fn a_running_pod_has_grace() {
-    running_pod(
+fn running_pod_gets_grace_period() {
+    check_running_pod(
         &json!({"generation": 1}),
         "",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":20,"deletionTimestamp":"2026-01-01T00:01:20Z","generation":2}"#
         ]],
     );
-    running_pod(
+    check_running_pod(
         &json!({}),
         "gracePeriodSeconds=5",
         &expect![[r#"mark {"deletionGracePeriodSeconds":5,"deletionTimestamp":"2026-01-01T00:01:05Z"}"#]],
     );
-    running_pod(
+    check_running_pod(
         &json!({}),
         "gracePeriodSeconds=-7",
         &expect![[r#"mark {"deletionGracePeriodSeconds":1,"deletionTimestamp":"2026-01-01T00:01:01Z"}"#]],
     );
-    running_pod(
+    check_running_pod(
         &json!({}),
         "gracePeriodSeconds=0",
         &expect![[r#"remove {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:01:00Z"}"#]],
     );
-    running_pod(
+    check_running_pod(
         &json!({"finalizers": ["x"]}),
         "gracePeriodSeconds=0",
         &expect![[
@@ -192,7 +196,7 @@ fn a_running_pod_has_grace() {
         "",
         &expect![[r#"mark {"deletionGracePeriodSeconds":30,"deletionTimestamp":"2026-01-01T00:01:30Z"}"#]],
     );
-    running_pod(
+    check_running_pod(
         &json!({}),
         &format!("gracePeriodSeconds={}", i64::MAX),
         &expect![[
@@ -202,7 +206,7 @@ fn a_running_pod_has_grace() {
 }
 
 #[test]
-fn a_pod_that_no_node_runs_has_none() {
+fn unscheduled_or_finished_pod_is_removed_immediately() {
     check(
         POD,
         &json!({}),
@@ -223,26 +227,26 @@ fn a_pod_that_no_node_runs_has_none() {
 }
 
 #[test]
-fn grace_is_only_shortened() {
+fn grace_period_can_only_be_shortened() {
     let marked =
         |deadline: &str| json!({"deletionTimestamp": deadline, "deletionGracePeriodSeconds": 30, "generation": 2});
-    running_pod(&marked("2026-01-01T00:01:20Z"), "", &expect!["pending"]);
-    running_pod(&marked("2026-01-01T00:01:20Z"), "gracePeriodSeconds=30", &expect!["pending"]);
-    running_pod(
+    check_running_pod(&marked("2026-01-01T00:01:20Z"), "", &expect!["pending"]);
+    check_running_pod(&marked("2026-01-01T00:01:20Z"), "gracePeriodSeconds=30", &expect!["pending"]);
+    check_running_pod(
         &marked("2026-01-01T00:01:20Z"),
         "gracePeriodSeconds=15",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":15,"deletionTimestamp":"2026-01-01T00:01:05Z","generation":2}"#
         ]],
     );
-    running_pod(
+    check_running_pod(
         &marked("2026-01-01T00:01:20Z"),
         "gracePeriodSeconds=5",
         &expect![[
             r#"mark {"deletionGracePeriodSeconds":1,"deletionTimestamp":"2026-01-01T00:01:00Z","generation":2}"#
         ]],
     );
-    running_pod(
+    check_running_pod(
         &marked("2026-01-01T00:01:20Z"),
         "gracePeriodSeconds=0",
         &expect![[
@@ -250,7 +254,7 @@ fn grace_is_only_shortened() {
         ]],
     );
     let over = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
-    running_pod(
+    check_running_pod(
         &over,
         "gracePeriodSeconds=9",
         &expect![[r#"remove {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:00:00Z"}"#]],
@@ -258,17 +262,21 @@ fn grace_is_only_shortened() {
 }
 
 #[test]
-fn preconditions_are_checked() {
+fn delete_with_failed_precondition_conflicts() {
     let metadata = json!({"uid": "u", "resourceVersion": "7"});
-    plain(&metadata, "uid=u&resourceVersion=7", &expect![[r#"remove {"resourceVersion":"7","uid":"u"}"#]]);
-    plain(
+    check_without_status(
+        &metadata,
+        "uid=u&resourceVersion=7",
+        &expect![[r#"remove {"resourceVersion":"7","uid":"u"}"#]],
+    );
+    check_without_status(
         &metadata,
         "uid=v",
         &expect![[
             r#"Conflict { subject: Kind, reason: "the UID in the precondition (v) does not match the UID in record (u). The object might have been deleted and then recreated" }"#
         ]],
     );
-    plain(
+    check_without_status(
         &metadata,
         "resourceVersion=8",
         &expect![[
@@ -278,7 +286,7 @@ fn preconditions_are_checked() {
 }
 
 #[test]
-fn the_write_that_empties_the_finalizers_removes_a_marked_object() {
+fn update_removing_last_finalizer_removes_marked_object() {
     let with = |metadata: Value| object(&json!({ "metadata": metadata }));
     let marked = with(json!({"deletionTimestamp": NOW, "deletionGracePeriodSeconds": 0, "finalizers": ["x"]}));
     let graceful = with(json!({"deletionTimestamp": NOW, "deletionGracePeriodSeconds": 5, "finalizers": ["x"]}));
@@ -291,16 +299,18 @@ fn the_write_that_empties_the_finalizers_removes_a_marked_object() {
 
 #[track_caller]
 fn check_options(body: &str, query: &[(&str, &str)], expected: &Expect) {
-    let shown = match DeleteOptions::read(body.as_bytes(), Encoding::Json, query.iter().copied()) {
+    let shown = match DeleteOptions::parse(body.as_bytes(), BodyEncoding::Json, query.iter().copied()) {
         Ok(options) => format!("{options:?}"),
-        Err(Refusal::Invalid { subject, errors }) => format!("{subject:?} {}", FieldError::aggregate(&errors).unwrap()),
-        Err(refusal) => format!("{refusal:?}"),
+        Err(Rejection::Invalid { subject, errors }) => {
+            format!("{subject:?} {}", FieldError::aggregate(&errors).unwrap())
+        }
+        Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
 }
 
 #[test]
-fn options_come_from_the_body_or_else_the_query() {
+fn delete_options_come_from_body_or_query() {
     check_options(
         r#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":5,"preconditions":{"uid":"u","resourceVersion":null},
             "propagationPolicy":"Orphan","dryRun":["All"],"unknown":1}"#,
@@ -334,7 +344,7 @@ fn options_come_from_the_body_or_else_the_query() {
 }
 
 #[test]
-fn options_are_checked() {
+fn delete_options_reject_invalid_values() {
     check_options("{", &[], &expect![[r#"BadRequest("EOF while parsing an object at line 1 column 1")"#]]);
     check_options("[]", &[], &expect![[r#"BadRequest("decoded object cannot be converted to DeleteOptions")"#]]);
     check_options(

@@ -1,3 +1,4 @@
+use api::json::JsonObject;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -7,32 +8,32 @@ use crate::arbitrary;
 const FIRST: &str = "2026-01-01T00:00:00Z";
 const LATER: &str = "2026-01-02T00:00:00Z";
 
-fn object(value: &Value) -> Object {
+fn object(value: &Value) -> JsonObject {
     value.as_object().expect("a test writes objects").clone()
 }
 
-fn writer<'a>(manager: &'a str, subresource: &'a str, now: &str) -> Writer<'a> {
-    Writer { manager, api_version: "v1", subresource, now: now.parse().expect("a test writes times") }
+fn writer<'a>(manager: &'a str, subresource: &'a str, now: &str) -> FieldManager<'a> {
+    FieldManager { name: manager, api_version: "v1", subresource, now: now.parse().expect("a test writes times") }
 }
 
 /// Lets a manager write a state over another.
-fn write(old: &Object, new: &Value, writer: &Writer<'_>) -> Object {
+fn write(old: &JsonObject, new: &Value, writer: &FieldManager<'_>) -> JsonObject {
     let mut new = object(new);
-    update(old, &mut new, writer);
+    record_update(old, &mut new, writer);
     new
 }
 
-fn fields(object: &Object) -> Vec<(String, Value)> {
-    let entries = access::objects(object, &["metadata", "managedFields"]);
+fn fields(object: &JsonObject) -> Vec<(String, Value)> {
+    let entries = unstructured::objects(object, &["metadata", "managedFields"]);
     entries
         .map(|entry| {
-            let text = |name: &str| access::text(entry, &[name]);
+            let text = |name: &str| unstructured::text(entry, &[name]);
             (format!("{} {} {}", text("manager"), text("subresource"), text("time")), entry["fieldsV1"].clone())
         })
         .collect()
 }
 
-fn created() -> Object {
+fn created() -> JsonObject {
     let new = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "a", "uid": "u", "generation": 1, "labels": {"app": "web", "tier": "x"}},
@@ -41,7 +42,7 @@ fn created() -> Object {
     write(&Map::new(), &new, &writer("kubectl", "", FIRST))
 }
 
-fn with(object: &Object, path: &[&str], value: Value) -> Value {
+fn with(object: &JsonObject, path: &[&str], value: Value) -> Value {
     let mut copy = Value::Object(object.clone());
     let target = path.iter().fold(&mut copy, |value, name| &mut value[*name]);
     *target = value;
@@ -49,9 +50,9 @@ fn with(object: &Object, path: &[&str], value: Value) -> Value {
 }
 
 #[test]
-fn whoever_creates_owns_all_but_the_servers_fields() {
+fn create_gives_manager_all_but_server_fields() {
     assert_eq!(
-        access::get(&created(), &["metadata", "managedFields"]),
+        unstructured::get(&created(), &["metadata", "managedFields"]),
         Some(&json!([{
             "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": FIRST, "fieldsType": "FieldsV1",
             "fieldsV1": {
@@ -63,7 +64,7 @@ fn whoever_creates_owns_all_but_the_servers_fields() {
 }
 
 #[test]
-fn whoever_changes_a_field_takes_it_over() {
+fn update_moves_changed_field_to_new_manager() {
     let changed = with(&created(), &["spec", "nodeName"], json!("m"));
     let updated = write(&created(), &changed, &writer("scheduler", "", LATER));
     assert_eq!(
@@ -79,7 +80,7 @@ fn whoever_changes_a_field_takes_it_over() {
 }
 
 #[test]
-fn the_same_manager_keeps_one_entry() {
+fn same_manager_keeps_one_entry() {
     let changed = with(&created(), &["metadata", "annotations"], json!({"a": "b"}));
     let updated = write(&created(), &changed, &writer("kubectl", "", LATER));
     let [(who, set)] = &fields(&updated)[..] else { panic!("{updated:?}") };
@@ -88,7 +89,7 @@ fn the_same_manager_keeps_one_entry() {
 }
 
 #[test]
-fn what_is_gone_is_nobodys() {
+fn removed_fields_have_no_manager() {
     let mut changed = Value::Object(created());
     changed["metadata"].as_object_mut().unwrap().remove("labels");
     changed["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -100,14 +101,14 @@ fn what_is_gone_is_nobodys() {
 }
 
 #[test]
-fn an_update_without_a_change_leaves_the_list() {
+fn no_op_update_keeps_managed_fields() {
     let same = Value::Object(created());
     assert_eq!(write(&created(), &same, &writer("other", "", LATER)), created());
     assert_eq!(write(&created(), &same, &writer("kubectl", "", LATER)), created());
 }
 
 #[test]
-fn a_client_that_sends_none_keeps_them_and_one_that_sends_an_empty_one_resets() {
+fn absent_managed_fields_are_kept_and_empty_ones_reset() {
     let mut without = Value::Object(created());
     without["metadata"].as_object_mut().unwrap().remove("managedFields");
     assert_eq!(write(&created(), &without, &writer("other", "", LATER)), created());
@@ -125,7 +126,7 @@ fn a_client_that_sends_none_keeps_them_and_one_that_sends_an_empty_one_resets() 
 }
 
 #[test]
-fn a_subresource_has_its_own_entry_and_cannot_rewrite_the_others() {
+fn subresource_update_gets_own_entry() {
     let mut sent = with(&created(), &["status"], json!({"phase": "Running", "conditions": [{}]}));
     sent["metadata"]["managedFields"] = json!([]);
     let updated = write(&created(), &sent, &writer("kubelet", "status", LATER));
@@ -137,7 +138,7 @@ fn a_subresource_has_its_own_entry_and_cannot_rewrite_the_others() {
 }
 
 #[test]
-fn sets_that_look_inside_of_lists_are_kept_until_the_list_changes() {
+fn list_item_sets_are_kept_until_list_changes() {
     let inside =
         json!({"f:spec": {"f:containers": {".": {}, "k:{\"name\":\"c\"}": {"f:image": {}}}, "f:nodeName": {}}});
     let entry = json!({"manager": "ssa", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": inside});
@@ -154,12 +155,12 @@ fn sets_that_look_inside_of_lists_are_kept_until_the_list_changes() {
 }
 
 #[test]
-fn too_many_managers_are_merged() {
+fn excess_managers_merge_into_ancient_changes() {
     let mut state = created();
     for at in 0..20 {
         let changed = with(&state, &["metadata", "annotations"], json!({ format!("a{at}"): "x" }));
         let mut merged = object(&changed);
-        if let Some(before) = access::get(&state, &["metadata", "annotations"]).and_then(Value::as_object) {
+        if let Some(before) = unstructured::get(&state, &["metadata", "annotations"]).and_then(Value::as_object) {
             for (key, value) in before {
                 merged["metadata"]["annotations"][key] = value.clone();
             }
@@ -169,13 +170,13 @@ fn too_many_managers_are_merged() {
         state = write(&state, &Value::Object(merged), &writer(&name, "", &now));
     }
     let all = fields(&state);
-    assert_eq!(all.len(), UPDATERS_MAX);
+    assert_eq!(all.len(), UPDATE_MANAGERS_MAX);
     assert!(all[0].0.starts_with("ancient-changes"), "{}", all[0].0);
     assert_eq!(all[0].1["f:metadata"]["f:annotations"].as_object().unwrap().len(), 11);
 }
 
 #[test]
-fn the_manager_is_named_by_the_request_or_the_user_agent() {
+fn manager_name_comes_from_request_or_user_agent() {
     let long = "x".repeat(200);
     for (field_manager, agent, expected) in [
         ("mine", "kubectl/1", "mine"),
@@ -189,7 +190,7 @@ fn the_manager_is_named_by_the_request_or_the_user_agent() {
 }
 
 #[test]
-fn deep_objects_make_shallow_sets() {
+fn field_sets_stop_at_depth_limit() {
     let deep = (0..90).fold(json!(1), |inside, _| json!({ "a": inside }));
     let created = write(&Map::new(), &json!({ "spec": deep }), &writer("m", "", FIRST));
     let text = Value::Object(created).to_string();
@@ -199,17 +200,17 @@ fn deep_objects_make_shallow_sets() {
 
 proptest! {
     #[test]
-    fn whatever_happens_the_list_is_well_formed(states in prop::collection::vec(arbitrary::object(), 1..6)) {
+    fn managed_fields_stay_well_formed(states in prop::collection::vec(arbitrary::object(), 1..6)) {
         let mut current = Map::new();
         for (at, state) in states.into_iter().enumerate() {
             let mut next = state;
             next.remove("metadata");
             let name = format!("m{}", at % 3);
-            update(&current, &mut next, &writer(&name, "", FIRST));
+            record_update(&current, &mut next, &writer(&name, "", FIRST));
             let entries = valid_entries(&next);
             prop_assert!(entries.is_some());
             prop_assert!(entries.unwrap().iter().all(|entry| !entry.fields.is_empty()));
-            prop_assert!(crate::validate::metadata(&next, &crate::KindRules::PLAIN).iter().all(|error| !error.field().contains("managed")));
+            prop_assert!(crate::validate::validate_metadata(&next, &crate::KindRules::NO_STATUS).iter().all(|error| !error.field().contains("managed")));
             current = next;
         }
     }

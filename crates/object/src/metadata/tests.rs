@@ -19,28 +19,28 @@ fn stored() -> Value {
 #[track_caller]
 fn check_create(rules: KindRules, body: &Value, expected: &Expect) {
     let mut object = object(body);
-    let stamp = Stamp { now: "2026-02-03T04:05:06Z".parse().unwrap(), uid: "fresh", random: 0x1234_5678_9abc };
+    let stamp = CreateContext { now: "2026-02-03T04:05:06Z".parse().unwrap(), uid: "fresh", random: 0x1234_5678_9abc };
     let shown = match prepare_create(&mut object, &rules, &stamp) {
         Ok(()) => Value::Object(object).to_string(),
-        Err(refusal) => format!("{refusal:?}"),
+        Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
 }
 
-type Prepare = fn(&Map<String, Value>, &mut Map<String, Value>, &KindRules) -> Result<(), Refusal>;
+type Prepare = fn(&Map<String, Value>, &mut Map<String, Value>, &KindRules) -> Result<(), Rejection>;
 
 #[track_caller]
 fn check(prepare: Prepare, rules: KindRules, old: &Value, new: &Value, expected: &Expect) {
     let mut new = object(new);
     let shown = match prepare(&object(old), &mut new, &rules) {
         Ok(()) => Value::Object(new).to_string(),
-        Err(refusal) => format!("{refusal:?}"),
+        Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
 }
 
 #[test]
-fn a_new_object_gets_the_servers_fields() {
+fn create_sets_server_fields() {
     check_create(
         KindRules::NAMESPACED,
         &json!({"metadata": {"name": "a", "uid": "x", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9,
@@ -51,7 +51,7 @@ fn a_new_object_gets_the_servers_fields() {
         ]],
     );
     check_create(
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &json!({"data": {}, "status": "kept"}),
         &expect![[
             r#"{"data":{},"metadata":{"creationTimestamp":"2026-02-03T04:05:06Z","uid":"fresh"},"status":"kept"}"#
@@ -60,25 +60,25 @@ fn a_new_object_gets_the_servers_fields() {
 }
 
 #[test]
-fn a_new_object_has_no_resource_version() {
+fn create_rejects_resource_version() {
     check_create(
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &json!({"metadata": {"resourceVersion": "7"}}),
         &expect![[r#"Unclassified("resourceVersion should not be set on objects to be created")"#]],
     );
 }
 
 #[test]
-fn names_are_generated_only_where_there_is_none() {
+fn create_generates_name_only_if_absent() {
     check_create(
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &json!({"metadata": {"generateName": "web-"}}),
         &expect![[
             r#"{"metadata":{"creationTimestamp":"2026-02-03T04:05:06Z","generateName":"web-","name":"web-fxtgm","uid":"fresh"}}"#
         ]],
     );
     check_create(
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &json!({"metadata": {"generateName": "web-", "name": "a"}}),
         &expect![[
             r#"{"metadata":{"creationTimestamp":"2026-02-03T04:05:06Z","generateName":"web-","name":"a","uid":"fresh"}}"#
@@ -87,7 +87,7 @@ fn names_are_generated_only_where_there_is_none() {
 }
 
 #[test]
-fn generated_names_fit_a_label_and_use_the_alphabet() {
+fn generated_names_fit_dns_label() {
     let name = generate_name(&"x".repeat(100), u64::MAX);
     assert_eq!(name.len(), 63);
     assert!(name[58..].bytes().all(|byte| GENERATED_ALPHABET.contains(&byte)), "{name}");
@@ -97,7 +97,7 @@ fn generated_names_fit_a_label_and_use_the_alphabet() {
 }
 
 #[test]
-fn an_update_keeps_the_servers_fields_and_the_status() {
+fn update_keeps_server_fields_and_status() {
     check(
         prepare_update,
         KindRules::NAMESPACED,
@@ -111,7 +111,7 @@ fn an_update_keeps_the_servers_fields_and_the_status() {
 }
 
 #[test]
-fn the_generation_counts_changes_of_the_desired_state() {
+fn update_increments_generation_on_spec_change() {
     let changed = json!({"metadata": {"name": "a"}, "spec": {"replicas": 2}});
     check(
         prepare_update,
@@ -124,7 +124,7 @@ fn the_generation_counts_changes_of_the_desired_state() {
     );
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &stored(),
         &changed,
         &expect![[
@@ -132,7 +132,7 @@ fn the_generation_counts_changes_of_the_desired_state() {
         ]],
     );
     let annotated = json!({"metadata": {"name": "a", "annotations": {"a": "b"}}, "spec": {"replicas": 1}});
-    let rules = KindRules { generation: Generation::CountedWithAnnotations, ..KindRules::NAMESPACED };
+    let rules = KindRules { generation: GenerationRule::CountedWithAnnotations, ..KindRules::NAMESPACED };
     check(
         prepare_update,
         rules,
@@ -153,7 +153,7 @@ fn the_generation_counts_changes_of_the_desired_state() {
     );
     // Without a subresource the status is a field like any other.
     let status = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1}, "status": {"ready": 2}});
-    let rules = KindRules { status: StatusPart::None, ..KindRules::NAMESPACED };
+    let rules = KindRules { status: StatusSubresource::None, ..KindRules::NAMESPACED };
     check(
         prepare_update,
         rules,
@@ -166,13 +166,13 @@ fn the_generation_counts_changes_of_the_desired_state() {
 }
 
 #[test]
-fn deletion_cannot_be_taken_back() {
+fn update_keeps_deletion_timestamp() {
     let mut old = stored();
     old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z".into();
     old["metadata"]["deletionGracePeriodSeconds"] = 30.into();
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &old,
         &json!({"metadata": {"name": "a"}}),
         &expect![[
@@ -182,19 +182,19 @@ fn deletion_cannot_be_taken_back() {
 }
 
 #[test]
-fn a_write_must_know_the_current_state() {
+fn update_checks_uid_and_resource_version() {
     let with = |metadata: Value| json!({ "metadata": metadata });
     for (rules, metadata) in [
-        (KindRules::PLAIN, json!({"resourceVersion": "7"})),
-        (KindRules::PLAIN, json!({"uid": "u"})),
-        (KindRules::PLAIN, json!({"resourceVersion": "0"})),
+        (KindRules::NO_STATUS, json!({"resourceVersion": "7"})),
+        (KindRules::NO_STATUS, json!({"uid": "u"})),
+        (KindRules::NO_STATUS, json!({"resourceVersion": "0"})),
         (KindRules::CUSTOM, json!({"resourceVersion": "7"})),
     ] {
         assert_eq!(prepare_update(&object(&stored()), &mut object(&with(metadata)), &rules), Ok(()));
     }
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &stored(),
         &with(json!({"resourceVersion": "6"})),
         &expect![[
@@ -203,7 +203,7 @@ fn a_write_must_know_the_current_state() {
     );
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &stored(),
         &with(json!({"resourceVersion": "8"})),
         &expect![[
@@ -212,14 +212,14 @@ fn a_write_must_know_the_current_state() {
     );
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &stored(),
         &with(json!({"resourceVersion": "x"})),
         &expect![[r#"Unclassified("strconv.ParseUint: parsing \"x\": invalid syntax")"#]],
     );
     check(
         prepare_update,
-        KindRules::PLAIN,
+        KindRules::NO_STATUS,
         &stored(),
         &with(json!({"uid": "v"})),
         &expect![[
@@ -247,7 +247,7 @@ fn a_write_must_know_the_current_state() {
 }
 
 #[test]
-fn a_status_write_changes_the_status() {
+fn status_update_changes_only_status() {
     let new = json!({
         "metadata": {"name": "a", "resourceVersion": "7", "labels": {"l": "v"}, "managedFields": [{"manager": "m"}]},
         "spec": {"replicas": 5},
@@ -284,7 +284,7 @@ fn a_status_write_changes_the_status() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_is_known() {
+fn is_no_op_detects_unchanged_objects() {
     let entry = |time: &str, manager: &str| json!([{"manager": manager, "time": time}]);
     let with = |name: &str, value: Value| {
         let mut object = object(&stored());
@@ -306,7 +306,7 @@ fn a_write_that_changes_nothing_is_known() {
 }
 
 #[test]
-fn owner_references_come_once() {
+fn dedup_owner_references_removes_duplicates_with_warning() {
     let reference = |uid: &str| json!({"uid": uid, "name": "o"});
     let mut twice = object(&json!({"metadata": {"ownerReferences": [reference("a"), reference("b"), reference("a")]}}));
     let warning = dedup_owner_references(&mut twice).unwrap();

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::decode::{self, DEPTH_MAX, Decoded, Encoding};
-use crate::refusal::Refusal;
+use crate::decode::{self, BodyEncoding, DEPTH_MAX, Decoded};
+use crate::rejection::Rejection;
 
 /// How many operations a patch may have, as in Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
@@ -15,10 +15,10 @@ const WORK_MAX: usize = 50_000_000;
 
 /// A list of operations, all of which apply or none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JsonPatch(Vec<Operation>);
+pub struct JsonPatch(Vec<PatchOperation>);
 
 #[derive(Clone, Debug, PartialEq)]
-struct Operation {
+struct PatchOperation {
     op: String,
     path: Option<String>,
     from: Option<String>,
@@ -27,61 +27,62 @@ struct Operation {
 
 impl JsonPatch {
     /// Reads a patch; what each operation means is found out when it is applied.
-    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Refusal> {
-        let refuse = |reason: String| Refusal::BadRequest(format!("error decoding patch: {reason}"));
-        let Decoded { value, duplicates } = decode::value(body, Encoding::Json).map_err(refuse)?;
+    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
+        let refuse = |reason: String| Rejection::BadRequest(format!("error decoding patch: {reason}"));
+        let Decoded { value, duplicate_fields: duplicates } =
+            decode::decode_value(body, BodyEncoding::Json).map_err(refuse)?;
         let mismatch = |value: &Value, of: &str| {
-            refuse(format!("json: cannot unmarshal {} into Go value of type {of}", decode::go_name(value)))
+            refuse(format!("json: cannot unmarshal {} into Go value of type {of}", decode::go_json_type_name(value)))
         };
         let Value::Array(items) = value else { return Err(mismatch(&value, "[]handlers.jsonPatchOp")) };
         if items.len() > OPERATIONS_MAX {
-            return Err(Refusal::TooLarge(format!(
+            return Err(Rejection::TooLarge(format!(
                 "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
                 items.len()
             )));
         }
         let operations = items.into_iter().map(|item| match item {
-            Value::Object(fields) => operation(fields).map_err(refuse),
+            Value::Object(fields) => parse_operation(fields).map_err(refuse),
             other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
                 Err(mismatch(&other, "handlers.jsonPatchOp"))
             }
         });
         let value = Self(operations.collect::<Result<_, _>>()?);
         let duplicates = duplicates.into_iter().map(|duplicate| format!("json patch {duplicate}")).collect();
-        Ok(Decoded { value, duplicates })
+        Ok(Decoded { value, duplicate_fields: duplicates })
     }
 
-    /// Applies the operations in order to a copy of the object. The result may be anything: see [`super::accept`].
-    pub fn apply(&self, object: &Map<String, Value>) -> Result<Value, Refusal> {
-        let mut document = Document { root: Value::Object(object.clone()), work: 0, copied: 0 };
+    /// Applies the operations in order to a copy of the object. The result may be anything: see [`super::expect_kind`].
+    pub fn apply(&self, object: &Map<String, Value>) -> Result<Value, Rejection> {
+        let mut document = PatchTarget { root: Value::Object(object.clone()), work: 0, copied_bytes: 0 };
         for operation in &self.0 {
-            document.apply(operation).map_err(Refusal::Unprocessable)?;
+            document.apply(operation).map_err(Rejection::Unprocessable)?;
         }
         Ok(document.root)
     }
 }
 
-fn operation(mut fields: Map<String, Value>) -> Result<Operation, String> {
+fn parse_operation(mut fields: Map<String, Value>) -> Result<PatchOperation, String> {
     let mut text = |name: &str| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(other) => Err(format!(
             "json: cannot unmarshal {} into Go struct field jsonPatchOp.{name} of type string",
-            decode::go_name(&other)
+            decode::go_json_type_name(&other)
         )),
     };
     let op = text("op")?.unwrap_or_else(|| "unknown".to_owned());
-    Ok(Operation { op, path: text("path")?, from: text("from")?, value: fields.remove("value") })
+    Ok(PatchOperation { op, path: text("path")?, from: text("from")?, value: fields.remove("value") })
 }
 
-struct Document {
+struct PatchTarget {
     root: Value,
     work: usize,
-    copied: usize,
+    copied_bytes: usize,
 }
 
-impl Document {
-    fn apply(&mut self, operation: &Operation) -> Result<(), String> {
+impl PatchTarget {
+    fn apply(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let op = operation.op.as_str();
         let path = || operation.path.as_deref().ok_or(format!("{op} operation failed to decode path: missing value"));
         let from = || operation.from.as_deref().ok_or(format!("{op} operation failed to decode from: missing value"));
@@ -96,12 +97,12 @@ impl Document {
             }
             "copy" => {
                 let copied = self.get("copy", from()?)?.clone();
-                self.copied += copied.to_string().len();
-                if self.copied > COPIED_BYTES_MAX {
+                self.copied_bytes += copied.to_string().len();
+                if self.copied_bytes > COPIED_BYTES_MAX {
                     return Err(format!(
                         "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit \
                          {COPIED_BYTES_MAX}",
-                        self.copied
+                        self.copied_bytes
                     ));
                 }
                 self.add("copy", path()?, copied)
@@ -117,24 +118,26 @@ impl Document {
     }
 
     fn add(&mut self, op: &str, path: &str, value: Value) -> Result<(), String> {
-        self.admit(path, &value)?;
+        self.check_depth(path, &value)?;
         let shifted = match self.parent(op, path)? {
             (Value::Object(fields), name) => {
                 fields.insert(name, value);
                 0
             }
             (Value::Array(items), name) => {
-                let at = if name == "-" { items.len() } else { index(&name, items.len() + 1, op, path)? };
+                let at = if name == "-" { items.len() } else { parse_index(&name, items.len() + 1, op, path)? };
                 items.insert(at, value);
                 items.len() - at
             }
-            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => return Err(missing(op, path)),
+            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
+                return Err(missing_path_error(op, path));
+            }
         };
-        self.charge(shifted)
+        self.charge_work(shifted)
     }
 
     fn replace(&mut self, path: &str, value: Value) -> Result<(), String> {
-        self.admit(path, &value)?;
+        self.check_depth(path, &value)?;
         if path.is_empty() {
             self.root = value;
             return Ok(());
@@ -144,11 +147,11 @@ impl Document {
                 fields.insert(name, value);
             }
             (Value::Array(items), name) => {
-                let at = index(&name, items.len(), "replace", path)?;
+                let at = parse_index(&name, items.len(), "replace", path)?;
                 items[at] = value;
             }
             (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
-                return Err(missing("replace", path));
+                return Err(missing_path_error("replace", path));
             }
         }
         Ok(())
@@ -163,12 +166,14 @@ impl Document {
                 (fields.remove(&name).ok_or_else(none)?, 0)
             }
             (Value::Array(items), name) => {
-                let at = index(&name, items.len(), op, path)?;
+                let at = parse_index(&name, items.len(), op, path)?;
                 (items.remove(at), items.len() - at)
             }
-            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => return Err(missing(op, path)),
+            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
+                return Err(missing_path_error(op, path));
+            }
         };
-        self.charge(shifted)?;
+        self.charge_work(shifted)?;
         Ok(removed)
     }
 
@@ -176,47 +181,49 @@ impl Document {
     fn get(&mut self, op: &str, path: &str) -> Result<&Value, String> {
         match self.parent(op, path)? {
             (Value::Object(fields), name) => Ok(fields.get(&name).unwrap_or(&Value::Null)),
-            (Value::Array(items), name) => Ok(&items[index(&name, items.len(), op, path)?]),
-            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => Err(missing(op, path)),
+            (Value::Array(items), name) => Ok(&items[parse_index(&name, items.len(), op, path)?]),
+            (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
+                Err(missing_path_error(op, path))
+            }
         }
     }
 
     /// The value that contains the one at a path, and the last token of the path.
     fn parent(&mut self, op: &str, path: &str) -> Result<(&mut Value, String), String> {
-        let (parents, last) = path.rsplit_once('/').ok_or_else(|| missing(op, path))?;
+        let (parents, last) = path.rsplit_once('/').ok_or_else(|| missing_path_error(op, path))?;
         let mut value = &mut self.root;
         for token in parents.split('/').skip(1) {
             let name = unescape(token);
             let next = match value {
                 Value::Object(fields) => fields.get_mut(&name),
                 Value::Array(items) => {
-                    let at = index(&name, items.len(), op, path).map_err(|_| missing(op, path))?;
+                    let at = parse_index(&name, items.len(), op, path).map_err(|_| missing_path_error(op, path))?;
                     items.get_mut(at)
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             };
-            value = next.ok_or_else(|| missing(op, path))?;
+            value = next.ok_or_else(|| missing_path_error(op, path))?;
         }
         Ok((value, unescape(last)))
     }
 
     /// Refuses a value that would nest too deep where it is to be put, and pays for looking at it.
-    fn admit(&mut self, path: &str, value: &Value) -> Result<(), String> {
-        let (depth, values) = measure(value);
-        self.charge(values)?;
+    fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), String> {
+        let (depth, values) = depth_and_size(value);
+        self.charge_work(values)?;
         if path.matches('/').count() + depth > DEPTH_MAX {
             return Err("exceeded max depth".to_owned());
         }
         Ok(())
     }
 
-    fn charge(&mut self, values: usize) -> Result<(), String> {
+    fn charge_work(&mut self, values: usize) -> Result<(), String> {
         self.work = self.work.saturating_add(values);
         if self.work > WORK_MAX { Err("the patch is too much work".to_owned()) } else { Ok(()) }
     }
 }
 
-fn missing(op: &str, path: &str) -> String {
+fn missing_path_error(op: &str, path: &str) -> String {
     format!("{op} operation does not apply: doc is missing path: \"{path}\": missing value")
 }
 
@@ -225,11 +232,11 @@ fn unescape(token: &str) -> String {
 }
 
 /// Where a token points in a list of so many places.
-fn index(token: &str, places: usize, op: &str, path: &str) -> Result<usize, String> {
+fn parse_index(token: &str, length: usize, op: &str, path: &str) -> Result<usize, String> {
     let number: i64 = token
         .parse()
         .map_err(|_| format!("error in {op} for path: '{path}': value was not a proper array index: '{token}'"))?;
-    let places = i64::try_from(places).unwrap_or(i64::MAX);
+    let places = i64::try_from(length).unwrap_or(i64::MAX);
     let from_start = if number < 0 { number.saturating_add(places) } else { number };
     usize::try_from(from_start).ok().filter(|_| from_start < places).ok_or_else(|| {
         format!("error in {op} for path: '{path}': Unable to access invalid index: {number}: invalid index referenced")
@@ -237,10 +244,11 @@ fn index(token: &str, places: usize, op: &str, path: &str) -> Result<usize, Stri
 }
 
 /// How deep a value nests, and how many values it holds.
-fn measure(value: &Value) -> (usize, usize) {
+fn depth_and_size(value: &Value) -> (usize, usize) {
     let inside = |parts: &mut dyn Iterator<Item = &Value>| {
-        let (depth, values) =
-            parts.map(measure).fold((0, 1), |(depth, values), (deeper, more)| (depth.max(deeper), values + more));
+        let (depth, values) = parts
+            .map(depth_and_size)
+            .fold((0, 1), |(depth, values), (deeper, more)| (depth.max(deeper), values + more));
         (depth + 1, values)
     };
     match value {

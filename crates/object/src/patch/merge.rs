@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::decode::{Decoded, drop_nulls};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// A merge patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,29 +12,29 @@ pub struct MergePatch(pub Map<String, Value>);
 
 impl MergePatch {
     /// Reads a patch.
-    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Refusal> {
-        let Decoded { value, duplicates } = super::read_object(body)?;
-        Ok(Decoded { value: Self(value), duplicates })
+    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
+        let Decoded { value, duplicate_fields: duplicates } = super::decode_patch_object(body)?;
+        Ok(Decoded { value: Self(value), duplicate_fields: duplicates })
     }
 
     /// Merges the patch into a copy of the object.
     pub fn apply(&self, object: &Map<String, Value>) -> Value {
         let mut merged = object.clone();
-        merge(&mut merged, &self.0);
+        merge_into(&mut merged, &self.0);
         Value::Object(merged)
     }
 }
 
-fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
+fn merge_into(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
         match (into.get_mut(name), value) {
             (_, Value::Null) => {
                 into.remove(name);
             }
-            (Some(Value::Object(fields)), Value::Object(patch)) => merge(fields, patch),
+            (Some(Value::Object(fields)), Value::Object(patch)) => merge_into(fields, patch),
             (_, Value::Object(patch)) => {
                 let mut fields = Map::new();
-                merge(&mut fields, patch);
+                merge_into(&mut fields, patch);
                 into.insert(name.clone(), Value::Object(fields));
             }
             (_, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {

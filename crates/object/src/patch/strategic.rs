@@ -11,17 +11,17 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::decode::Decoded;
-use crate::refusal::Refusal;
-use crate::schema::{Known, PatchStrategy};
+use crate::rejection::Rejection;
+use crate::schema::{PatchStrategy, SchemaCursor};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
-const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-const SET_ORDER: &str = "$setElementOrder";
+const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 
-const BAD_PRIMITIVE_LIST: &str = "invalid patch format of primitive list";
-const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
-const BAD_ORDER: &str = "invalid patch format of setElementOrder list";
+const INVALID_PRIMITIVE_LIST: &str = "invalid patch format of primitive list";
+const INVALID_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
+const INVALID_ELEMENT_ORDER: &str = "invalid patch format of setElementOrder list";
 
 /// A strategic merge patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,45 +29,50 @@ pub struct StrategicPatch(pub Map<String, Value>);
 
 impl StrategicPatch {
     /// Reads a patch.
-    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Refusal> {
-        let Decoded { value, duplicates } = super::read_object(body)?;
-        Ok(Decoded { value: Self(value), duplicates })
+    pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
+        let Decoded { value, duplicate_fields: duplicates } = super::decode_patch_object(body)?;
+        Ok(Decoded { value: Self(value), duplicate_fields: duplicates })
     }
 
     /// Merges the patch into a copy of the object, whose type is known.
-    pub fn apply(&self, object: &Map<String, Value>, known: Known<'_>) -> Result<Value, Refusal> {
-        merge_object(object.clone(), &self.0, known).map(Value::Object)
+    pub fn apply(&self, object: &Map<String, Value>, schema: SchemaCursor<'_>) -> Result<Value, Rejection> {
+        merge_object(object.clone(), &self.0, schema).map(Value::Object)
     }
 }
 
 fn merge_object(
     mut original: Map<String, Value>,
     patch: &Map<String, Value>,
-    known: Known<'_>,
-) -> Result<Map<String, Value>, Refusal> {
+    schema: SchemaCursor<'_>,
+) -> Result<Map<String, Value>, Rejection> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
         None => {}
-        Some(Some("replace")) => return Ok(clean_fields(patch)),
+        Some(Some("replace")) => return Ok(strip_directives_from_fields(patch)),
         Some(Some("delete")) => return Ok(Map::new()),
-        Some(_) => return Err(unknown_directive(patch)),
+        Some(_) => return Err(unknown_directive_error(patch)),
     }
     retain_keys(&mut original, patch)?;
-    let ordered = merge_ordered_lists(&mut original, patch, known)?;
+    let ordered = merge_ordered_lists(&mut original, patch, schema)?;
     for (name, value) in patch {
-        if name == RETAIN_KEYS || name.starts_with(SET_ORDER) || ordered.contains(name.as_str()) {
+        if name == RETAIN_KEYS || name.starts_with(SET_ELEMENT_ORDER) || ordered.contains(name.as_str()) {
             continue;
         }
-        if name.starts_with(DELETE_FROM) {
+        if name.starts_with(DELETE_FROM_PRIMITIVE_LIST) {
             delete_primitives(&mut original, name, value)?;
         } else {
-            merge_field(&mut original, name, value, known)?;
+            merge_field(&mut original, name, value, schema)?;
         }
     }
     Ok(original)
 }
 
-fn merge_field(original: &mut Map<String, Value>, name: &str, patch: &Value, known: Known<'_>) -> Result<(), Refusal> {
-    let (field, inside) = known.field_or_default(name);
+fn merge_field(
+    original: &mut Map<String, Value>,
+    name: &str,
+    patch: &Value,
+    schema: SchemaCursor<'_>,
+) -> Result<(), Rejection> {
+    let (field, inside) = schema.field_or_default(name);
     let merged = match (original.remove(name), patch) {
         (_, Value::Null) => None,
         (Some(Value::Object(before)), Value::Object(patch)) if field.strategy != PatchStrategy::Replace => {
@@ -76,7 +81,7 @@ fn merge_field(original: &mut Map<String, Value>, name: &str, patch: &Value, kno
         (Some(Value::Array(before)), Value::Array(patch)) if field.strategy == PatchStrategy::Merge => {
             Some(Value::Array(lists::merge(before, patch, field.merge_key, inside)?))
         }
-        (_, patch) => clean(patch),
+        (_, patch) => strip_directives(patch),
     };
     if let Some(merged) = merged {
         original.insert(name.to_owned(), merged);
@@ -85,9 +90,9 @@ fn merge_field(original: &mut Map<String, Value>, name: &str, patch: &Value, kno
 }
 
 /// Leaves only the fields that `$retainKeys` lists; the patch may mention no others.
-fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Refusal> {
+fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Rejection> {
     let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
-    let bad = || Refusal::BadRequest(BAD_RETAIN_KEYS.to_owned());
+    let bad = || Rejection::BadRequest(INVALID_RETAIN_KEYS.to_owned());
     let keys: HashSet<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
     let is_exempt = |name: &str, value: &Value| value.is_null() || name.starts_with('$');
     if patch.iter().any(|(name, value)| !is_exempt(name, value) && !keys.contains(name.as_str())) {
@@ -101,14 +106,14 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) ->
 fn merge_ordered_lists<'p>(
     original: &mut Map<String, Value>,
     patch: &'p Map<String, Value>,
-    known: Known<'_>,
-) -> Result<HashSet<&'p str>, Refusal> {
-    let bad = || Refusal::BadRequest(BAD_ORDER.to_owned());
+    schema: SchemaCursor<'_>,
+) -> Result<HashSet<&'p str>, Rejection> {
+    let bad = || Rejection::BadRequest(INVALID_ELEMENT_ORDER.to_owned());
     let mut done = HashSet::new();
-    for (directive, order) in patch.iter().filter(|(name, _)| name.starts_with(SET_ORDER)) {
-        let name = directive.strip_prefix(SET_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
+    for (directive, order) in patch.iter().filter(|(name, _)| name.starts_with(SET_ELEMENT_ORDER)) {
+        let name = directive.strip_prefix(SET_ELEMENT_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
         let order = order.as_array().ok_or_else(bad)?;
-        let (field, inside) = known.field_or_default(name);
+        let (field, inside) = schema.field_or_default(name);
         if field.strategy != PatchStrategy::Merge {
             continue;
         }
@@ -132,9 +137,10 @@ fn merge_ordered_lists<'p>(
     Ok(done)
 }
 
-fn delete_primitives(original: &mut Map<String, Value>, directive: &str, items: &Value) -> Result<(), Refusal> {
-    let bad = || Refusal::BadRequest(BAD_PRIMITIVE_LIST.to_owned());
-    let name = directive.strip_prefix(DELETE_FROM).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
+fn delete_primitives(original: &mut Map<String, Value>, directive: &str, items: &Value) -> Result<(), Rejection> {
+    let bad = || Rejection::BadRequest(INVALID_PRIMITIVE_LIST.to_owned());
+    let name =
+        directive.strip_prefix(DELETE_FROM_PRIMITIVE_LIST).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
     let items = items.as_array().ok_or_else(bad)?;
     let gone: HashSet<String> = items.iter().map(Value::to_string).collect();
     if let Some(Value::Array(list)) = original.get_mut(name) {
@@ -145,31 +151,34 @@ fn delete_primitives(original: &mut Map<String, Value>, directive: &str, items: 
 
 /// A part of the patch as it is stored when there is nothing to merge it with: without directives and null fields. `None` when
 /// the part is itself a directive.
-fn clean(value: &Value) -> Option<Value> {
+fn strip_directives(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
-        Value::Object(fields) => Some(Value::Object(clean_fields(fields))),
-        Value::Array(items) => Some(items.iter().filter_map(clean).collect()),
+        Value::Object(fields) => Some(Value::Object(strip_directives_from_fields(fields))),
+        Value::Array(items) => Some(items.iter().filter_map(strip_directives).collect()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(value.clone()),
     }
 }
 
-fn clean_fields(fields: &Map<String, Value>) -> Map<String, Value> {
+fn strip_directives_from_fields(fields: &Map<String, Value>) -> Map<String, Value> {
     let is_directive = |name: &str| {
-        name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(SET_ORDER)
+        name == DIRECTIVE
+            || name == RETAIN_KEYS
+            || name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
+            || name.starts_with(SET_ELEMENT_ORDER)
     };
     let kept = fields.iter().filter(|(name, value)| !is_directive(name) && !value.is_null());
-    kept.filter_map(|(name, value)| Some((name.clone(), clean(value)?))).collect()
+    kept.filter_map(|(name, value)| Some((name.clone(), strip_directives(value)?))).collect()
 }
 
-fn unknown_directive(patch: &Map<String, Value>) -> Refusal {
+fn unknown_directive_error(patch: &Map<String, Value>) -> Rejection {
     let directive = &patch[DIRECTIVE];
     let shown = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
-    Refusal::Unclassified(format!("unknown patch type: {shown} in map: {}", show(patch)))
+    Rejection::Unclassified(format!("unknown patch type: {shown} in map: {}", excerpt(patch)))
 }
 
 /// A part of the patch for an error message, cut short.
-fn show(fields: &Map<String, Value>) -> String {
+fn excerpt(fields: &Map<String, Value>) -> String {
     Value::Object(fields.clone()).to_string().chars().take(200).collect()
 }
 

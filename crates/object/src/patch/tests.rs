@@ -11,7 +11,7 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().expect("a test writes objects").clone()
 }
 
-fn json_patch(document: &Value, patch: &Value) -> Result<Value, Refusal> {
+fn json_patch(document: &Value, patch: &Value) -> Result<Value, Rejection> {
     JsonPatch::parse(patch.to_string().as_bytes())?.value.apply(&object(document))
 }
 
@@ -20,7 +20,7 @@ fn json_patch(document: &Value, patch: &Value) -> Result<Value, Refusal> {
 fn check(document: &Value, operation: &Value, expected: &Expect) {
     let shown = match json_patch(document, &json!([operation])) {
         Ok(value) => value.to_string(),
-        Err(refusal) => format!("{refusal:?}"),
+        Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
 }
@@ -30,7 +30,7 @@ fn merge_patch(document: &Value, patch: &Value) -> Value {
 }
 
 #[test]
-fn add_puts_a_field_or_an_item() {
+fn json_patch_add_inserts_field_or_item() {
     check(
         &json!({"a": 1}),
         &json!({"op": "add", "path": "/b", "value": {"c": []}}),
@@ -51,7 +51,7 @@ fn add_puts_a_field_or_an_item() {
 }
 
 #[test]
-fn add_needs_a_place() {
+fn json_patch_add_rejects_missing_parent() {
     check(
         &json!({"a": 1}),
         &json!({"op": "add", "path": "/b/c", "value": 1}),
@@ -104,7 +104,7 @@ fn add_needs_a_place() {
 }
 
 #[test]
-fn remove_needs_something_to_remove() {
+fn json_patch_remove_rejects_missing_value() {
     check(&json!({"a": 1, "b": 2}), &json!({"op": "remove", "path": "/a"}), &expect![[r#"{"b":2}"#]]);
     check(&json!({"a": [1, 2]}), &json!({"op": "remove", "path": "/a/0"}), &expect![[r#"{"a":[2]}"#]]);
     check(&json!({"a": [1, 2]}), &json!({"op": "remove", "path": "/a/-1"}), &expect![[r#"{"a":[1]}"#]]);
@@ -130,7 +130,7 @@ fn remove_needs_something_to_remove() {
 }
 
 #[test]
-fn replace_may_add_a_field_but_no_item() {
+fn json_patch_replace_may_add_field_but_not_item() {
     check(&json!({"a": 1}), &json!({"op": "replace", "path": "/a", "value": 2}), &expect![[r#"{"a":2}"#]]);
     check(&json!({"a": 1}), &json!({"op": "replace", "path": "/b", "value": 2}), &expect![[r#"{"a":1,"b":2}"#]]);
     check(&json!({"a": [1, 2]}), &json!({"op": "replace", "path": "/a/1", "value": 3}), &expect![[r#"{"a":[1,3]}"#]]);
@@ -145,7 +145,7 @@ fn replace_may_add_a_field_but_no_item() {
 }
 
 #[test]
-fn move_and_copy_take_a_value_elsewhere() {
+fn json_patch_move_and_copy() {
     check(
         &json!({"a": {"b": 1}, "c": {}}),
         &json!({"op": "move", "from": "/a/b", "path": "/c/d"}),
@@ -193,7 +193,7 @@ fn move_and_copy_take_a_value_elsewhere() {
 }
 
 #[test]
-fn test_compares() {
+fn json_patch_test_compares_values() {
     let document = json!({"a": {"b": [1, "x", null]}, "n": null});
     for (path, value) in [
         ("/a", json!({"b": [1, "x", null]})),
@@ -236,7 +236,7 @@ fn test_compares() {
 }
 
 #[test]
-fn operations_apply_in_order() {
+fn json_patch_applies_operations_in_order() {
     let patch = json!([
         {"op": "test", "path": "/spec/replicas", "value": 1},
         {"op": "replace", "path": "/spec/replicas", "value": 2},
@@ -249,8 +249,8 @@ fn operations_apply_in_order() {
 }
 
 #[test]
-fn what_is_no_json_patch_is_refused() {
-    let parse = |body: &str| JsonPatch::parse(body.as_bytes()).map(|decoded| decoded.duplicates);
+fn json_patch_parse_rejects_malformed_patches() {
+    let parse = |body: &str| JsonPatch::parse(body.as_bytes()).map(|decoded| decoded.duplicate_fields);
     let refused = |body: &str| parse(body).unwrap_err().to_string();
     assert_eq!(
         refused("{}"),
@@ -275,18 +275,18 @@ fn what_is_no_json_patch_is_refused() {
     let many = json!(vec![json!({"op": "test", "path": "/a", "value": null}); 10_001]);
     assert_eq!(
         json_patch(&json!({}), &many).unwrap_err(),
-        Refusal::TooLarge("The allowed maximum operations in a JSON patch is 10000, got 10001".to_owned())
+        Rejection::TooLarge("The allowed maximum operations in a JSON patch is 10000, got 10001".to_owned())
     );
 }
 
 #[test]
-fn a_json_patch_cannot_grow_without_limit() {
+fn json_patch_limits_copies_depth_and_work() {
     let long = json!({"a": "x".repeat(1024 * 1024)});
     let copies: Vec<Value> = (0..5).map(|at| json!({"op": "copy", "from": "/a", "path": format!("/{at}")})).collect();
-    let refusal = json_patch(&long, &json!(copies)).unwrap_err();
+    let rejection = json_patch(&long, &json!(copies)).unwrap_err();
     assert!(
-        matches!(&refusal, Refusal::Unprocessable(reason) if reason.contains("exceeding the limit")),
-        "{refusal:?}"
+        matches!(&rejection, Rejection::Unprocessable(reason) if reason.contains("exceeding the limit")),
+        "{rejection:?}"
     );
 
     // Copying an object into itself would double its depth each time.
@@ -296,18 +296,18 @@ fn a_json_patch_cannot_grow_without_limit() {
     }
     assert_eq!(
         json_patch(&json!({}), &json!(patch)).unwrap_err(),
-        Refusal::Unprocessable("exceeded max depth".to_owned())
+        Rejection::Unprocessable("exceeded max depth".to_owned())
     );
 
     let list = json!({"a": vec![0; 20_000]});
     let shifts = json!(vec![json!({"op": "add", "path": "/a/0", "value": 0}); 10_000]);
-    let refusal = json_patch(&list, &shifts).unwrap_err();
-    assert_eq!(refusal, Refusal::Unprocessable("the patch is too much work".to_owned()));
+    let rejection = json_patch(&list, &shifts).unwrap_err();
+    assert_eq!(rejection, Rejection::Unprocessable("the patch is too much work".to_owned()));
 }
 
 /// The cases of RFC 7396, appendix A, that have an object on both sides.
 #[test]
-fn merge_follows_the_rfc() {
+fn merge_patch_follows_rfc_7396() {
     for (document, patch, expected) in [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -327,7 +327,7 @@ fn merge_follows_the_rfc() {
 }
 
 #[test]
-fn a_merge_patch_is_an_object() {
+fn merge_patch_parse_rejects_non_objects() {
     let refused = |body: &str| MergePatch::parse(body.as_bytes()).unwrap_err().to_string();
     assert_eq!(
         refused("[]"),
@@ -338,8 +338,8 @@ fn a_merge_patch_is_an_object() {
 }
 
 #[test]
-fn what_a_patch_makes_is_still_of_its_kind() {
-    let accepted = accept(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": null}}), POD).unwrap();
+fn expect_kind_rejects_patched_kind_or_metadata() {
+    let accepted = expect_kind(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": null}}), POD).unwrap();
     assert_eq!(Value::Object(accepted), json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}}));
     for (patched, expected) in [
         (json!([]), r#"patch: Invalid value: "[]": the result is not an object"#),
@@ -352,9 +352,9 @@ fn what_a_patch_makes_is_still_of_its_kind() {
             r#"patch: Invalid value: "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":1}": Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field .metadata of type v1.ObjectMeta"#,
         ),
     ] {
-        let refusal = accept(patched, POD).unwrap_err();
-        assert_eq!(refusal.to_string(), expected);
-        assert!(matches!(refusal, Refusal::Invalid { subject: Subject::Patch, .. }));
+        let rejection = expect_kind(patched, POD).unwrap_err();
+        assert_eq!(rejection.to_string(), expected);
+        assert!(matches!(rejection, Rejection::Invalid { subject: RejectionSubject::Patch, .. }));
     }
 }
 
@@ -388,25 +388,25 @@ fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String,
 
 proptest! {
     #[test]
-    fn merging_twice_is_merging_once(document in arbitrary::object(), patch in arbitrary::object()) {
+    fn merge_patch_is_idempotent(document in arbitrary::object(), patch in arbitrary::object()) {
         let patch = MergePatch(patch);
         let once = patch.apply(&document);
         prop_assert_eq!(patch.apply(once.as_object().unwrap()), once);
     }
 
     #[test]
-    fn an_empty_merge_patch_changes_nothing(document in arbitrary::object()) {
+    fn empty_merge_patch_changes_nothing(document in arbitrary::object()) {
         prop_assert_eq!(MergePatch(Map::new()).apply(&document), Value::Object(document));
     }
 
     #[test]
-    fn the_difference_leads_to_the_target(from in arbitrary::object(), to in arbitrary::object()) {
+    fn merge_patch_of_difference_yields_target(from in arbitrary::object(), to in arbitrary::object()) {
         prop_assume!(!has_null_field(&Value::Object(to.clone())));
         prop_assert_eq!(MergePatch(difference(&from, &to)).apply(&from), Value::Object(to));
     }
 
     #[test]
-    fn no_json_patch_makes_it_panic(
+    fn json_patch_never_panics(
         document in arbitrary::object(),
         operations in prop::collection::vec(
             ("add|remove|replace|move|copy|test|x", "(/([a-d]|-?[0-9]|-|~1)){0,3}", "(/([a-d]|[0-9])){0,3}", arbitrary::value()),
@@ -422,7 +422,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_added_can_be_tested_and_removed(document in arbitrary::object(), name in "[e-h]", value in arbitrary::value()) {
+    fn json_patch_add_test_remove_round_trips(document in arbitrary::object(), name in "[e-h]", value in arbitrary::value()) {
         let path = format!("/{name}");
         let patch = json!([
             {"op": "add", "path": path, "value": value},

@@ -1,13 +1,15 @@
 //! Jobs and what starts them.
 
+use api::json::JsonObject;
 use api::time::Time;
 use serde_json::Value;
 
 use super::cells::{
-    self, AGE, CONTAINERS, IMAGES, NAME, boolean, count_at, instant, number, text, text_at, text_or, wide,
+    self, AGE, CONTAINERS, IMAGES, NAME, boolean_column, count_at, integer_column, parse_instant, string_cell,
+    string_cell_or, string_column, wide_column,
 };
 use super::{Column, human_duration};
-use crate::access::{self, Object, get, integer};
+use crate::unstructured::{self, get, integer};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     match kind {
@@ -19,42 +21,44 @@ pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
 
 const JOBS: &[Column] = &[
     NAME,
-    text("Status", "How far it is.", |job, _| status(job).into()),
-    text("Completions", "How many pods have succeeded, of how many.", |job, _| completions(job).into()),
-    text("Duration", "How long it took, or takes so far.", duration),
+    string_column("Status", "How far it is.", |job, _| job_status(job).into()),
+    string_column("Completions", "How many pods have succeeded, of how many.", |job, _| job_completions(job).into()),
+    string_column("Duration", "How long it took, or takes so far.", job_duration_cell),
     AGE,
     CONTAINERS,
     IMAGES,
-    wide("Selector", "Which pods are its own.", |job, _| {
-        cells::or(cells::selector(job, &["spec", "selector"]), "<none>")
+    wide_column("Selector", "Which pods are its own.", |job, _| {
+        cells::or_placeholder(cells::selector_text(job, &["spec", "selector"]), "<none>")
     }),
 ];
 
 const CRON_JOBS: &[Column] = &[
     NAME,
-    text("Schedule", "When it starts a job.", |cron, _| text_at(cron, &["spec", "schedule"])),
-    text("Timezone", "The time zone of the schedule.", |cron, _| text_or(cron, &["spec", "timeZone"], "<none>")),
-    boolean("Suspend", "Whether it pauses.", |cron, _| {
+    string_column("Schedule", "When it starts a job.", |cron, _| string_cell(cron, &["spec", "schedule"])),
+    string_column("Timezone", "The time zone of the schedule.", |cron, _| {
+        string_cell_or(cron, &["spec", "timeZone"], "<none>")
+    }),
+    boolean_column("Suspend", "Whether it pauses.", |cron, _| {
         let suspended = get(cron, &["spec", "suspend"]).and_then(Value::as_bool);
         suspended.map_or("<unset>", |suspended| if suspended { "True" } else { "False" }).into()
     }),
-    number("Active", "How many of its jobs run.", |cron, _| count_at(cron, &["status", "active"]).into()),
-    text("Last Schedule", "When it started a job last.", |cron, now| {
-        match access::text(cron, &["status", "lastScheduleTime"]) {
+    integer_column("Active", "How many of its jobs run.", |cron, _| count_at(cron, &["status", "active"]).into()),
+    string_column("Last Schedule", "When it started a job last.", |cron, now| {
+        match unstructured::text(cron, &["status", "lastScheduleTime"]) {
             "" => "<none>".into(),
-            time => cells::since(time, now).into(),
+            time => cells::time_since(time, now).into(),
         }
     }),
     AGE,
     CONTAINERS,
     IMAGES,
-    wide("Selector", "Which pods are its jobs' own.", |cron, _| {
-        cells::or(cells::selector(cron, &["spec", "jobTemplate", "spec", "selector"]), "<none>")
+    wide_column("Selector", "Which pods are its jobs' own.", |cron, _| {
+        cells::or_placeholder(cells::selector_text(cron, &["spec", "jobTemplate", "spec", "selector"]), "<none>")
     }),
 ];
 
-fn status(job: &Object) -> &'static str {
-    let is_true = |condition: &str| cells::is_true(job, condition);
+fn job_status(job: &JsonObject) -> &'static str {
+    let is_true = |condition: &str| cells::is_condition_true(job, condition);
     if is_true("Complete") {
         "Complete"
     } else if is_true("Failed") {
@@ -67,7 +71,7 @@ fn status(job: &Object) -> &'static str {
     }
 }
 
-fn completions(job: &Object) -> String {
+fn job_completions(job: &JsonObject) -> String {
     let succeeded = integer(job, &["status", "succeeded"]).unwrap_or_default();
     let parallelism = integer(job, &["spec", "parallelism"]).unwrap_or_default();
     match integer(job, &["spec", "completions"]) {
@@ -77,8 +81,8 @@ fn completions(job: &Object) -> String {
     }
 }
 
-fn duration(job: &Object, now: Time) -> Value {
-    let time = |field: &str| instant(access::text(job, &["status", field]));
+fn job_duration_cell(job: &JsonObject, now: Time) -> Value {
+    let time = |field: &str| parse_instant(unstructured::text(job, &["status", field]));
     let Some(start) = time("startTime") else { return "".into() };
     human_duration(time("completionTime").unwrap_or(now.timestamp()).duration_since(start)).into()
 }

@@ -1,11 +1,15 @@
 //! What holds the cluster together: leases, access, certificates, versions.
 
 use api::GroupKind;
+use api::json::JsonObject;
 use serde_json::Value;
 
-use super::cells::{AGE, NAME, boolean, condition, first_few, number, number_at, text, text_at, text_or, wide};
+use super::cells::{
+    AGE, NAME, boolean_column, find_condition, first_few_cell, integer_cell, integer_column, string_cell,
+    string_cell_or, string_column, wide_column,
+};
 use super::{Column, human_duration};
-use crate::access::{self, Object, objects};
+use crate::unstructured::{self, objects};
 
 pub(super) fn columns(kind: GroupKind<&str>) -> Option<&'static [Column]> {
     Some(match (kind.group, kind.kind) {
@@ -24,36 +28,38 @@ pub(super) fn columns(kind: GroupKind<&str>) -> Option<&'static [Column]> {
 }
 
 const LEASES: &[Column] =
-    &[NAME, text("Holder", "Who holds it.", |lease, _| text_at(lease, &["spec", "holderIdentity"])), AGE];
+    &[NAME, string_column("Holder", "Who holds it.", |lease, _| string_cell(lease, &["spec", "holderIdentity"])), AGE];
 
 const LEASE_CANDIDATES: &[Column] = &[
     NAME,
-    text("LeaseName", "The lease it wants.", |candidate, _| text_at(candidate, &["spec", "leaseName"])),
-    text("BinaryVersion", "Its version.", |candidate, _| text_at(candidate, &["spec", "binaryVersion"])),
-    text("EmulationVersion", "The version it behaves like.", |candidate, _| {
-        text_at(candidate, &["spec", "emulationVersion"])
+    string_column("LeaseName", "The lease it wants.", |candidate, _| string_cell(candidate, &["spec", "leaseName"])),
+    string_column("BinaryVersion", "Its version.", |candidate, _| string_cell(candidate, &["spec", "binaryVersion"])),
+    string_column("EmulationVersion", "The version it behaves like.", |candidate, _| {
+        string_cell(candidate, &["spec", "emulationVersion"])
     }),
     AGE,
 ];
 
 const ROLE_BINDINGS: &[Column] = &[
     NAME,
-    text("Role", "The role it grants.", |binding, _| {
-        let field = |name: &str| access::text(binding, &["roleRef", name]);
+    string_column("Role", "The role it grants.", |binding, _| {
+        let field = |name: &str| unstructured::text(binding, &["roleRef", name]);
         format!("{}/{}", field("kind"), field("name")).into()
     }),
     AGE,
-    wide("Users", "The users it is granted to.", |binding, _| subjects(binding, "User")),
-    wide("Groups", "The groups it is granted to.", |binding, _| subjects(binding, "Group")),
-    wide("ServiceAccounts", "The service accounts it is granted to.", |binding, _| subjects(binding, "ServiceAccount")),
+    wide_column("Users", "The users it is granted to.", |binding, _| subjects_cell(binding, "User")),
+    wide_column("Groups", "The groups it is granted to.", |binding, _| subjects_cell(binding, "Group")),
+    wide_column("ServiceAccounts", "The service accounts it is granted to.", |binding, _| {
+        subjects_cell(binding, "ServiceAccount")
+    }),
 ];
 
-fn subjects(binding: &Object, kind: &str) -> Value {
-    let of_kind = objects(binding, &["subjects"]).filter(|subject| access::text(subject, &["kind"]) == kind);
+fn subjects_cell(binding: &JsonObject, kind: &str) -> Value {
+    let of_kind = objects(binding, &["subjects"]).filter(|subject| unstructured::text(subject, &["kind"]) == kind);
     let names = of_kind.map(|subject| {
-        let name = access::text(subject, &["name"]);
+        let name = unstructured::text(subject, &["name"]);
         match kind {
-            "ServiceAccount" => format!("{}/{name}", access::text(subject, &["namespace"])),
+            "ServiceAccount" => format!("{}/{name}", unstructured::text(subject, &["namespace"])),
             _ => name.to_owned(),
         }
     });
@@ -63,18 +69,20 @@ fn subjects(binding: &Object, kind: &str) -> Value {
 const SIGNING_REQUESTS: &[Column] = &[
     NAME,
     AGE,
-    text("SignerName", "Who is to sign it.", |request, _| text_or(request, &["spec", "signerName"], "<none>")),
-    text("Requestor", "Who made it.", |request, _| text_at(request, &["spec", "username"])),
-    text("RequestedDuration", "How long the certificate is to be valid.", |request, _| {
-        let seconds = access::integer(request, &["spec", "expirationSeconds"]);
+    string_column("SignerName", "Who is to sign it.", |request, _| {
+        string_cell_or(request, &["spec", "signerName"], "<none>")
+    }),
+    string_column("Requestor", "Who made it.", |request, _| string_cell(request, &["spec", "username"])),
+    string_column("RequestedDuration", "How long the certificate is to be valid.", |request, _| {
+        let seconds = unstructured::integer(request, &["spec", "expirationSeconds"]);
         seconds
             .map_or_else(|| "<none>".into(), |seconds| human_duration(jiff::SignedDuration::from_secs(seconds)).into())
     }),
-    text("Condition", "How far it is.", |request, _| signing_state(request).into()),
+    string_column("Condition", "How far it is.", |request, _| signing_request_state(request).into()),
 ];
 
-fn signing_state(request: &Object) -> String {
-    let has = |kind: &str| condition(request, kind).is_some();
+fn signing_request_state(request: &JsonObject) -> String {
+    let has = |kind: &str| find_condition(request, kind).is_some();
     let mut state = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
         (false, true) => "Approved",
@@ -84,37 +92,41 @@ fn signing_state(request: &Object) -> String {
     if has("Failed") {
         state.push_str(",Failed");
     }
-    if !access::text(request, &["status", "certificate"]).is_empty() {
+    if !unstructured::text(request, &["status", "certificate"]).is_empty() {
         state.push_str(",Issued");
     }
     state
 }
 
-const TRUST_BUNDLES: &[Column] =
-    &[NAME, text("SignerName", "Whose it is.", |bundle, _| text_or(bundle, &["spec", "signerName"], "<none>"))];
+const TRUST_BUNDLES: &[Column] = &[
+    NAME,
+    string_column("SignerName", "Whose it is.", |bundle, _| string_cell_or(bundle, &["spec", "signerName"], "<none>")),
+];
 
 const PRIORITY_CLASSES: &[Column] = &[
     NAME,
-    number("Value", "Higher comes first.", |class, _| number_at(class, &["value"])),
-    boolean("Global-Default", "Whether pods get it that name none.", |class, _| {
-        access::flag(class, &["globalDefault"]).into()
+    integer_column("Value", "Higher comes first.", |class, _| integer_cell(class, &["value"])),
+    boolean_column("Global-Default", "Whether pods get it that name none.", |class, _| {
+        unstructured::flag(class, &["globalDefault"]).into()
     }),
     AGE,
-    text("PreemptionPolicy", "Whether it drives out others.", |class, _| text_at(class, &["preemptionPolicy"])),
+    string_column("PreemptionPolicy", "Whether it drives out others.", |class, _| {
+        string_cell(class, &["preemptionPolicy"])
+    }),
 ];
 
 const RUNTIME_CLASSES: &[Column] =
-    &[NAME, text("Handler", "What runs the containers.", |class, _| text_at(class, &["handler"])), AGE];
+    &[NAME, string_column("Handler", "What runs the containers.", |class, _| string_cell(class, &["handler"])), AGE];
 
 const STORAGE_VERSIONS: &[Column] = &[
     NAME,
-    text("CommonEncodingVersion", "The version that all servers write.", |version, _| {
-        text_or(version, &["status", "commonEncodingVersion"], "<unset>")
+    string_column("CommonEncodingVersion", "The version that all servers write.", |version, _| {
+        string_cell_or(version, &["status", "commonEncodingVersion"], "<unset>")
     }),
-    text("StorageVersions", "The version that each server writes.", |version, _| {
-        first_few(
+    string_column("StorageVersions", "The version that each server writes.", |version, _| {
+        first_few_cell(
             objects(version, &["status", "storageVersions"]).map(|server| {
-                let field = |name: &str| access::text(server, &[name]);
+                let field = |name: &str| unstructured::text(server, &[name]);
                 format!("{}={}", field("apiServerID"), field("encodingVersion"))
             }),
             "<unset>",
@@ -125,29 +137,29 @@ const STORAGE_VERSIONS: &[Column] = &[
 
 const MIGRATIONS: &[Column] = &[
     Column { format: "", ..NAME },
-    text("Resource", "What is migrated.", |migration, _| {
-        let field = |name: &str| access::text(migration, &["spec", "resource", name]);
+    string_column("Resource", "What is migrated.", |migration, _| {
+        let field = |name: &str| unstructured::text(migration, &["spec", "resource", name]);
         api::GroupResource { group: field("group"), resource: field("resource") }.to_string().into()
     }),
-    text("Status", "How far it is.", |migration, _| {
+    string_column("Status", "How far it is.", |migration, _| {
         let mut conditions = objects(migration, &["status", "conditions"]).collect::<Vec<_>>().into_iter().rev();
         let known = conditions.find(|condition| {
-            access::text(condition, &["status"]) == "True"
-                && matches!(access::text(condition, &["type"]), "Running" | "Failed" | "Succeeded")
+            unstructured::text(condition, &["status"]) == "True"
+                && matches!(unstructured::text(condition, &["type"]), "Running" | "Failed" | "Succeeded")
         });
-        known.map_or_else(|| "Unknown".into(), |condition| text_at(condition, &["type"]))
+        known.map_or_else(|| "Unknown".into(), |condition| string_cell(condition, &["type"]))
     }),
 ];
 
 const API_SERVICES: &[Column] = &[
     NAME,
-    text("Service", "What serves it.", |service, _| {
-        let Some(reference) = access::part(service, &["spec", "service"]) else { return "Local".into() };
-        format!("{}/{}", access::text(reference, &["namespace"]), access::text(reference, &["name"])).into()
+    string_column("Service", "What serves it.", |service, _| {
+        let Some(reference) = unstructured::nested_object(service, &["spec", "service"]) else { return "Local".into() };
+        format!("{}/{}", unstructured::text(reference, &["namespace"]), unstructured::text(reference, &["name"])).into()
     }),
-    text("Available", "Whether it answers.", |service, _| {
-        let Some(condition) = condition(service, "Available") else { return "Unknown".into() };
-        match (access::text(condition, &["status"]), access::text(condition, &["reason"])) {
+    string_column("Available", "Whether it answers.", |service, _| {
+        let Some(condition) = find_condition(service, "Available") else { return "Unknown".into() };
+        match (unstructured::text(condition, &["status"]), unstructured::text(condition, &["reason"])) {
             (status @ "True", _) | (status, "") => status.into(),
             (status, reason) => format!("{status} ({reason})").into(),
         }

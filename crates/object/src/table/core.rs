@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
-use super::cells::{self, AGE, CONTAINERS, IMAGES, NAME, count_at, number, number_at, text, text_at, text_or, wide};
+use super::cells::{
+    self, AGE, CONTAINERS, IMAGES, NAME, count_at, integer_cell, integer_column, string_cell, string_cell_or,
+    string_column, wide_column,
+};
 use super::events::EVENTS;
-use super::network::{endpoint_list, load_balancer};
+use super::network::{endpoints_cell, load_balancer_addresses};
 use super::pods::PODS;
 use super::storage::{CLAIMS, VOLUMES};
-use crate::access::{self, Object, objects, texts};
+use crate::unstructured::{self, objects, texts};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {
@@ -36,104 +40,116 @@ const POD_TEMPLATES: &[Column] = &[
     NAME,
     Column { priority: 0, ..CONTAINERS },
     Column { priority: 0, ..IMAGES },
-    text("Pod Labels", "The labels of its pods.", |template, _| {
-        cells::labels(template, &["template", "metadata", "labels"])
+    string_column("Pod Labels", "The labels of its pods.", |template, _| {
+        cells::labels_cell(template, &["template", "metadata", "labels"])
     }),
 ];
 
 const CONTROLLERS: &[Column] = &[
     NAME,
-    number("Desired", "How many pods it wants.", |controller, _| cells::desired(controller).into()),
-    number("Current", "How many pods there are.", |controller, _| number_at(controller, &["status", "replicas"])),
-    number("Ready", "How many pods are ready.", |controller, _| number_at(controller, &["status", "readyReplicas"])),
+    integer_column("Desired", "How many pods it wants.", |controller, _| cells::desired_replicas(controller).into()),
+    integer_column("Current", "How many pods there are.", |controller, _| {
+        integer_cell(controller, &["status", "replicas"])
+    }),
+    integer_column("Ready", "How many pods are ready.", |controller, _| {
+        integer_cell(controller, &["status", "readyReplicas"])
+    }),
     AGE,
     CONTAINERS,
     IMAGES,
-    wide("Selector", "Which pods are its own.", |controller, _| cells::labels(controller, &["spec", "selector"])),
+    wide_column("Selector", "Which pods are its own.", |controller, _| {
+        cells::labels_cell(controller, &["spec", "selector"])
+    }),
 ];
 
 const SERVICES: &[Column] = &[
     NAME,
-    text("Type", "How it is exposed.", |service, _| text_at(service, &["spec", "type"])),
-    text("Cluster-IP", "Its address in the cluster.", |service, _| {
+    string_column("Type", "How it is exposed.", |service, _| string_cell(service, &["spec", "type"])),
+    string_column("Cluster-IP", "Its address in the cluster.", |service, _| {
         let address = texts(service, &["spec", "clusterIPs"]).next();
-        let address = address.unwrap_or_else(|| access::text(service, &["spec", "clusterIP"]));
-        cells::or(address.to_owned(), "<none>")
+        let address = address.unwrap_or_else(|| unstructured::text(service, &["spec", "clusterIP"]));
+        cells::or_placeholder(address.to_owned(), "<none>")
     }),
-    text("External-IP", "Its addresses outside of the cluster.", |service, _| external_address(service)),
-    text("Port(s)", "The ports it listens on.", |service, _| {
-        let ports: Vec<String> = objects(service, &["spec", "ports"]).map(port).collect();
-        cells::or(ports.join(","), "<none>")
+    string_column("External-IP", "Its addresses outside of the cluster.", |service, _| external_address_cell(service)),
+    string_column("Port(s)", "The ports it listens on.", |service, _| {
+        let ports: Vec<String> = objects(service, &["spec", "ports"]).map(port_text).collect();
+        cells::or_placeholder(ports.join(","), "<none>")
     }),
     AGE,
-    wide("Selector", "Which pods it sends traffic to.", |service, _| cells::labels(service, &["spec", "selector"])),
+    wide_column("Selector", "Which pods it sends traffic to.", |service, _| {
+        cells::labels_cell(service, &["spec", "selector"])
+    }),
 ];
 
-fn port(port: &Object) -> String {
-    let number = access::integer(port, &["port"]).unwrap_or_default();
-    let protocol = match access::text(port, &["protocol"]) {
+fn port_text(port: &JsonObject) -> String {
+    let number = unstructured::integer(port, &["port"]).unwrap_or_default();
+    let protocol = match unstructured::text(port, &["protocol"]) {
         "" => "TCP",
         protocol => protocol,
     };
-    match access::integer(port, &["nodePort"]).unwrap_or_default() {
+    match unstructured::integer(port, &["nodePort"]).unwrap_or_default() {
         on_node @ 1.. => format!("{number}:{on_node}/{protocol}"),
         _ => format!("{number}/{protocol}"),
     }
 }
 
-fn external_address(service: &Object) -> Value {
+fn external_address_cell(service: &JsonObject) -> Value {
     let own: Vec<&str> = texts(service, &["spec", "externalIPs"]).collect();
-    match access::text(service, &["spec", "type"]) {
-        "ClusterIP" | "NodePort" => cells::or(own.join(","), "<none>"),
+    match unstructured::text(service, &["spec", "type"]) {
+        "ClusterIP" | "NodePort" => cells::or_placeholder(own.join(","), "<none>"),
         "LoadBalancer" => {
-            let balancer = load_balancer(service);
+            let balancer = load_balancer_addresses(service);
             let all: Vec<&str> = [balancer.as_str()].into_iter().filter(|part| !part.is_empty()).chain(own).collect();
-            cells::or(all.join(","), "<pending>")
+            cells::or_placeholder(all.join(","), "<pending>")
         }
-        "ExternalName" => text_at(service, &["spec", "externalName"]),
+        "ExternalName" => string_cell(service, &["spec", "externalName"]),
         _ => "<unknown>".into(),
     }
 }
 
 const ENDPOINTS: &[Column] =
-    &[NAME, text("Endpoints", "Addresses and ports.", |endpoints, _| endpoint_list(endpoints)), AGE];
+    &[NAME, string_column("Endpoints", "Addresses and ports.", |endpoints, _| endpoints_cell(endpoints)), AGE];
 
 const NODES: &[Column] = &[
     NAME,
-    text("Status", "Whether it can run pods.", |node, _| node_status(node).into()),
-    text("Roles", "Its roles.", |node, _| cells::or(node_roles(node), "<none>")),
+    string_column("Status", "Whether it can run pods.", |node, _| node_status(node).into()),
+    string_column("Roles", "Its roles.", |node, _| cells::or_placeholder(node_roles(node), "<none>")),
     AGE,
-    text("Version", "The version of its kubelet.", |node, _| text_at(node, &["status", "nodeInfo", "kubeletVersion"])),
-    wide("Internal-IP", "Its address in the cluster.", |node, _| node_address(node, "InternalIP")),
-    wide("External-IP", "Its address outside of the cluster.", |node, _| node_address(node, "ExternalIP")),
-    wide("OS-Image", "Its operating system.", |node, _| text_or(node, &["status", "nodeInfo", "osImage"], "<unknown>")),
-    wide("Kernel-Version", "Its kernel.", |node, _| {
-        let kernel = text_or(node, &["status", "nodeInfo", "kernelVersion"], "<unknown>");
-        match access::text(node, &["status", "nodeInfo", "architecture"]) {
+    string_column("Version", "The version of its kubelet.", |node, _| {
+        string_cell(node, &["status", "nodeInfo", "kubeletVersion"])
+    }),
+    wide_column("Internal-IP", "Its address in the cluster.", |node, _| node_address_cell(node, "InternalIP")),
+    wide_column("External-IP", "Its address outside of the cluster.", |node, _| node_address_cell(node, "ExternalIP")),
+    wide_column("OS-Image", "Its operating system.", |node, _| {
+        string_cell_or(node, &["status", "nodeInfo", "osImage"], "<unknown>")
+    }),
+    wide_column("Kernel-Version", "Its kernel.", |node, _| {
+        let kernel = string_cell_or(node, &["status", "nodeInfo", "kernelVersion"], "<unknown>");
+        match unstructured::text(node, &["status", "nodeInfo", "architecture"]) {
             "" => kernel,
             architecture => format!("{} ({architecture})", kernel.as_str().unwrap_or_default()).into(),
         }
     }),
-    wide("Container-Runtime", "What runs its containers.", |node, _| {
-        text_or(node, &["status", "nodeInfo", "containerRuntimeVersion"], "<unknown>")
+    wide_column("Container-Runtime", "What runs its containers.", |node, _| {
+        string_cell_or(node, &["status", "nodeInfo", "containerRuntimeVersion"], "<unknown>")
     }),
 ];
 
-fn node_status(node: &Object) -> String {
-    let ready = match cells::condition(node, "Ready") {
+fn node_status(node: &JsonObject) -> String {
+    let ready = match cells::find_condition(node, "Ready") {
         None => "Unknown",
-        Some(condition) if access::text(condition, &["status"]) == "True" => "Ready",
+        Some(condition) if unstructured::text(condition, &["status"]) == "True" => "Ready",
         Some(_) => "NotReady",
     };
-    if access::flag(node, &["spec", "unschedulable"]) {
+    if unstructured::flag(node, &["spec", "unschedulable"]) {
         format!("{ready},SchedulingDisabled")
     } else {
         ready.to_owned()
     }
 }
 
-fn node_roles(node: &Object) -> String {
-    let labels = access::part(node, &["metadata", "labels"]).into_iter().flatten();
+fn node_roles(node: &JsonObject) -> String {
+    let labels = unstructured::nested_object(node, &["metadata", "labels"]).into_iter().flatten();
     let roles: BTreeSet<&str> = labels
         .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
             Some(role) => Some(role),
@@ -144,28 +160,32 @@ fn node_roles(node: &Object) -> String {
     roles.into_iter().collect::<Vec<_>>().join(",")
 }
 
-fn node_address(node: &Object, kind: &str) -> Value {
+fn node_address_cell(node: &JsonObject, kind: &str) -> Value {
     let mut of_kind =
-        objects(node, &["status", "addresses"]).filter(|address| access::text(address, &["type"]) == kind);
-    of_kind.next().map_or_else(|| "<none>".into(), |address| text_at(address, &["address"]))
+        objects(node, &["status", "addresses"]).filter(|address| unstructured::text(address, &["type"]) == kind);
+    of_kind.next().map_or_else(|| "<none>".into(), |address| string_cell(address, &["address"]))
 }
 
 const NAMESPACES: &[Column] = &[
     NAME,
-    text("Status", "Whether it takes new objects.", |namespace, _| text_at(namespace, &["status", "phase"])),
+    string_column("Status", "Whether it takes new objects.", |namespace, _| {
+        string_cell(namespace, &["status", "phase"])
+    }),
     AGE,
 ];
 
 const SECRETS: &[Column] = &[
     NAME,
-    text("Type", "What it is used for.", |secret, _| text_at(secret, &["type"])),
-    text("Data", "How many keys it has.", |secret, _| count_at(secret, &["data"]).into()),
+    string_column("Type", "What it is used for.", |secret, _| string_cell(secret, &["type"])),
+    string_column("Data", "How many keys it has.", |secret, _| count_at(secret, &["data"]).into()),
     AGE,
 ];
 
 const CONFIG_MAPS: &[Column] = &[
     NAME,
-    text("Data", "How many keys it has.", |map, _| (count_at(map, &["data"]) + count_at(map, &["binaryData"])).into()),
+    string_column("Data", "How many keys it has.", |map, _| {
+        (count_at(map, &["data"]) + count_at(map, &["binaryData"])).into()
+    }),
     AGE,
 ];
 
@@ -173,8 +193,10 @@ const SERVICE_ACCOUNTS: &[Column] = &[NAME, AGE];
 
 const QUOTAS: &[Column] = &[
     NAME,
-    text("Request", "What is used, of how much.", |quota, _| quota_use(quota, |resource| !is_limit(resource))),
-    text("Limit", "What limits are used, of how much.", |quota, _| quota_use(quota, is_limit)),
+    string_column("Request", "What is used, of how much.", |quota, _| {
+        quota_usage_cell(quota, |resource| !is_limit(resource))
+    }),
+    string_column("Limit", "What limits are used, of how much.", |quota, _| quota_usage_cell(quota, is_limit)),
     AGE,
 ];
 
@@ -182,12 +204,12 @@ fn is_limit(resource: &str) -> bool {
     resource.starts_with("limits.")
 }
 
-fn quota_use(quota: &Object, is_wanted: fn(&str) -> bool) -> Value {
-    let hard = access::part(quota, &["status", "hard"]).into_iter().flatten();
+fn quota_usage_cell(quota: &JsonObject, is_shown: fn(&str) -> bool) -> Value {
+    let hard = unstructured::nested_object(quota, &["status", "hard"]).into_iter().flatten();
     let shown: Vec<String> = hard
-        .filter(|(resource, _)| is_wanted(resource))
+        .filter(|(resource, _)| is_shown(resource))
         .map(|(resource, hard)| {
-            let used = text_or(quota, &["status", "used", resource], "0");
+            let used = string_cell_or(quota, &["status", "used", resource], "0");
             format!("{resource}: {}/{}", used.as_str().unwrap_or_default(), hard.as_str().unwrap_or("0"))
         })
         .collect();

@@ -2,39 +2,44 @@
 
 use std::collections::HashSet;
 
+use api::json::JsonObject;
 use api::time::Time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Column;
-use super::cells::{self, AGE, NAME, count_at, instant, is_true, text, text_or, wide};
-use crate::access::{self, Object, get, integer, objects};
+use super::cells::{
+    self, AGE, NAME, count_at, is_condition_true, parse_instant, string_cell_or, string_column, wide_column,
+};
+use crate::unstructured::{self, get, integer, objects};
 
 pub(super) const PODS: &[Column] = &[
     NAME,
-    text("Ready", "How many containers are ready, of how many.", |pod, _| {
-        let summary = Summary::of(pod);
+    string_column("Ready", "How many containers are ready, of how many.", |pod, _| {
+        let summary = PodSummary::from_pod(pod);
         format!("{}/{}", summary.ready, summary.containers).into()
     }),
-    text("Status", "What the pod or its first troubled container is doing.", |pod, _| Summary::of(pod).status.into()),
-    text("Restarts", "How often containers were restarted, and when last.", restarts),
+    string_column("Status", "What the pod or its first troubled container is doing.", |pod, _| {
+        PodSummary::from_pod(pod).status.into()
+    }),
+    string_column("Restarts", "How often containers were restarted, and when last.", restarts_cell),
     AGE,
-    wide("IP", "The address of the pod.", |pod, _| {
+    wide_column("IP", "The address of the pod.", |pod, _| {
         let first = objects(pod, &["status", "podIPs"]).next();
-        let address = first.map_or("", |address| access::text(address, &["ip"]));
-        let address = if address.is_empty() { access::text(pod, &["status", "podIP"]) } else { address };
-        cells::or(address.to_owned(), "<none>")
+        let address = first.map_or("", |address| unstructured::text(address, &["ip"]));
+        let address = if address.is_empty() { unstructured::text(pod, &["status", "podIP"]) } else { address };
+        cells::or_placeholder(address.to_owned(), "<none>")
     }),
-    wide("Node", "The node that runs it.", |pod, _| text_or(pod, &["spec", "nodeName"], "<none>")),
-    wide("Nominated Node", "The node on which others make room for it.", |pod, _| {
-        text_or(pod, &["status", "nominatedNodeName"], "<none>")
+    wide_column("Node", "The node that runs it.", |pod, _| string_cell_or(pod, &["spec", "nodeName"], "<none>")),
+    wide_column("Nominated Node", "The node on which others make room for it.", |pod, _| {
+        string_cell_or(pod, &["status", "nominatedNodeName"], "<none>")
     }),
-    wide("Readiness Gates", "How many of its readiness gates are open.", readiness_gates),
+    wide_column("Readiness Gates", "How many of its readiness gates are open.", readiness_gates_cell),
 ];
 
 /// The row condition of a pod that has come to its end.
-pub(super) fn completed(pod: &Object) -> Option<Value> {
-    let (reason, message) = match access::text(pod, &["status", "phase"]) {
+pub(super) fn completed_condition(pod: &JsonObject) -> Option<Value> {
+    let (reason, message) = match unstructured::text(pod, &["status", "phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
         _ => return None,
@@ -42,8 +47,8 @@ pub(super) fn completed(pod: &Object) -> Option<Value> {
     Some(json!({"type": "Completed", "status": "True", "reason": reason, "message": message}))
 }
 
-fn restarts(pod: &Object, now: Time) -> Value {
-    let summary = Summary::of(pod);
+fn restarts_cell(pod: &JsonObject, now: Time) -> Value {
+    let summary = PodSummary::from_pod(pod);
     match summary.restarted_at {
         Some(then) if summary.restarts != 0 => {
             let ago = super::human_duration(now.timestamp().duration_since(then));
@@ -53,9 +58,9 @@ fn restarts(pod: &Object, now: Time) -> Value {
     }
 }
 
-fn readiness_gates(pod: &Object, _: Time) -> Value {
+fn readiness_gates_cell(pod: &JsonObject, _: Time) -> Value {
     let gates = objects(pod, &["spec", "readinessGates"]);
-    let open = gates.filter(|gate| is_true(pod, access::text(gate, &["conditionType"]))).count();
+    let open = gates.filter(|gate| is_condition_true(pod, unstructured::text(gate, &["conditionType"]))).count();
     match count_at(pod, &["spec", "readinessGates"]) {
         0 => "<none>".into(),
         all => format!("{open}/{all}").into(),
@@ -63,7 +68,7 @@ fn readiness_gates(pod: &Object, _: Time) -> Value {
 }
 
 /// What the containers of a pod add up to.
-struct Summary {
+struct PodSummary {
     status: String,
     ready: usize,
     containers: usize,
@@ -73,26 +78,26 @@ struct Summary {
 
 /// Restarts, and the end of the last run before one.
 #[derive(Clone, Copy, Default)]
-struct Restarts {
+struct RestartCount {
     count: i64,
-    last: Option<Timestamp>,
+    last_finished_at: Option<Timestamp>,
 }
 
-impl Restarts {
-    fn add(&mut self, container: &Object) {
+impl RestartCount {
+    fn add(&mut self, container: &JsonObject) {
         self.count = self.count.saturating_add(integer(container, &["restartCount"]).unwrap_or_default());
-        let ended = instant(access::text(container, &["lastState", "terminated", "finishedAt"]));
-        self.last = self.last.max(ended);
+        let ended = parse_instant(unstructured::text(container, &["lastState", "terminated", "finishedAt"]));
+        self.last_finished_at = self.last_finished_at.max(ended);
     }
 }
 
-impl Summary {
-    fn of(pod: &Object) -> Self {
-        let phase = access::text(pod, &["status", "phase"]);
-        let reason = access::text(pod, &["status", "reason"]);
+impl PodSummary {
+    fn from_pod(pod: &JsonObject) -> Self {
+        let phase = unstructured::text(pod, &["status", "phase"]);
+        let reason = unstructured::text(pod, &["status", "reason"]);
         let is_gated = objects(pod, &["status", "conditions"]).any(|condition| {
-            access::text(condition, &["type"]) == "PodScheduled"
-                && access::text(condition, &["reason"]) == "SchedulingGated"
+            unstructured::text(condition, &["type"]) == "PodScheduled"
+                && unstructured::text(condition, &["reason"]) == "SchedulingGated"
         });
         let own = if is_gated {
             "SchedulingGated"
@@ -120,26 +125,28 @@ impl Summary {
         summary
     }
 
-    fn add_containers(&mut self, pod: &Object) {
-        let mut all = Restarts::default();
-        let mut of_sidecars = Restarts::default();
+    fn add_containers(&mut self, pod: &JsonObject) {
+        let mut all = RestartCount::default();
+        let mut of_sidecars = RestartCount::default();
         let mut trouble = None;
         let init_containers = count_at(pod, &["spec", "initContainers"]);
         let sidecars: HashSet<&str> = objects(pod, &["spec", "initContainers"])
             .filter(|container| is_sidecar(container))
-            .map(|container| access::text(container, &["name"]))
+            .map(|container| unstructured::text(container, &["name"]))
             .collect();
         for (at, container) in objects(pod, &["status", "initContainerStatuses"]).enumerate() {
-            let is_sidecar = sidecars.contains(access::text(container, &["name"]));
+            let is_sidecar = sidecars.contains(unstructured::text(container, &["name"]));
             all.add(container);
             if is_sidecar {
                 of_sidecars.add(container);
             }
-            match initialization(container, is_sidecar) {
-                Initialization::Over => {}
-                Initialization::SidecarRuns => self.ready += usize::from(access::flag(container, &["ready"])),
-                Initialization::Stuck(why) => trouble = Some(format!("Init:{why}")),
-                Initialization::Runs => trouble = Some(format!("Init:{at}/{init_containers}")),
+            match init_container_state(container, is_sidecar) {
+                InitContainerState::Completed => {}
+                InitContainerState::SidecarStarted => {
+                    self.ready += usize::from(unstructured::flag(container, &["ready"]))
+                }
+                InitContainerState::Stuck(why) => trouble = Some(format!("Init:{why}")),
+                InitContainerState::Running => trouble = Some(format!("Init:{at}/{init_containers}")),
             }
             if trouble.is_some() {
                 break;
@@ -147,39 +154,41 @@ impl Summary {
         }
         if let Some(trouble) = trouble {
             self.status = trouble;
-            if !is_true(pod, "Initialized") {
-                (self.restarts, self.restarted_at) = (all.count, all.last);
+            if !is_condition_true(pod, "Initialized") {
+                (self.restarts, self.restarted_at) = (all.count, all.last_finished_at);
                 return;
             }
         }
         self.add_main_containers(pod, of_sidecars);
     }
 
-    fn add_main_containers(&mut self, pod: &Object, mut restarts: Restarts) {
+    fn add_main_containers(&mut self, pod: &JsonObject, mut restarts: RestartCount) {
         let mut is_running = false;
         let mut failure = None;
-        let statuses: Vec<&Object> = objects(pod, &["status", "containerStatuses"]).collect();
+        let statuses: Vec<&JsonObject> = objects(pod, &["status", "containerStatuses"]).collect();
         for container in statuses.into_iter().rev() {
             restarts.add(container);
-            let waiting = access::text(container, &["state", "waiting", "reason"]);
+            let waiting = unstructured::text(container, &["state", "waiting", "reason"]);
             if !waiting.is_empty() {
                 waiting.clone_into(&mut self.status);
-            } else if let Some(end) = access::part(container, &["state", "terminated"]) {
-                self.status = end_reason(end);
+            } else if let Some(end) = unstructured::nested_object(container, &["state", "terminated"]) {
+                self.status = termination_reason(end);
                 if integer(end, &["exitCode"]).unwrap_or_default() != 0 {
                     failure = Some(self.status.clone());
                 }
-            } else if access::flag(container, &["ready"]) && access::part(container, &["state", "running"]).is_some() {
+            } else if unstructured::flag(container, &["ready"])
+                && unstructured::nested_object(container, &["state", "running"]).is_some()
+            {
                 is_running = true;
                 self.ready += 1;
             }
         }
-        (self.restarts, self.restarted_at) = (restarts.count, restarts.last);
+        (self.restarts, self.restarted_at) = (restarts.count, restarts.last_finished_at);
         if self.status != "Completed" {
             return;
         }
         // One container has ended, but others may run still.
-        if is_running && is_true(pod, "Ready") {
+        if is_running && is_condition_true(pod, "Ready") {
             self.status = "Running".to_owned();
         } else if let Some(failure) = failure {
             self.status = failure;
@@ -190,27 +199,27 @@ impl Summary {
 }
 
 /// How far an init container has come.
-enum Initialization {
-    Over,
-    SidecarRuns,
+enum InitContainerState {
+    Completed,
+    SidecarStarted,
     Stuck(String),
-    Runs,
+    Running,
 }
 
-fn initialization(container: &Object, is_sidecar: bool) -> Initialization {
-    let end = access::part(container, &["state", "terminated"]);
-    let waiting = access::text(container, &["state", "waiting", "reason"]);
+fn init_container_state(container: &JsonObject, is_sidecar: bool) -> InitContainerState {
+    let end = unstructured::nested_object(container, &["state", "terminated"]);
+    let waiting = unstructured::text(container, &["state", "waiting", "reason"]);
     match end {
-        Some(end) if integer(end, &["exitCode"]).unwrap_or_default() == 0 => Initialization::Over,
-        _ if is_sidecar && access::flag(container, &["started"]) => Initialization::SidecarRuns,
-        Some(end) => Initialization::Stuck(end_reason(end)),
-        None if !matches!(waiting, "" | "PodInitializing") => Initialization::Stuck(waiting.to_owned()),
-        None => Initialization::Runs,
+        Some(end) if integer(end, &["exitCode"]).unwrap_or_default() == 0 => InitContainerState::Completed,
+        _ if is_sidecar && unstructured::flag(container, &["started"]) => InitContainerState::SidecarStarted,
+        Some(end) => InitContainerState::Stuck(termination_reason(end)),
+        None if !matches!(waiting, "" | "PodInitializing") => InitContainerState::Stuck(waiting.to_owned()),
+        None => InitContainerState::Running,
     }
 }
 
-fn end_reason(end: &Object) -> String {
-    let reason = access::text(end, &["reason"]);
+fn termination_reason(end: &JsonObject) -> String {
+    let reason = unstructured::text(end, &["reason"]);
     match integer(end, &["signal"]).unwrap_or_default() {
         _ if !reason.is_empty() => reason.to_owned(),
         0 => format!("ExitCode:{}", integer(end, &["exitCode"]).unwrap_or_default()),
@@ -219,6 +228,6 @@ fn end_reason(end: &Object) -> String {
 }
 
 /// An init container that keeps running beside the others.
-fn is_sidecar(container: &Object) -> bool {
-    access::text(container, &["restartPolicy"]) == "Always"
+fn is_sidecar(container: &JsonObject) -> bool {
+    unstructured::text(container, &["restartPolicy"]) == "Always"
 }

@@ -1,11 +1,15 @@
 //! Volumes, classes of storage, and devices.
 
+use api::json::JsonObject;
 use serde_json::Value;
 
 use super::Column;
-use super::cells::{AGE, NAME, boolean, count_at, number, or, text, text_at, text_or, wide};
-use super::network::default_name;
-use crate::access::{self, Object, get, objects, texts};
+use super::cells::{
+    AGE, NAME, boolean_column, count_at, integer_column, or_placeholder, string_cell, string_cell_or, string_column,
+    wide_column,
+};
+use super::network::name_with_default_mark;
+use crate::unstructured::{self, get, objects, texts};
 
 pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
     Some(match kind {
@@ -24,64 +28,70 @@ pub(super) fn columns(kind: &str) -> Option<&'static [Column]> {
 
 pub(super) const VOLUMES: &[Column] = &[
     NAME,
-    text("Capacity", "How much it holds.", |volume, _| text_or(volume, &["spec", "capacity", "storage"], "0")),
-    text("Access Modes", "How it may be mounted.", |volume, _| access_modes(volume, "spec").into()),
-    text("Reclaim Policy", "What becomes of it once released.", |volume, _| {
-        text_at(volume, &["spec", "persistentVolumeReclaimPolicy"])
+    string_column("Capacity", "How much it holds.", |volume, _| {
+        string_cell_or(volume, &["spec", "capacity", "storage"], "0")
     }),
-    text("Status", "Whether it is bound.", |volume, _| phase(volume)),
-    text("Claim", "Who has claimed it.", |volume, _| {
-        let Some(claim) = access::part(volume, &["spec", "claimRef"]) else { return "".into() };
-        format!("{}/{}", access::text(claim, &["namespace"]), access::text(claim, &["name"])).into()
+    string_column("Access Modes", "How it may be mounted.", |volume, _| access_modes(volume, "spec").into()),
+    string_column("Reclaim Policy", "What becomes of it once released.", |volume, _| {
+        string_cell(volume, &["spec", "persistentVolumeReclaimPolicy"])
     }),
-    text("StorageClass", "Its class.", |volume, _| class(volume)),
+    string_column("Status", "Whether it is bound.", |volume, _| phase_cell(volume)),
+    string_column("Claim", "Who has claimed it.", |volume, _| {
+        let Some(claim) = unstructured::nested_object(volume, &["spec", "claimRef"]) else { return "".into() };
+        format!("{}/{}", unstructured::text(claim, &["namespace"]), unstructured::text(claim, &["name"])).into()
+    }),
+    string_column("StorageClass", "Its class.", |volume, _| storage_class_cell(volume)),
     ATTRIBUTES_CLASS,
-    text("Reason", "Why it is in its status.", |volume, _| text_at(volume, &["status", "reason"])),
+    string_column("Reason", "Why it is in its status.", |volume, _| string_cell(volume, &["status", "reason"])),
     AGE,
     MODE,
 ];
 
 pub(super) const CLAIMS: &[Column] = &[
     NAME,
-    text("Status", "Whether it is bound.", |claim, _| phase(claim)),
-    text("Volume", "The volume it got.", |claim, _| text_at(claim, &["spec", "volumeName"])),
-    text("Capacity", "How much the volume holds.", |claim, _| match access::text(claim, &["spec", "volumeName"]) {
-        "" => "".into(),
-        _ => text_or(claim, &["status", "capacity", "storage"], "0"),
+    string_column("Status", "Whether it is bound.", |claim, _| phase_cell(claim)),
+    string_column("Volume", "The volume it got.", |claim, _| string_cell(claim, &["spec", "volumeName"])),
+    string_column("Capacity", "How much the volume holds.", |claim, _| {
+        match unstructured::text(claim, &["spec", "volumeName"]) {
+            "" => "".into(),
+            _ => string_cell_or(claim, &["status", "capacity", "storage"], "0"),
+        }
     }),
-    text("Access Modes", "How it may be mounted.", |claim, _| match access::text(claim, &["spec", "volumeName"]) {
-        "" => "".into(),
-        _ => access_modes(claim, "status").into(),
+    string_column("Access Modes", "How it may be mounted.", |claim, _| {
+        match unstructured::text(claim, &["spec", "volumeName"]) {
+            "" => "".into(),
+            _ => access_modes(claim, "status").into(),
+        }
     }),
-    text("StorageClass", "Its class.", |claim, _| class(claim)),
+    string_column("StorageClass", "Its class.", |claim, _| storage_class_cell(claim)),
     ATTRIBUTES_CLASS,
     AGE,
     MODE,
 ];
 
-const ATTRIBUTES_CLASS: Column = text("VolumeAttributesClass", "The class of its attributes.", |volume, _| {
-    text_or(volume, &["spec", "volumeAttributesClassName"], "<unset>")
+const ATTRIBUTES_CLASS: Column = string_column("VolumeAttributesClass", "The class of its attributes.", |volume, _| {
+    string_cell_or(volume, &["spec", "volumeAttributesClassName"], "<unset>")
 });
 
-const MODE: Column = wide("VolumeMode", "Whether it is a file system or a block device.", |volume, _| {
-    text_or(volume, &["spec", "volumeMode"], "<unset>")
+const MODE: Column = wide_column("VolumeMode", "Whether it is a file system or a block device.", |volume, _| {
+    string_cell_or(volume, &["spec", "volumeMode"], "<unset>")
 });
 
-fn phase(volume: &Object) -> Value {
+fn phase_cell(volume: &JsonObject) -> Value {
     if get(volume, &["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
         return "Terminating".into();
     }
-    text_at(volume, &["status", "phase"])
+    string_cell(volume, &["status", "phase"])
 }
 
-fn class(volume: &Object) -> Value {
+fn storage_class_cell(volume: &JsonObject) -> Value {
     match get(volume, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
         Some(class) => class.clone(),
-        None => text_at(volume, &["spec", "storageClassName"]),
+        None => string_cell(volume, &["spec", "storageClassName"]),
     }
 }
 
-fn access_modes(volume: &Object, part: &str) -> String {
+fn access_modes(volume: &JsonObject, part: &str) -> String {
     let known =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     let has = |mode: &str| texts(volume, &[part, "accessModes"]).any(|own| own == mode);
@@ -91,90 +101,99 @@ fn access_modes(volume: &Object, part: &str) -> String {
 const CLASSES: &[Column] = &[
     Column {
         format: "name",
-        ..text("Name", "The name of the object.", |class, _| {
-            default_name(
+        ..string_column("Name", "The name of the object.", |class, _| {
+            name_with_default_mark(
                 class,
                 &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
             )
         })
     },
-    text("Provisioner", "What makes its volumes.", |class, _| text_at(class, &["provisioner"])),
-    text("ReclaimPolicy", "What becomes of its volumes once released.", |class, _| {
-        text_or(class, &["reclaimPolicy"], "Delete")
+    string_column("Provisioner", "What makes its volumes.", |class, _| string_cell(class, &["provisioner"])),
+    string_column("ReclaimPolicy", "What becomes of its volumes once released.", |class, _| {
+        string_cell_or(class, &["reclaimPolicy"], "Delete")
     }),
-    text("VolumeBindingMode", "When claims are bound.", |class, _| text_or(class, &["volumeBindingMode"], "Immediate")),
-    text("AllowVolumeExpansion", "Whether volumes can grow.", |class, _| {
-        access::flag(class, &["allowVolumeExpansion"]).into()
+    string_column("VolumeBindingMode", "When claims are bound.", |class, _| {
+        string_cell_or(class, &["volumeBindingMode"], "Immediate")
+    }),
+    string_column("AllowVolumeExpansion", "Whether volumes can grow.", |class, _| {
+        unstructured::flag(class, &["allowVolumeExpansion"]).into()
     }),
     AGE,
 ];
 
 const ATTRIBUTES_CLASSES: &[Column] =
-    &[NAME, text("DriverName", "The driver it is for.", |class, _| text_at(class, &["driverName"])), AGE];
+    &[NAME, string_column("DriverName", "The driver it is for.", |class, _| string_cell(class, &["driverName"])), AGE];
 
 const ATTACHMENTS: &[Column] = &[
     NAME,
     Column {
         format: "name",
-        ..text("Attacher", "What attaches the volume.", |attachment, _| text_at(attachment, &["spec", "attacher"]))
+        ..string_column("Attacher", "What attaches the volume.", |attachment, _| {
+            string_cell(attachment, &["spec", "attacher"])
+        })
     },
-    text("PV", "The volume.", |attachment, _| text_at(attachment, &["spec", "source", "persistentVolumeName"])),
-    text("Node", "The node.", |attachment, _| text_at(attachment, &["spec", "nodeName"])),
-    boolean("Attached", "Whether it is done.", |attachment, _| {
-        access::flag(attachment, &["status", "attached"]).into()
+    string_column("PV", "The volume.", |attachment, _| {
+        string_cell(attachment, &["spec", "source", "persistentVolumeName"])
+    }),
+    string_column("Node", "The node.", |attachment, _| string_cell(attachment, &["spec", "nodeName"])),
+    boolean_column("Attached", "Whether it is done.", |attachment, _| {
+        unstructured::flag(attachment, &["status", "attached"]).into()
     }),
     AGE,
 ];
 
 const CSI_NODES: &[Column] = &[
     NAME,
-    number("Drivers", "How many drivers the node has.", |node, _| count_at(node, &["spec", "drivers"]).into()),
+    integer_column("Drivers", "How many drivers the node has.", |node, _| count_at(node, &["spec", "drivers"]).into()),
     AGE,
 ];
 
 const CSI_DRIVERS: &[Column] = &[
     NAME,
-    boolean("AttachRequired", "Whether volumes must be attached.", |driver, _| {
+    boolean_column("AttachRequired", "Whether volumes must be attached.", |driver, _| {
         get(driver, &["spec", "attachRequired"]).and_then(Value::as_bool).unwrap_or(true).into()
     }),
-    boolean("PodInfoOnMount", "Whether it wants to know the pod.", |driver, _| {
-        access::flag(driver, &["spec", "podInfoOnMount"]).into()
+    boolean_column("PodInfoOnMount", "Whether it wants to know the pod.", |driver, _| {
+        unstructured::flag(driver, &["spec", "podInfoOnMount"]).into()
     }),
-    boolean("StorageCapacity", "Whether it tells how much is free.", |driver, _| {
-        access::flag(driver, &["spec", "storageCapacity"]).into()
+    boolean_column("StorageCapacity", "Whether it tells how much is free.", |driver, _| {
+        unstructured::flag(driver, &["spec", "storageCapacity"]).into()
     }),
-    text("TokenRequests", "The audiences of tokens it wants.", |driver, _| {
+    string_column("TokenRequests", "The audiences of tokens it wants.", |driver, _| {
         if get(driver, &["spec", "tokenRequests"]).is_none() {
             return "<unset>".into();
         }
-        let audiences = objects(driver, &["spec", "tokenRequests"]).map(|request| access::text(request, &["audience"]));
+        let audiences =
+            objects(driver, &["spec", "tokenRequests"]).map(|request| unstructured::text(request, &["audience"]));
         audiences.collect::<Vec<_>>().join(",").into()
     }),
-    boolean("RequiresRepublish", "Whether it is called again and again.", |driver, _| {
-        access::flag(driver, &["spec", "requiresRepublish"]).into()
+    boolean_column("RequiresRepublish", "Whether it is called again and again.", |driver, _| {
+        unstructured::flag(driver, &["spec", "requiresRepublish"]).into()
     }),
-    text("Modes", "The kinds of volume it makes.", |driver, _| {
-        or(texts(driver, &["spec", "volumeLifecycleModes"]).collect::<Vec<_>>().join(","), "<none>")
+    string_column("Modes", "The kinds of volume it makes.", |driver, _| {
+        or_placeholder(texts(driver, &["spec", "volumeLifecycleModes"]).collect::<Vec<_>>().join(","), "<none>")
     }),
     AGE,
 ];
 
 const CSI_CAPACITIES: &[Column] = &[
     NAME,
-    text("StorageClassName", "The class it is about.", |capacity, _| text_at(capacity, &["storageClassName"])),
-    text("Capacity", "How much is free.", |capacity, _| text_or(capacity, &["capacity"], "<unset>")),
+    string_column("StorageClassName", "The class it is about.", |capacity, _| {
+        string_cell(capacity, &["storageClassName"])
+    }),
+    string_column("Capacity", "How much is free.", |capacity, _| string_cell_or(capacity, &["capacity"], "<unset>")),
 ];
 
 const RESOURCE_CLAIMS: &[Column] = &[
     NAME,
-    text("State", "Whether it is allocated and reserved.", |claim, _| claim_state(claim).join(",").into()),
+    string_column("State", "Whether it is allocated and reserved.", |claim, _| claim_state(claim).join(",").into()),
     AGE,
 ];
 
-fn claim_state(claim: &Object) -> Vec<&'static str> {
+fn claim_state(claim: &JsonObject) -> Vec<&'static str> {
     let is_deleted = get(claim, &["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null());
-    let is_allocated = access::part(claim, &["status", "allocation"]).is_some();
-    let is_reserved = !access::list(claim, &["status", "reservedFor"]).is_empty();
+    let is_allocated = unstructured::nested_object(claim, &["status", "allocation"]).is_some();
+    let is_reserved = !unstructured::list(claim, &["status", "reservedFor"]).is_empty();
     let mut states = Vec::new();
     if is_deleted {
         states.push("deleted");
@@ -190,8 +209,8 @@ fn claim_state(claim: &Object) -> Vec<&'static str> {
 
 const RESOURCE_SLICES: &[Column] = &[
     NAME,
-    text("Node", "The node that has the devices.", |slice, _| text_at(slice, &["spec", "nodeName"])),
-    text("Driver", "The driver of the devices.", |slice, _| text_at(slice, &["spec", "driver"])),
-    text("Pool", "The pool they belong to.", |slice, _| text_at(slice, &["spec", "pool", "name"])),
+    string_column("Node", "The node that has the devices.", |slice, _| string_cell(slice, &["spec", "nodeName"])),
+    string_column("Driver", "The driver of the devices.", |slice, _| string_cell(slice, &["spec", "driver"])),
+    string_column("Pool", "The pool they belong to.", |slice, _| string_cell(slice, &["spec", "pool", "name"])),
     AGE,
 ];

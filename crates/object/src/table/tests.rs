@@ -9,8 +9,8 @@ fn options(group: &'static str, kind: &'static str) -> TableOptions<'static> {
     TableOptions {
         kind: GroupKind { group, kind },
         api_version: "meta.k8s.io/v1",
-        include: IncludeObject::None,
-        headings: Headings::Shown,
+        include_object: IncludeObject::None,
+        column_definitions: ColumnDefinitions::Included,
         now: "2026-01-11T00:00:00Z".parse().expect("it is a time"),
     }
 }
@@ -23,7 +23,7 @@ fn check(group: &'static str, kind: &'static str, object: Value, expected: &Expe
     metadata["name"] = "a".into();
     metadata["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
     let options = options(group, kind);
-    let table = table([object.as_object().unwrap()], &ListMeta::default(), &options);
+    let table = build_table([object.as_object().unwrap()], &ListMeta::default(), &options);
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     let columns = table["columnDefinitions"].as_array().unwrap();
     assert_eq!(cells.len(), columns.len());
@@ -37,7 +37,7 @@ fn check(group: &'static str, kind: &'static str, object: Value, expected: &Expe
 /// The three columns of a pod that say how it is.
 #[track_caller]
 fn check_pod(pod: &Value, expected: &str) {
-    let table = table([pod.as_object().unwrap()], &ListMeta::default(), &options("", "Pod"));
+    let table = build_table([pod.as_object().unwrap()], &ListMeta::default(), &options("", "Pod"));
     let cells: Vec<&str> = (1..4).map(|at| table["rows"][0]["cells"][at].as_str().unwrap()).collect();
     assert_eq!(cells.join(" "), expected);
 }
@@ -53,28 +53,31 @@ fn template() -> Value {
 }
 
 #[test]
-fn a_table_has_columns_and_rows() {
+fn build_table_has_columns_and_rows() {
     let pod = json!({"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2026-01-10T23:59:00Z"}, "status": {"phase": "Succeeded"}});
     let metadata = ListMeta { resource_version: "7".to_owned(), ..ListMeta::default() };
     let config_map = options("", "ConfigMap");
-    let whole = table([pod.as_object().unwrap()], &metadata, &config_map);
+    let whole = build_table([pod.as_object().unwrap()], &metadata, &config_map);
     expect![[r#"{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[{"description":"The name of the object.","format":"name","name":"Name","priority":0,"type":"string"},{"description":"How many keys it has.","format":"","name":"Data","priority":0,"type":"string"},{"description":"How long ago it was created.","format":"","name":"Age","priority":0,"type":"string"}],"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":["a",0,"60s"]}]}"#]].assert_eq(&whole.to_string());
 
-    let with_metadata =
-        TableOptions { include: IncludeObject::Metadata, headings: Headings::Omitted, ..options("", "Pod") };
-    let row = table([pod.as_object().unwrap()], &metadata, &with_metadata);
+    let with_metadata = TableOptions {
+        include_object: IncludeObject::Metadata,
+        column_definitions: ColumnDefinitions::Omitted,
+        ..options("", "Pod")
+    };
+    let row = build_table([pod.as_object().unwrap()], &metadata, &with_metadata);
     assert_eq!(row["columnDefinitions"], Value::Null);
     assert_eq!(row["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     assert_eq!(row["rows"][0]["object"]["metadata"], pod["metadata"]);
     assert_eq!(row["rows"][0]["conditions"][0]["reason"], "Succeeded");
-    let with_object = TableOptions { include: IncludeObject::Object, ..config_map };
-    let row = table([pod.as_object().unwrap()], &metadata, &with_object);
+    let with_object = TableOptions { include_object: IncludeObject::Object, ..config_map };
+    let row = build_table([pod.as_object().unwrap()], &metadata, &with_object);
     assert_eq!(row["rows"][0]["object"], pod);
     assert_eq!(row["rows"][0].get("conditions"), None);
 }
 
 #[test]
-fn include_object_is_one_of_three() {
+fn include_object_parse_accepts_three_values() {
     assert_eq!(IncludeObject::parse(""), Ok(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("None"), Ok(IncludeObject::None));
     assert_eq!(IncludeObject::parse("Object"), Ok(IncludeObject::Object));
@@ -85,7 +88,7 @@ fn include_object_is_one_of_three() {
 }
 
 #[test]
-fn kinds_without_columns_show_their_name_and_birth() {
+fn default_columns_are_name_and_created_at() {
     check(
         "rbac.authorization.k8s.io",
         "Role",
@@ -98,12 +101,12 @@ fn kinds_without_columns_show_their_name_and_birth() {
         json!({}),
         &expect![[r#"Name: "a", Created At: "2026-01-01T00:00:00Z""#]],
     );
-    let unborn = table([&Map::new()], &ListMeta::default(), &options("x", "Y"));
+    let unborn = build_table([&Map::new()], &ListMeta::default(), &options("x", "Y"));
     assert_eq!(unborn["rows"][0]["cells"], json!(["", "0001-01-01T00:00:00Z"]));
 }
 
 #[test]
-fn a_running_pod() {
+fn pod_columns_of_running_pod() {
     check(
         "",
         "Pod",
@@ -130,7 +133,7 @@ fn a_running_pod() {
 }
 
 #[test]
-fn a_pod_says_what_it_is_doing() {
+fn pod_status_shows_container_state() {
     let one = || json!({"containers": [{}]});
     let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
     pod!(one(), json!({"phase": "Pending"}), "0/1 Pending 0");
@@ -169,7 +172,7 @@ fn a_pod_says_what_it_is_doing() {
 }
 
 #[test]
-fn a_pod_of_which_one_container_has_ended() {
+fn pod_status_with_one_completed_container() {
     let done = || json!({"state": {"terminated": {"reason": "Completed", "exitCode": 0}}});
     let running = || json!({"ready": true, "state": {"running": {}}});
     let failed = || json!({"state": {"terminated": {"reason": "Error", "exitCode": 1}}});
@@ -186,7 +189,7 @@ fn a_pod_of_which_one_container_has_ended() {
 }
 
 #[test]
-fn a_pod_that_is_being_deleted() {
+fn pod_status_while_terminating() {
     let deleted = || json!({"deletionTimestamp": "2026-01-10T00:00:00Z"});
     let one = || json!({"containers": [{}]});
     check_pod(
@@ -204,7 +207,7 @@ fn a_pod_that_is_being_deleted() {
 }
 
 #[test]
-fn a_pod_that_initializes() {
+fn pod_status_shows_init_container_progress() {
     let spec = || json!({"containers": [{}], "initContainers": [{"name": "x"}, {"name": "y"}, {"name": "side", "restartPolicy": "Always"}]});
     let status = |containers: Value| json!({"phase": "Pending", "initContainerStatuses": containers});
     let over = || json!({"name": "x", "restartCount": 3, "state": {"terminated": {"exitCode": 0}}});
@@ -244,7 +247,7 @@ fn a_pod_that_initializes() {
 }
 
 #[test]
-fn workloads() {
+fn workload_columns() {
     let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [
         {"key": "z", "operator": "NotIn", "values": ["2", "1"]}, {"key": "b", "operator": "In", "values": ["y", "x"]},
         {"key": "c", "operator": "Exists"}, {"key": "d", "operator": "DoesNotExist"}]});
@@ -309,7 +312,7 @@ fn workloads() {
 }
 
 #[test]
-fn autoscalers() {
+fn horizontal_pod_autoscaler_columns() {
     let reference = json!({"kind": "Deployment", "name": "web"});
     let metric =
         |source: &str, key: &str, target: Value| json!({"type": source, key: {"name": "cpu", "target": target}});
@@ -334,7 +337,7 @@ fn autoscalers() {
     );
     let targets = |metrics: Vec<Value>| {
         let scaler = scaler(metrics, vec![]);
-        let table = table(
+        let table = build_table(
             [scaler.as_object().unwrap()],
             &ListMeta::default(),
             &options("autoscaling", "HorizontalPodAutoscaler"),
@@ -357,7 +360,7 @@ fn autoscalers() {
 }
 
 #[test]
-fn jobs() {
+fn job_and_cron_job_columns() {
     check(
         "batch",
         "Job",

@@ -14,7 +14,7 @@ fn show(errors: &[FieldError]) -> String {
 
 #[track_caller]
 fn check(rules: KindRules, metadata: &Value, expected: &Expect) {
-    expected.assert_eq(&show(&super::metadata(&object(metadata), &rules)));
+    expected.assert_eq(&show(&super::validate_metadata(&object(metadata), &rules)));
 }
 
 /// Adds a valid name and namespace.
@@ -25,13 +25,13 @@ fn check_field(field: &str, value: &Value, expected: &Expect) {
 
 #[track_caller]
 fn check_update(old: &Value, new: &Value, expected: &Expect) {
-    expected.assert_eq(&show(&metadata_update(&object(old), &object(new), &KindRules::CLUSTER)));
+    expected.assert_eq(&show(&validate_metadata_update(&object(old), &object(new), &KindRules::CLUSTER)));
 }
 
 #[test]
-fn names_follow_the_rule_of_the_kind() {
+fn validate_metadata_applies_name_rule_of_kind() {
     let named = |name: &str| json!({"name": name, "namespace": "n"});
-    let with = |names: NameRule| KindRules { names, ..KindRules::NAMESPACED };
+    let with = |names: NameRule| KindRules { name_rule: names, ..KindRules::NAMESPACED };
     for (rule, valid) in [
         (NameRule::Subdomain, "a.b-c.0"),
         (NameRule::Label, "0-a"),
@@ -74,7 +74,7 @@ fn names_follow_the_rule_of_the_kind() {
 }
 
 #[test]
-fn generated_names_start_well() {
+fn validate_metadata_checks_generate_name() {
     let based = |base: &str| json!({"name": "a", "namespace": "n", "generateName": base});
     for base in ["web-", "web", "a-", "a"] {
         check(KindRules::NAMESPACED, &based(base), &expect![""]);
@@ -94,14 +94,14 @@ fn generated_names_start_well() {
         ]],
     );
     check(
-        KindRules { names: NameRule::PathSegment, ..KindRules::NAMESPACED },
+        KindRules { name_rule: NameRule::PathSegment, ..KindRules::NAMESPACED },
         &based("a/"),
         &expect![[r#"metadata.generateName: Invalid value: "a/": may not contain '/'"#]],
     );
 }
 
 #[test]
-fn the_scope_decides_about_the_namespace() {
+fn validate_metadata_checks_namespace_by_scope() {
     check(KindRules::NAMESPACED, &json!({"name": "a"}), &expect!["metadata.namespace: Required value"]);
     check(
         KindRules::NAMESPACED,
@@ -119,7 +119,7 @@ fn the_scope_decides_about_the_namespace() {
 }
 
 #[test]
-fn labels_and_annotations_are_well_formed() {
+fn validate_metadata_checks_labels_and_annotations() {
     check_field("labels", &json!({"app": "web", "example.com/a_b": "", "x": "A.b-1"}), &expect![""]);
     check_field(
         "labels",
@@ -146,7 +146,7 @@ fn labels_and_annotations_are_well_formed() {
 }
 
 #[test]
-fn owners_are_complete_and_one_controls() {
+fn validate_metadata_checks_owner_references() {
     let owner = |name: &str, controller: bool| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "u", "controller": controller});
     check_field("ownerReferences", &json!([owner("a", true), owner("b", false)]), &expect![""]);
     check_field(
@@ -175,7 +175,7 @@ fn owners_are_complete_and_one_controls() {
 }
 
 #[test]
-fn finalizers_are_qualified_names() {
+fn validate_metadata_checks_finalizers() {
     check_field("finalizers", &json!(["example.com/x", "orphan"]), &expect![""]);
     check_field(
         "finalizers",
@@ -188,7 +188,7 @@ fn finalizers_are_qualified_names() {
 }
 
 #[test]
-fn managed_fields_are_well_formed() {
+fn validate_metadata_checks_managed_fields() {
     check_field(
         "managedFields",
         &json!([{"manager": "m", "operation": "Apply", "fieldsType": "FieldsV1"}]),
@@ -213,7 +213,7 @@ fn managed_fields_are_well_formed() {
 }
 
 #[test]
-fn what_the_server_sets_cannot_change() {
+fn validate_update_rejects_changed_server_fields() {
     let old = json!({"name": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"});
     check_update(&old, &old, &expect![""]);
     check_update(
@@ -229,7 +229,7 @@ fn what_the_server_sets_cannot_change() {
 }
 
 #[test]
-fn finalizers_are_only_removed_while_deleting() {
+fn validate_update_rejects_new_finalizers_while_deleting() {
     let with = |finalizers: &[&str], deleting: bool| {
         let mut metadata = json!({"name": "a", "finalizers": finalizers});
         if deleting {
@@ -249,8 +249,8 @@ fn finalizers_are_only_removed_while_deleting() {
 }
 
 #[test]
-fn breaches_are_reported_up_to_a_limit() {
+fn validate_metadata_limits_reported_errors() {
     let labels: Map<String, Value> = (0..10_000).map(|at| (format!("-{at}"), Value::from("-"))).collect();
     let metadata = json!({"name": "a", "labels": labels});
-    assert_eq!(super::metadata(&object(&metadata), &KindRules::CLUSTER).len(), ERRORS_MAX);
+    assert_eq!(super::validate_metadata(&object(&metadata), &KindRules::CLUSTER).len(), REPORTED_ERRORS_MAX);
 }

@@ -1,35 +1,34 @@
 //! The order in which a server applies the rules, from the creation of an object to its end.
 
 use api::GroupVersionKind;
+use api::json::JsonObject;
 use api::time::Time;
-use object::decode::{self, Encoding};
-use object::delete::{self, DeleteOptions, Deletion};
-use object::managed_fields::{self, Writer};
-use object::metadata::{self, Stamp};
+use object::decode::{self, BodyEncoding};
+use object::delete::{self, DeleteOptions, DeleteOutcome};
+use object::managed_fields::{self, FieldManager};
+use object::metadata::{self, CreateContext};
 use object::patch::{self, MergePatch};
-use object::{KindRules, Refusal, validate};
+use object::{KindRules, Rejection, validate};
 use serde_json::{Map, Value, json};
-
-type Object = Map<String, Value>;
 
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 const RULES: KindRules = KindRules::NAMESPACED;
 
 /// What is stored: the last write and its revision.
-struct Stored {
-    object: Object,
+struct FakeStorage {
+    object: JsonObject,
     revision: u64,
 }
 
-impl Stored {
+impl FakeStorage {
     /// As it is read: with the revision as resourceVersion.
-    fn current(&self) -> Object {
+    fn current(&self) -> JsonObject {
         let mut object = self.object.clone();
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
         object
     }
 
-    fn put(&mut self, object: Object) {
+    fn put(&mut self, object: JsonObject) {
         self.revision += 1;
         self.object = object;
     }
@@ -39,60 +38,60 @@ fn time(text: &str) -> Time {
     text.parse().expect("a test writes times")
 }
 
-fn writer(subresource: &str) -> Writer<'_> {
-    Writer { manager: "test", api_version: "apps/v1", subresource, now: time("2026-01-02T00:00:00Z") }
+fn writer(subresource: &str) -> FieldManager<'_> {
+    FieldManager { name: "test", api_version: "apps/v1", subresource, now: time("2026-01-02T00:00:00Z") }
 }
 
-fn create(body: &Value) -> Result<Stored, Refusal> {
-    let mut object = decode::object(body.to_string().as_bytes(), Encoding::Json, KIND)?.value;
-    decode::match_namespace(&mut object, "default")?;
+fn create(body: &Value) -> Result<FakeStorage, Rejection> {
+    let mut object = decode::decode_object(body.to_string().as_bytes(), BodyEncoding::Json, KIND)?.value;
+    decode::ensure_namespace_matches(&mut object, "default")?;
     metadata::dedup_owner_references(&mut object);
-    let stamp = Stamp { now: time("2026-01-01T00:00:00Z"), uid: "u-1", random: 42 };
+    let stamp = CreateContext { now: time("2026-01-01T00:00:00Z"), uid: "u-1", random: 42 };
     metadata::prepare_create(&mut object, &RULES, &stamp)?;
-    managed_fields::update(&Map::new(), &mut object, &writer(""));
-    Refusal::invalid_unless_empty(validate::metadata(&object, &RULES))?;
-    Ok(Stored { object, revision: 1 })
+    managed_fields::record_update(&Map::new(), &mut object, &writer(""));
+    Rejection::ensure_no_errors(validate::validate_metadata(&object, &RULES))?;
+    Ok(FakeStorage { object, revision: 1 })
 }
 
 /// Whether the write changed, kept or removed the object.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum UpdateOutcome {
     Written,
     Unchanged,
     Removed,
 }
 
-fn finish(stored: &mut Stored, mut new: Object, subresource: &str) -> Result<Outcome, Refusal> {
+fn finish_update(stored: &mut FakeStorage, mut new: JsonObject, subresource: &str) -> Result<UpdateOutcome, Rejection> {
     let old = stored.current();
     let prepare = if subresource.is_empty() { metadata::prepare_update } else { metadata::prepare_status_update };
     prepare(&old, &mut new, &RULES)?;
-    managed_fields::update(&old, &mut new, &writer(subresource));
-    Refusal::invalid_unless_empty(validate::metadata_update(&old, &new, &RULES))?;
+    managed_fields::record_update(&old, &mut new, &writer(subresource));
+    Rejection::ensure_no_errors(validate::validate_metadata_update(&old, &new, &RULES))?;
     if delete::is_removed_by_update(&old, &new) {
-        return Ok(Outcome::Removed);
+        return Ok(UpdateOutcome::Removed);
     }
     if metadata::is_no_op(&old, &new) {
-        return Ok(Outcome::Unchanged);
+        return Ok(UpdateOutcome::Unchanged);
     }
     stored.put(new);
-    Ok(Outcome::Written)
+    Ok(UpdateOutcome::Written)
 }
 
-fn put(stored: &mut Stored, body: &Value, subresource: &str) -> Result<Outcome, Refusal> {
-    let mut new = decode::object(body.to_string().as_bytes(), Encoding::Json, KIND)?.value;
-    decode::match_namespace(&mut new, "default")?;
-    decode::match_name(&new, "web-tcbbb")?;
-    finish(stored, new, subresource)
+fn put(stored: &mut FakeStorage, body: &Value, subresource: &str) -> Result<UpdateOutcome, Rejection> {
+    let mut new = decode::decode_object(body.to_string().as_bytes(), BodyEncoding::Json, KIND)?.value;
+    decode::ensure_namespace_matches(&mut new, "default")?;
+    decode::ensure_name_matches(&new, "web-tcbbb")?;
+    finish_update(stored, new, subresource)
 }
 
-fn patch(stored: &mut Stored, patch: &Value) -> Result<Outcome, Refusal> {
+fn patch(stored: &mut FakeStorage, patch: &Value) -> Result<UpdateOutcome, Rejection> {
     let patch = MergePatch::parse(patch.to_string().as_bytes())?.value;
-    let new = patch::accept(patch.apply(&stored.current()), KIND)?;
-    finish(stored, new, "")
+    let new = patch::expect_kind(patch.apply(&stored.current()), KIND)?;
+    finish_update(stored, new, "")
 }
 
 #[test]
-fn an_object_lives_and_dies() {
+fn object_lifecycle_from_create_to_removal() {
     let mut stored =
         create(&json!({"metadata": {"generateName": "web-"}, "spec": {"replicas": 1}, "status": {"x": 1}})).unwrap();
     let created = stored.current();
@@ -102,36 +101,42 @@ fn an_object_lives_and_dies() {
 
     // What was read, written back: nothing happens.
     let read = Value::Object(stored.current());
-    assert_eq!(put(&mut stored, &read, ""), Ok(Outcome::Unchanged));
+    assert_eq!(put(&mut stored, &read, ""), Ok(UpdateOutcome::Unchanged));
     assert_eq!(stored.revision, 1);
 
     let mut changed = read.clone();
     changed["spec"]["replicas"] = 3.into();
-    assert_eq!(put(&mut stored, &changed, ""), Ok(Outcome::Written));
+    assert_eq!(put(&mut stored, &changed, ""), Ok(UpdateOutcome::Written));
     assert_eq!(stored.current()["metadata"]["generation"], 2);
     // The same again comes too late.
-    assert!(matches!(put(&mut stored, &changed, ""), Err(Refusal::Conflict { .. })));
+    assert!(matches!(put(&mut stored, &changed, ""), Err(Rejection::Conflict { .. })));
 
     let mut status = Value::Object(stored.current());
     status["status"] = json!({"replicas": 3});
     status["spec"]["replicas"] = 99.into();
-    assert_eq!(put(&mut stored, &status, "status"), Ok(Outcome::Written));
+    assert_eq!(put(&mut stored, &status, "status"), Ok(UpdateOutcome::Written));
     assert_eq!(stored.current()["spec"]["replicas"], 3);
     assert_eq!(stored.current()["metadata"]["generation"], 2);
 
-    assert_eq!(patch(&mut stored, &json!({"metadata": {"finalizers": ["example.com/wait"]}})), Ok(Outcome::Written));
-    assert!(matches!(patch(&mut stored, &json!({"metadata": {"labels": {"a b": ""}}})), Err(Refusal::Invalid { .. })));
+    assert_eq!(
+        patch(&mut stored, &json!({"metadata": {"finalizers": ["example.com/wait"]}})),
+        Ok(UpdateOutcome::Written)
+    );
+    assert!(matches!(
+        patch(&mut stored, &json!({"metadata": {"labels": {"a b": ""}}})),
+        Err(Rejection::Invalid { .. })
+    ));
 
     let now = time("2026-01-03T00:00:00Z");
-    let decision = delete::decide(&stored.current(), &DeleteOptions::default(), &RULES, now);
-    let Ok(Deletion::Mark(marked)) = decision else { panic!("{decision:?}") };
+    let decision = delete::decide_deletion(&stored.current(), &DeleteOptions::default(), &RULES, now);
+    let Ok(DeleteOutcome::Mark(marked)) = decision else { panic!("{decision:?}") };
     stored.put(marked);
     assert!(patch(&mut stored, &json!({"metadata": {"finalizers": ["example.com/wait", "x"]}})).is_err());
-    assert_eq!(patch(&mut stored, &json!({"metadata": {"finalizers": null}})), Ok(Outcome::Removed));
+    assert_eq!(patch(&mut stored, &json!({"metadata": {"finalizers": null}})), Ok(UpdateOutcome::Removed));
 }
 
 #[test]
-fn whatever_is_accepted_can_be_read_again() {
+fn accepted_objects_can_be_parsed_again() {
     // One level is the object itself.
     let levels = decode::DEPTH_MAX - 1;
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
@@ -141,6 +146,6 @@ fn whatever_is_accepted_can_be_read_again() {
         let text = Value::Object(stored.object).to_string();
         assert!(serde_json::from_str::<Value>(&text).is_ok());
         let deeper = format!(r#"{{"spec":{open}{}1{}{close}}}"#, open.repeat(levels), close.repeat(levels));
-        assert!(decode::object(deeper.as_bytes(), Encoding::Json, KIND).is_err());
+        assert!(decode::decode_object(deeper.as_bytes(), BodyEncoding::Json, KIND).is_err());
     }
 }

@@ -3,11 +3,11 @@ use std::time::Duration;
 use api::media::AggregatedVersion;
 
 use super::*;
-use crate::documents::{Source, Tenure};
-use crate::testing::memory::Mood;
-use crate::testing::peers::Conduct;
-use crate::testing::server;
-use crate::testing::servers::{World, settle, wait};
+use crate::documents::{DocumentSource, Retention};
+use crate::testing::cluster_fixture::{ClusterFixture, let_tasks_run, sleep_seconds};
+use crate::testing::memory_network::PeerBehavior;
+use crate::testing::memory_storage::StorageMode;
+use crate::testing::server_id;
 use crate::view::{FirstSync, Peering};
 
 const PODS: &str = "v1 pods:get,list";
@@ -15,299 +15,302 @@ const JOBS: &str = "v1 pods:get,list | batch/v1 jobs:get,list";
 const GET_JOBS: &str = "/apis/batch/v1/jobs";
 
 #[tokio::test(start_paused = true)]
-async fn servers_learn_of_each_other_from_storage_and_nobody_asks_anybody() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+async fn servers_discover_each_other_from_storage_without_fetching() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, _b) = (a.join().await, b.join().await);
-    settle().await;
+    let_tasks_run().await;
     assert_eq!((a.members(), b.members()), ("b live".to_owned(), "a live".to_owned()));
-    assert_eq!(a.get(GET_JOBS).await, "b");
-    assert_eq!(b.get(GET_JOBS).await, "Here(ServedHere)");
-    assert_eq!(world.network.take_asked(), [""; 0]);
-    let etag = |server: &crate::testing::servers::Server| {
-        server.cluster.view().merged().json(AggregatedVersion::V2).etag.clone()
+    assert_eq!(a.route_get(GET_JOBS).await, "b");
+    assert_eq!(b.route_get(GET_JOBS).await, "Local(ServedHere)");
+    assert_eq!(fixture.network.take_requests(), [""; 0]);
+    let etag = |server: &crate::testing::cluster_fixture::MemberServer| {
+        server.cluster.view().merged_documents().json(AggregatedVersion::V2).etag.clone()
     };
     assert_eq!(etag(&a), etag(&b));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_begins_to_serve_is_known_to_others_at_once() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", PODS));
+async fn change_of_served_resources_reaches_peers_at_once() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", PODS));
     let (_a, _b) = (a.join().await, b.join().await);
-    assert_eq!(a.get(GET_JOBS).await, "Here(ServedNowhere)");
-    b.local.send_replace(crate::testing::document(JOBS));
-    settle().await;
-    assert_eq!(a.get(GET_JOBS).await, "b");
-    b.local.send_replace(crate::testing::document(PODS));
-    settle().await;
-    assert_eq!(a.get(GET_JOBS).await, "Here(ServedNowhere)");
+    assert_eq!(a.route_get(GET_JOBS).await, "Local(ServedNowhere)");
+    b.local_groups.send_replace(crate::testing::groups_from_notation(JOBS));
+    let_tasks_run().await;
+    assert_eq!(a.route_get(GET_JOBS).await, "b");
+    b.local_groups.send_replace(crate::testing::groups_from_notation(PODS));
+    let_tasks_run().await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Local(ServedNowhere)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_left_is_answered_for_until_the_linger_is_over() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+async fn departed_server_resources_are_503_until_linger_ends() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, presence) = (a.join().await, b.join().await);
     presence.leave().await;
     b.tasks.stop(Duration::from_secs(1)).await.unwrap();
-    settle().await;
+    let_tasks_run().await;
     assert_eq!(a.members(), "b left");
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
-    wait(59).await;
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
-    wait(2).await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
+    sleep_seconds(59).await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
+    sleep_seconds(2).await;
     assert_eq!(a.members(), "");
-    assert_eq!(a.get(GET_JOBS).await, "Here(ServedNowhere)");
+    assert_eq!(a.route_get(GET_JOBS).await, "Local(ServedNowhere)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clean_restart_is_never_absence() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+async fn clean_restart_never_yields_404() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, presence) = (a.join().await, b.join().await);
     presence.leave().await;
     b.tasks.stop(Duration::from_secs(1)).await.unwrap();
-    wait(30).await;
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
-    let again = world.server_with("b", JOBS, |config| {
-        config.presence.holder = crate::HolderIdentity::new(&server("b"), 2);
+    sleep_seconds(30).await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
+    let again = fixture.server_with("b", JOBS, |config| {
+        config.presence.holder = crate::HolderIdentity::new(&server_id("b"), 2);
     });
     let _again = again.join().await;
-    settle().await;
-    assert_eq!(a.get(GET_JOBS).await, "b");
-    wait(120).await;
+    let_tasks_run().await;
+    assert_eq!(a.route_get(GET_JOBS).await, "b");
+    sleep_seconds(120).await;
     assert_eq!(a.members(), "b live");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_served_before_a_restart_is_answered_for_until_the_linger_is_over() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+async fn resources_dropped_by_restart_are_503_until_linger_ends() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, _b) = (a.join().await, b.join().await);
     // Killed, and back at another release.
     b.tasks.stop(Duration::from_secs(1)).await.unwrap();
-    let again = world.server_with("b", PODS, |config| {
-        config.presence.holder = crate::HolderIdentity::new(&server("b"), 2);
+    let again = fixture.server_with("b", PODS, |config| {
+        config.presence.holder = crate::HolderIdentity::new(&server_id("b"), 2);
     });
     let _again = again.join().await;
-    settle().await;
+    let_tasks_run().await;
     for server in [&a, &again] {
-        assert_eq!(server.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
+        assert_eq!(server.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
     }
     // A server that starts now knows as much.
-    let late = world.server("late", PODS);
+    let late = fixture.server("late", PODS);
     let _late = late.join().await;
-    assert_eq!(late.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
-    wait(61).await;
+    assert_eq!(late.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
+    sleep_seconds(61).await;
     for server in [&a, &again, &late] {
-        assert_eq!(server.get(GET_JOBS).await, "Here(ServedNowhere)");
+        assert_eq!(server.route_get(GET_JOBS).await, "Local(ServedNowhere)");
     }
     assert_eq!(a.members(), "b live, late live");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stock_server_is_asked_and_the_answer_is_everybodys() {
-    let world = World::new();
-    world.network.set("s.example:6443", Conduct::Serves(JOBS));
-    world.stock_record("s").await;
-    world.stock_lease("s", 1, 0);
-    let a = world.server("a", PODS);
+async fn stock_server_document_is_fetched_once_and_shared_by_storage() {
+    let fixture = ClusterFixture::new();
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves(JOBS));
+    fixture.put_stock_record("s").await;
+    fixture.put_stock_lease("s", 1, 0);
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
-    settle().await;
+    let_tasks_run().await;
     assert_eq!(a.members(), "s live");
-    assert_eq!(a.get(GET_JOBS).await, "s");
-    assert_eq!(world.network.take_asked(), ["s.example:6443 200"]);
-    let stored = world.memory.document(&server("s")).unwrap();
-    assert!(matches!(stored.source, Source::Asked { .. }));
+    assert_eq!(a.route_get(GET_JOBS).await, "s");
+    assert_eq!(fixture.network.take_requests(), ["s.example:6443 200"]);
+    let stored = fixture.storage.document(&server_id("s")).unwrap();
+    assert!(matches!(stored.source, DocumentSource::Fetched { .. }));
     // Found in storage, so that nobody needs to ask before being ready.
-    let b = world.server("b", PODS);
+    let b = fixture.server("b", PODS);
     let _b = b.join().await;
-    assert_eq!(b.get(GET_JOBS).await, "s");
-    assert_eq!(world.network.take_asked(), [""; 0]);
+    assert_eq!(b.route_get(GET_JOBS).await, "s");
+    assert_eq!(fixture.network.take_requests(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stock_server_that_restarted_is_asked_anew_and_not_denied_meanwhile() {
-    let world = World::new();
-    world.network.set("s.example:6443", Conduct::Serves(PODS));
-    world.stock_record("s").await;
-    world.stock_lease("s", 1, 0);
-    let a = world.server("a", PODS);
+async fn restarted_stock_server_is_refetched_and_never_404_meanwhile() {
+    let fixture = ClusterFixture::new();
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves(PODS));
+    fixture.put_stock_record("s").await;
+    fixture.put_stock_lease("s", 1, 0);
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
-    settle().await;
-    assert_eq!(a.get(GET_JOBS).await, "Here(ServedNowhere)");
-    world.network.set("s.example:6443", Conduct::Hangs);
-    world.stock_lease("s", 2, 10);
-    settle().await;
+    let_tasks_run().await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Local(ServedNowhere)");
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Hangs);
+    fixture.put_stock_lease("s", 2, 10);
+    let_tasks_run().await;
     assert_eq!(a.members(), "s live?");
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(Unheard(MemberUnknown))");
-    world.network.set("s.example:6443", Conduct::Serves(JOBS));
-    wait(6).await;
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(ViewIncomplete(MemberUnknown))");
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves(JOBS));
+    sleep_seconds(6).await;
     assert_eq!(a.members(), "s live");
-    assert_eq!(a.get(GET_JOBS).await, "s");
+    assert_eq!(a.route_get(GET_JOBS).await, "s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_started_beside_a_dead_one_knows_what_it_served() {
-    let world = World::new();
-    let b = world.server("b", JOBS);
+async fn new_server_knows_resources_of_crashed_server() {
+    let fixture = ClusterFixture::new();
+    let b = fixture.server("b", JOBS);
     let _b = b.join().await;
-    settle().await;
-    b.kill();
-    wait(20).await;
-    let a = world.server("a", PODS);
+    let_tasks_run().await;
+    b.hang_storage();
+    sleep_seconds(20).await;
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
     assert_eq!(a.members(), "b suspect");
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
-    assert_eq!(a.get("/apis/example.com/v1/xs").await, "Here(ServedNowhere)");
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
+    assert_eq!(a.route_get("/apis/example.com/v1/xs").await, "Local(ServedNowhere)");
     // Its lease expires an hour later and is swept, with the document.
-    wait(3700).await;
+    sleep_seconds(3700).await;
     assert_eq!(a.members(), "");
-    assert!(world.memory.lease(&server("b")).is_none() && world.memory.document(&server("b")).is_none());
-    assert_eq!(a.get(GET_JOBS).await, "Here(ServedNowhere)");
+    assert!(fixture.storage.lease(&server_id("b")).is_none() && fixture.storage.document(&server_id("b")).is_none());
+    assert_eq!(a.route_get(GET_JOBS).await, "Local(ServedNowhere)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_a_mute_server_custom_names_are_absent_and_built_in_ones_are_not() {
-    let world = World::new();
-    world.stock_lease("s", 1, 0);
-    let a = world.server("a", PODS);
+async fn mute_member_makes_built_in_names_503_and_custom_names_404() {
+    let fixture = ClusterFixture::new();
+    fixture.put_stock_lease("s", 1, 0);
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
     assert_eq!(a.members(), "s unknown?");
-    wait(61).await;
+    sleep_seconds(61).await;
     assert_eq!(a.members(), "s mute?");
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(Unheard(MemberMute))");
-    assert_eq!(a.get("/apis/example.com/v1/xs").await, "Here(ServedNowhere)");
-    assert_eq!(a.figures("apiserver_peer_discovery_sync_errors_total").lines().count(), 1);
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(ViewIncomplete(MemberMute))");
+    assert_eq!(a.route_get("/apis/example.com/v1/xs").await, "Local(ServedNowhere)");
+    assert_eq!(a.metrics_text("apiserver_peer_discovery_sync_errors_total").lines().count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_sync_waits_for_an_answer_but_not_for_ever() {
-    for (conduct, seconds) in
-        [(Some(Conduct::Serves(JOBS)), 0), (Some(Conduct::Says(500)), 0), (None, 0), (Some(Conduct::Hangs), 3)]
-    {
-        let world = World::new();
+async fn first_sync_waits_for_fetch_up_to_timeout() {
+    for (conduct, seconds) in [
+        (Some(PeerBehavior::Serves(JOBS)), 0),
+        (Some(PeerBehavior::Responds(500)), 0),
+        (None, 0),
+        (Some(PeerBehavior::Hangs), 3),
+    ] {
+        let fixture = ClusterFixture::new();
         if let Some(conduct) = &conduct {
-            world.network.set("s.example:6443", conduct.clone());
+            fixture.network.set_behavior("s.example:6443", conduct.clone());
         }
-        world.stock_record("s").await;
-        world.stock_lease("s", 1, 0);
-        let a = world.server("a", PODS);
+        fixture.put_stock_record("s").await;
+        fixture.put_stock_lease("s", 1, 0);
+        let a = fixture.server("a", PODS);
         assert_eq!(a.cluster.view().first_sync(), FirstSync::Pending);
-        assert_eq!(a.get(GET_JOBS).await, "Unavailable(Unheard(NotSynced))");
+        assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(ViewIncomplete(NotSynced))");
         let started = tokio::time::Instant::now();
-        a.cluster.milestones().first_sync.reached().await;
+        a.cluster.milestones().first_sync.wait_until_reached().await;
         assert_eq!(started.elapsed().as_secs(), seconds, "{conduct:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn absence_is_said_only_of_what_nobody_published_before() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", PODS));
+async fn route_sees_documents_published_before_the_request() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", PODS));
     let (_a, _b) = (a.join().await, b.join().await);
-    settle().await;
+    let_tasks_run().await;
     // Published by a new process of it, and not seen by anybody yet: no task has run since.
-    b.kill();
-    let mut stored = world.memory.document(&server("b")).unwrap();
-    stored.document = Arc::new(crate::testing::server_document(JOBS));
-    let seen = world.memory.document_version(&server("b"));
-    Documents::put(&world.memory, &server("b"), stored.encode(), seen, None).await.unwrap();
-    assert_eq!(a.get(GET_JOBS).await, "b");
+    b.hang_storage();
+    let mut stored = fixture.storage.document(&server_id("b")).unwrap();
+    stored.document = Arc::new(crate::testing::server_document_from_notation(JOBS));
+    let seen = fixture.storage.document_version(&server_id("b"));
+    DocumentStorage::put(&fixture.storage, &server_id("b"), stored.encode(), seen, None).await.unwrap();
+    assert_eq!(a.route_get(GET_JOBS).await, "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_storage_nothing_is_absent() {
-    let world = World::new();
-    let a = world.server("a", PODS);
+async fn route_is_503_not_404_while_storage_is_unavailable() {
+    let fixture = ClusterFixture::new();
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
-    for mood in [Mood::Failing, Mood::Hanging] {
-        a.memory.set_mood(mood);
+    for mood in [StorageMode::Failing, StorageMode::Hanging] {
+        a.storage.set_mode(mood);
         let started = tokio::time::Instant::now();
-        assert_eq!(a.get("/apis/example.com/v1/xs").await, "Unavailable(NotProven)");
-        assert!(started.elapsed() <= crate::prove::PATIENCE);
-        assert_eq!(a.get("/api/v1/namespaces/x/pods/y").await, "Here(ServedHere)");
+        assert_eq!(a.route_get("/apis/example.com/v1/xs").await, "Unavailable(AbsenceNotProven)");
+        assert!(started.elapsed() <= crate::absence_proof::PROOF_TIMEOUT);
+        assert_eq!(a.route_get("/api/v1/namespaces/x/pods/y").await, "Local(ServedHere)");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_certificates_others_are_mute_and_we_are_a_member_nevertheless() {
-    let world = World::new();
-    let b = world.server("b", JOBS);
-    let a = world.server_with("a", PODS, |config| config.membership.peering = Peering::Disabled);
+async fn disabled_peering_mutes_others_but_keeps_membership() {
+    let fixture = ClusterFixture::new();
+    let b = fixture.server("b", JOBS);
+    let a = fixture.server_with("a", PODS, |config| config.membership.peering = Peering::Disabled);
     let (_a, _b) = (a.join().await, b.join().await);
-    settle().await;
+    let_tasks_run().await;
     assert_eq!((a.members(), b.members()), ("b mute?".to_owned(), "a live".to_owned()));
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(Unheard(MemberMute))");
-    assert_eq!(world.network.take_asked(), [""; 0]);
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(ViewIncomplete(MemberMute))");
+    assert_eq!(fixture.network.take_requests(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_definition_stays_struck_for_five_minutes() {
+async fn deleted_definition_stays_excluded_for_grace_period() {
     const XS: &str = "/apis/example.com/v1/xs";
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", "example.com/v1 xs:list"));
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", "example.com/v1 xs:list"));
     let (_a, _b) = (a.join().await, b.join().await);
-    settle().await;
-    assert_eq!(a.get(XS).await, "b");
-    a.define("example.com/v1/xs");
-    settle().await;
-    assert_eq!(a.get(XS).await, "Here(SharedState)");
-    a.define("");
-    settle().await;
-    assert_eq!(a.get(XS).await, "Here(ServedNowhere)");
-    wait(299).await;
-    assert_eq!(a.get(XS).await, "Here(ServedNowhere)");
-    wait(1).await;
-    assert_eq!(a.get(XS).await, "b");
+    let_tasks_run().await;
+    assert_eq!(a.route_get(XS).await, "b");
+    a.set_defined("example.com/v1/xs");
+    let_tasks_run().await;
+    assert_eq!(a.route_get(XS).await, "Local(SharedState)");
+    a.set_defined("");
+    let_tasks_run().await;
+    assert_eq!(a.route_get(XS).await, "Local(ServedNowhere)");
+    sleep_seconds(299).await;
+    assert_eq!(a.route_get(XS).await, "Local(ServedNowhere)");
+    sleep_seconds(1).await;
+    assert_eq!(a.route_get(XS).await, "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_alone_make_no_new_view() {
-    let world = World::new();
-    let (a, b) = (world.server("a", PODS), world.server("b", JOBS));
+async fn lease_renewals_do_not_change_view() {
+    let fixture = ClusterFixture::new();
+    let (a, b) = (fixture.server("a", PODS), fixture.server("b", JOBS));
     let (_a, _b) = (a.join().await, b.join().await);
-    settle().await;
+    let_tasks_run().await;
     let before = a.cluster.view();
-    wait(100).await;
+    sleep_seconds(100).await;
     assert!(Arc::ptr_eq(&before, &a.cluster.view()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_cannot_be_read_is_asked_for() {
-    let world = World::new();
-    world.network.set("s.example:6443", Conduct::Serves(JOBS));
-    world.stock_record("s").await;
-    world.stock_lease("s", 1, 0);
+async fn unreadable_stored_document_is_removed_and_fetched() {
+    let fixture = ClusterFixture::new();
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves(JOBS));
+    fixture.put_stock_record("s").await;
+    fixture.put_stock_lease("s", 1, 0);
     let garbage = bytes::Bytes::from_static(b"not gzip");
-    Documents::put(&world.memory, &server("s"), garbage, None, None).await.unwrap();
-    let a = world.server("a", PODS);
+    DocumentStorage::put(&fixture.storage, &server_id("s"), garbage, None, None).await.unwrap();
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
     // It is removed first, so that the answer can take its place.
-    wait(75).await;
+    sleep_seconds(75).await;
     assert_eq!(a.members(), "s live");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lingering_document_is_kept_when_its_stock_server_returns() {
-    let world = World::new();
-    world.network.set("s.example:6443", Conduct::Serves(JOBS));
-    world.stock_record("s").await;
-    world.stock_lease("s", 1, 0);
-    let a = world.server("a", PODS);
+async fn lingering_document_is_kept_when_stock_server_returns() {
+    let fixture = ClusterFixture::new();
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Serves(JOBS));
+    fixture.put_stock_record("s").await;
+    fixture.put_stock_lease("s", 1, 0);
+    let a = fixture.server("a", PODS);
     let _a = a.join().await;
-    settle().await;
-    world.memory.remove_lease(&server("s"));
-    world.memory.remove_record(&server("s"));
-    wait(10).await;
-    assert_eq!(world.memory.document(&server("s")).unwrap().tenure, Tenure::Leaving);
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
+    let_tasks_run().await;
+    fixture.storage.remove_lease(&server_id("s"));
+    fixture.storage.remove_record(&server_id("s"));
+    sleep_seconds(10).await;
+    assert_eq!(fixture.storage.document(&server_id("s")).unwrap().retention, Retention::Lingering);
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
     // Back, but not to be reached: what it served is not forgotten.
-    world.network.set("s.example:6443", Conduct::Says(503));
-    world.stock_lease("s", 2, 10);
-    wait(100).await;
-    assert_eq!(world.memory.document(&server("s")).unwrap().tenure, Tenure::Staying);
+    fixture.network.set_behavior("s.example:6443", PeerBehavior::Responds(503));
+    fixture.put_stock_lease("s", 2, 10);
+    sleep_seconds(100).await;
+    assert_eq!(fixture.storage.document(&server_id("s")).unwrap().retention, Retention::UntilReplaced);
     assert_eq!(a.members(), "s suspect?");
-    assert_eq!(a.get(GET_JOBS).await, "Unavailable(OnlySuspects)");
+    assert_eq!(a.route_get(GET_JOBS).await, "Unavailable(OnlyUnreachableMembers)");
 }

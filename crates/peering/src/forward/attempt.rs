@@ -6,156 +6,173 @@ use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response};
 use tokio::time::Instant;
-use transport::peer::{Line, PeerBody, Pool, RequestBody, SendError, Sharing};
+use transport::peer::{ConnectionPool, PeerBody, PooledConnection, RequestBody, SendError, StreamClass};
 
-use super::answer::{AnswerBody, AnsweredBy};
-use super::peers::{Peer, Pinged, Seat, SeatKind};
-use super::{Effect, Fault, Round, Span, head, judge, upgrade};
+use super::forwarded_response::{ForwardedBody, RespondingPeer};
+use super::peer_set::{Peer, PeerSeat, PingResult, SeatKind};
+use super::{Effect, Lifetime, PeerError, RetryLoop, classify, forwarded_head, upgrade};
 use crate::status::Execution;
 
 /// How a candidate failed, and whether it may have executed the request.
-pub(super) type Failed = (Fault, Execution);
+pub(super) type AttemptFailure = (PeerError, Execution);
 
 /// How a request travels.
 #[derive(Clone, Copy)]
-enum Carriage {
+enum ConnectionMode {
     /// On a connection that carries nothing else meanwhile.
-    Alone,
+    Exclusive,
     /// Beside others of its kind: it does no harm to send it again if a connection is given up.
-    Shared(Sharing),
+    Multiplexed(StreamClass),
     /// On a connection that never comes back.
-    HandedOver,
+    Upgrade,
 }
 
 /// A request and the candidate whose turn it is.
-pub(super) struct Attempt<'a> {
-    pub(super) round: &'a Round<'a>,
+pub(super) struct ForwardAttempt<'a> {
+    pub(super) retry_loop: &'a RetryLoop<'a>,
     pub(super) peer: &'a Arc<Peer>,
     /// Whether somebody else can be tried after it.
-    pub(super) others_left: bool,
+    pub(super) has_more_candidates: bool,
 }
 
-impl Attempt<'_> {
-    pub(super) async fn run(&self, seat: Seat) -> Result<Response<AnswerBody>, Failed> {
+impl ForwardAttempt<'_> {
+    pub(super) async fn run(&self, seat: PeerSeat) -> Result<Response<ForwardedBody>, AttemptFailure> {
         let started = Instant::now();
         let response = self.send(Self::request).await?;
-        self.peer.duration.observe(started.elapsed().as_secs_f64());
-        let judged = self.judge(response).await?;
-        self.peer.answered();
-        self.round.body.forget();
-        Ok(self.answer(judged, seat))
+        self.peer.response_duration.observe(started.elapsed().as_secs_f64());
+        let classified = self.classify(response).await?;
+        self.peer.record_success();
+        self.retry_loop.body.discard();
+        Ok(self.build_response(classified, seat))
     }
 
-    async fn judge(&self, response: Response<PeerBody>) -> Result<judge::Judged, Failed> {
-        let lens = judge::Lens {
-            asked_for_upgrade: self.round.head.is_upgrade,
-            origin: self.round.call.origin,
-            is_vouched_for: self.round.call.user.is_vouched_for(),
-            patience: self.round.shared.limits.patience,
+    async fn classify(&self, response: Response<PeerBody>) -> Result<classify::ClassifiedResponse, AttemptFailure> {
+        let classifier = classify::ResponseClassifier {
+            is_upgrade: self.retry_loop.head.is_upgrade,
+            origin: self.retry_loop.forward_request.origin,
+            is_vouched_for: self.retry_loop.forward_request.user.is_vouched_for(),
+            body_timeout: self.retry_loop.forwarder.limits.silence_timeout,
         };
-        if self.round.head.method == Method::HEAD && lens.reads_body_of(&response) {
+        if self.retry_loop.head.method == Method::HEAD && classifier.needs_body(&response) {
             // Boxed, because every request would carry the room for what hardly one of them does.
-            lens.judge(Box::pin(self.send(Self::body_probe)).await?).await?;
-            return Ok(judge::whole(response));
+            classifier.classify(Box::pin(self.send(Self::body_probe)).await?).await?;
+            return Ok(classify::pass_through(response));
         }
-        lens.judge(response).await
+        classifier.classify(response).await
     }
 
     fn request(&self) -> Request<RequestBody> {
-        self.round.head.request(&self.peer.host, self.round.body.body(self.peer.bandwidth()))
+        self.retry_loop.head.build_request(&self.peer.host, self.retry_loop.body.new_body(self.peer.bandwidth()))
     }
 
     /// A GET of the same target, sent after a HEAD whose response can only be classified by its body. The HEAD itself is sent as
     /// it came: turned into a GET it would transfer whole lists, open watches, and change `Content-Length`.
     fn body_probe(&self) -> Request<RequestBody> {
-        self.round.head.get(&self.peer.host)
+        self.retry_loop.head.build_get_request(&self.peer.host)
     }
 
     /// Sends a request on a connection that there is or on a new one, and waits for the head of an answer.
-    async fn send(&self, make: fn(&Self) -> Request<RequestBody>) -> Result<Response<PeerBody>, Failed> {
-        let pool = self.pool()?;
-        let carriage = self.carriage();
-        let found = match carriage {
-            Carriage::Alone => pool.take(),
-            Carriage::Shared(sharing) => pool.take_shared(sharing),
-            Carriage::HandedOver => None,
+    async fn send(&self, make: fn(&Self) -> Request<RequestBody>) -> Result<Response<PeerBody>, AttemptFailure> {
+        let pool = self.user_pool()?;
+        let mode = self.connection_mode();
+        let pooled = match mode {
+            ConnectionMode::Exclusive => pool.take_idle(),
+            ConnectionMode::Multiplexed(sharing) => pool.take_stream(sharing),
+            ConnectionMode::Upgrade => None,
         };
-        if let Some(line) = found {
-            match self.send_on(line, make(self)).await {
+        if let Some(connection) = pooled {
+            match self.send_over(connection, make(self)).await {
                 Ok(response) => return Ok(response),
                 // The peer has closed an idle connection, as it may. If that lost nothing, a new one is worth a try.
-                Err((Fault::Broken(_), execution))
-                    if self.round.softened(execution) != Execution::Unknown && self.round.body.can_be_sent() => {}
+                Err((PeerError::ConnectionBroken(_), execution))
+                    if self.retry_loop.relax_for_reads(execution) != Execution::Unknown
+                        && self.retry_loop.body.can_replay() => {}
                 Err(failed) => return Err(failed),
             }
         }
-        let line = self.open(pool, carriage).await?;
-        self.send_on(line, make(self)).await
+        let connection = self.open_connection(pool, mode).await?;
+        self.send_over(connection, make(self)).await
     }
 
-    fn pool(&self) -> Result<&Arc<Pool>, Failed> {
-        self.peer.pool_for(self.round.call.user).ok_or((Fault::NoWay, Execution::None))
+    fn user_pool(&self) -> Result<&Arc<ConnectionPool>, AttemptFailure> {
+        self.peer.pool_for(self.retry_loop.forward_request.user).ok_or((PeerError::NoUsableConnection, Execution::None))
     }
 
-    async fn open(&self, pool: &Arc<Pool>, carriage: Carriage) -> Result<Line, Failed> {
-        let limits = &self.round.shared.limits;
-        let limit =
-            if self.others_left { limits.connect_timeout.min(limits.ping_timeout) } else { limits.connect_timeout };
+    async fn open_connection(
+        &self,
+        pool: &Arc<ConnectionPool>,
+        mode: ConnectionMode,
+    ) -> Result<PooledConnection, AttemptFailure> {
+        let limits = &self.retry_loop.forwarder.limits;
+        let timeout = if self.has_more_candidates {
+            limits.connect_timeout.min(limits.ping_timeout)
+        } else {
+            limits.connect_timeout
+        };
         // Boxed, because every request would carry the room for what hardly one of them does.
-        let opened = match carriage {
-            Carriage::Shared(sharing) => Box::pin(pool.open_shared(sharing, limit)).await,
-            Carriage::Alone | Carriage::HandedOver => Box::pin(pool.open(limit)).await,
+        let opened = match mode {
+            ConnectionMode::Multiplexed(sharing) => Box::pin(pool.open_stream(sharing, timeout)).await,
+            ConnectionMode::Exclusive | ConnectionMode::Upgrade => Box::pin(pool.open(timeout)).await,
         };
         opened.map_err(|error| (error.into(), Execution::None))
     }
 
-    fn carriage(&self) -> Carriage {
-        let Round { head, call, body, .. } = self.round;
-        match (call.span, call.effect) {
-            _ if head.is_upgrade => Carriage::HandedOver,
-            (Span::Open, Effect::Reads) if body.is_empty() => Carriage::Shared(Sharing::Lasting),
-            (Span::Until(_), Effect::Reads) if body.is_empty() && call.is_brief && self.peer.is_sought() => {
-                Carriage::Shared(Sharing::Brief)
+    fn connection_mode(&self) -> ConnectionMode {
+        let RetryLoop { head, forward_request: call, body, .. } = self.retry_loop;
+        match (call.lifetime, call.effect) {
+            _ if head.is_upgrade => ConnectionMode::Upgrade,
+            (Lifetime::LongRunning, Effect::Reads) if body.is_empty() => {
+                ConnectionMode::Multiplexed(StreamClass::LongRunning)
             }
-            (Span::Open | Span::Until(_), Effect::Reads | Effect::Writes) => Carriage::Alone,
+            (Lifetime::Until(_), Effect::Reads)
+                if body.is_empty() && call.has_short_response && self.peer.should_multiplex() =>
+            {
+                ConnectionMode::Multiplexed(StreamClass::Short)
+            }
+            (Lifetime::LongRunning | Lifetime::Until(_), Effect::Reads | Effect::Writes) => ConnectionMode::Exclusive,
         }
     }
 
-    async fn send_on(&self, line: Line, request: Request<RequestBody>) -> Result<Response<PeerBody>, Failed> {
-        if let Some(commitment) = &self.round.commitment {
+    async fn send_over(
+        &self,
+        connection: PooledConnection,
+        request: Request<RequestBody>,
+    ) -> Result<Response<PeerBody>, AttemptFailure> {
+        if let Some(commitment) = &self.retry_loop.commitment {
             commitment.commit().await;
         }
-        self.round.is_sent.store(true, Ordering::Relaxed);
-        let sent = self.wait(pin!(line.send(request))).await;
+        self.retry_loop.is_sent.store(true, Ordering::Relaxed);
+        let sent = self.wait_for_head(pin!(connection.send(request))).await;
         sent.inspect_err(|(_, execution)| {
-            self.round.is_sent.store(*execution == Execution::Unknown, Ordering::Relaxed);
+            self.retry_loop.is_sent.store(*execution == Execution::Unknown, Ordering::Relaxed);
         })
     }
 
     /// Waits for the head of an answer. A peer that is silent for long is pinged, and a slow one that answers is left alone.
-    async fn wait(
+    async fn wait_for_head(
         &self,
         mut sending: Pin<&mut impl Future<Output = Result<Response<PeerBody>, SendError>>>,
-    ) -> Result<Response<PeerBody>, Failed> {
+    ) -> Result<Response<PeerBody>, AttemptFailure> {
         let answered = |sent: Result<_, SendError>| {
             sent.map_err(|SendError { error, unsent }| {
                 let execution = if unsent.is_some() { Execution::None } else { Execution::Unknown };
-                (Fault::Broken(error), execution)
+                (PeerError::ConnectionBroken(error), execution)
             })
         };
         loop {
-            if let Ok(sent) = tokio::time::timeout(self.round.shared.limits.patience, &mut sending).await {
+            if let Ok(sent) = tokio::time::timeout(self.retry_loop.forwarder.limits.silence_timeout, &mut sending).await
+            {
                 return answered(sent);
             }
             tokio::select! {
                 biased;
                 sent = &mut sending => return answered(sent),
-                found = self.peer.ping() => match (found, self.round.call.effect) {
-                    (Pinged::Alive, _) => {}
-                    (Pinged::Deaf, Effect::Reads) => return Err((Fault::Deaf, Execution::Unknown)),
+                pinged = self.peer.ping() => match (pinged, self.retry_loop.forward_request.effect) {
+                    (PingResult::Alive, _) => {}
+                    (PingResult::Unresponsive, Effect::Reads) => return Err((PeerError::Unresponsive, Execution::Unknown)),
                     // It was sent, so it stays; but others need not go there.
-                    (Pinged::Deaf, Effect::Writes) => {
-                        self.round.note(self.peer, &Fault::Deaf);
+                    (PingResult::Unresponsive, Effect::Writes) => {
+                        self.retry_loop.record_failure(self.peer, &PeerError::Unresponsive);
                         return answered(sending.await);
                     }
                 },
@@ -163,30 +180,39 @@ impl Attempt<'_> {
         }
     }
 
-    fn answer(&self, judged: judge::Judged, seat: Seat) -> Response<AnswerBody> {
-        let by = AnsweredBy(self.peer.server().clone());
-        let mut response = match judged {
-            judge::Judged::Switched(response) => self.switched(response),
-            judge::Judged::Answer(response) => {
+    fn build_response(&self, classified: classify::ClassifiedResponse, seat: PeerSeat) -> Response<ForwardedBody> {
+        let responding_peer = RespondingPeer(self.peer.server().clone());
+        let mut response = match classified {
+            classify::ClassifiedResponse::Upgrade(response) => self.start_tunnel(response),
+            classify::ClassifiedResponse::Response(response) => {
                 let (mut head, (start, rest)) = response.into_parts();
-                let span = self.round.call.span;
-                head::clean_answer(&mut head, self.round.shared.cross_origin);
-                Response::from_parts(head, AnswerBody::new(start, rest, span, &self.round.shared.ending, seat))
+                let lifetime = self.retry_loop.forward_request.lifetime;
+                forwarded_head::clean_response_head(&mut head, self.retry_loop.forwarder.cors_headers);
+                Response::from_parts(
+                    head,
+                    ForwardedBody::new(start, rest, lifetime, &self.retry_loop.forwarder.stream_stop, seat),
+                )
             }
         };
-        response.extensions_mut().insert(by);
+        response.extensions_mut().insert(responding_peer);
         response
     }
 
     /// Hands both ends to a task, which carries bytes between them.
-    fn switched(&self, response: Response<PeerBody>) -> Response<AnswerBody> {
-        let (mut head, peer_end) = transport::peer::PeerEnd::of(response);
-        head::clean_answer(&mut head, self.round.shared.cross_origin);
-        let client_end = self.round.upgrade.lock().take();
+    fn start_tunnel(&self, response: Response<PeerBody>) -> Response<ForwardedBody> {
+        let (mut head, peer_end) = transport::peer::PeerUpgrade::from_response(response);
+        forwarded_head::clean_response_head(&mut head, self.retry_loop.forwarder.cors_headers);
+        let client_end = self.retry_loop.client_upgrade.lock().take();
         if let Some(client_end) = client_end {
-            let shared = self.round.shared;
-            upgrade::join(client_end, peer_end, self.peer.seat(SeatKind::Stream), &shared.tasks, shared.ending.clone());
+            let shared = self.retry_loop.forwarder;
+            upgrade::spawn_tunnel(
+                client_end,
+                peer_end,
+                self.peer.try_acquire_seat(SeatKind::Stream),
+                &shared.tasks,
+                shared.stream_stop.clone(),
+            );
         }
-        Response::from_parts(head, AnswerBody::empty())
+        Response::from_parts(head, ForwardedBody::empty())
     }
 }

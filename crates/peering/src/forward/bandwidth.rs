@@ -17,25 +17,25 @@ use prometheus::Counter;
 use tokio::time::{Instant, Sleep};
 
 /// After a quiet time, as much may go at once as flows in this: a limit is about what lasts.
-const BURST: Duration = Duration::from_secs(1);
+const BURST_WINDOW: Duration = Duration::from_secs(1);
 
 /// What has gone and is not paid for.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct LeakyBucket {
     bytes_per_second: NonZeroU64,
     /// When all that has gone is paid for.
-    paid_at: Instant,
+    drained_at: Instant,
 }
 
-impl Bucket {
+impl LeakyBucket {
     /// Adds a piece, and says when it may go.
-    fn add(&mut self, bytes: usize, now: Instant) -> Instant {
-        let first = self.paid_at.max(now);
-        self.paid_at = first + self.cost(bytes);
-        first.checked_sub(BURST).map_or(now, |when| when.max(now))
+    fn reserve(&mut self, bytes: usize, now: Instant) -> Instant {
+        let first = self.drained_at.max(now);
+        self.drained_at = first + self.drain_time(bytes);
+        first.checked_sub(BURST_WINDOW).map_or(now, |when| when.max(now))
     }
 
-    fn cost(&self, bytes: usize) -> Duration {
+    fn drain_time(&self, bytes: usize) -> Duration {
         const NANOS: u128 = 1_000_000_000;
         let nanos = bytes as u128 * NANOS / u128::from(self.bytes_per_second.get());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -45,31 +45,31 @@ impl Bucket {
 /// The limit of one peer, shared by all that goes there and comes back.
 #[derive(Debug)]
 pub(super) struct Bandwidth {
-    bucket: Mutex<Bucket>,
+    bucket: Mutex<LeakyBucket>,
     /// For how long pieces were held.
-    held: Counter,
+    waited_seconds: Counter,
 }
 
 impl Bandwidth {
     pub(super) fn new(bytes_per_second: NonZeroU64, held: Counter) -> Self {
-        Self { bucket: Mutex::new(Bucket { bytes_per_second, paid_at: Instant::now() }), held }
+        Self { bucket: Mutex::new(LeakyBucket { bytes_per_second, drained_at: Instant::now() }), waited_seconds: held }
     }
 
     /// When a piece may go; `None` if at once.
-    fn hold(&self, bytes: usize) -> Option<Instant> {
+    fn reserve(&self, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
-        let when = self.bucket.lock().add(bytes, now);
+        let when = self.bucket.lock().reserve(bytes, now);
         let wait = when.duration_since(now);
         if wait.is_zero() {
             return None;
         }
-        self.held.inc_by(wait.as_secs_f64());
+        self.waited_seconds.inc_by(wait.as_secs_f64());
         Some(when)
     }
 
     /// Waits until a piece may go.
-    pub(super) async fn pass(&self, bytes: usize) {
-        if let Some(when) = self.hold(bytes) {
+    pub(super) async fn wait_for(&self, bytes: usize) {
+        if let Some(when) = self.reserve(bytes) {
             tokio::time::sleep_until(when).await;
         }
     }
@@ -77,59 +77,59 @@ impl Bandwidth {
 
 /// A body whose pieces wait for their turn, if there is a limit.
 #[derive(Debug)]
-pub(super) struct Metered<B> {
+pub(super) struct ThrottledBody<B> {
     body: B,
     bandwidth: Option<Arc<Bandwidth>>,
-    held: Option<Held>,
+    delayed: Option<DelayedChunk>,
 }
 
 /// A piece that waits.
 #[derive(Debug)]
-struct Held {
+struct DelayedChunk {
     bytes: Bytes,
     until: Pin<Box<Sleep>>,
 }
 
-impl<B> Metered<B> {
+impl<B> ThrottledBody<B> {
     pub(super) fn new(body: B, bandwidth: Option<&Arc<Bandwidth>>) -> Self {
-        Self { body, bandwidth: bandwidth.cloned(), held: None }
+        Self { body, bandwidth: bandwidth.cloned(), delayed: None }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Metered<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for ThrottledBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
         let Some(bandwidth) = &this.bandwidth else { return Pin::new(&mut this.body).poll_frame(context) };
-        if this.held.is_none() {
+        if this.delayed.is_none() {
             let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame,
                 ended => return Poll::Ready(ended),
             };
-            let when = frame.data_ref().and_then(|bytes| bandwidth.hold(bytes.len()));
+            let when = frame.data_ref().and_then(|bytes| bandwidth.reserve(bytes.len()));
             match (when, frame.into_data()) {
                 (Some(when), Ok(bytes)) => {
-                    this.held = Some(Held { bytes, until: Box::pin(tokio::time::sleep_until(when)) });
+                    this.delayed = Some(DelayedChunk { bytes, until: Box::pin(tokio::time::sleep_until(when)) });
                 }
                 (None, Ok(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 (_, Err(other)) => return Poll::Ready(Some(Ok(other))),
             }
         }
-        if let Some(held) = &mut this.held {
+        if let Some(held) = &mut this.delayed {
             ready!(held.until.as_mut().poll(context));
         }
-        Poll::Ready(this.held.take().map(|held| Ok(Frame::data(held.bytes))))
+        Poll::Ready(this.delayed.take().map(|held| Ok(Frame::data(held.bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_none() && self.body.is_end_stream()
+        self.delayed.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut size = self.body.size_hint();
-        let held = self.held.as_ref().map_or(0, |held| held.bytes.len() as u64);
+        let held = self.delayed.as_ref().map_or(0, |held| held.bytes.len() as u64);
         if let Some(upper) = size.upper() {
             size.set_upper(upper + held);
         }

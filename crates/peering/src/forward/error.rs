@@ -2,9 +2,9 @@
 
 use api::Status;
 use http::StatusCode;
-use transport::peer::{DialError, LineError};
+use transport::peer::{DialError, PeerConnectionError};
 
-use super::queue::Refusal;
+use super::queue::QueueRejection;
 use crate::identity::ServerId;
 use crate::metrics::ProxyError;
 use crate::status::{self, Execution};
@@ -22,10 +22,10 @@ pub enum ForwardError {
     #[error("users are not vouched for to any capable peer")]
     NotVouched,
     /// The candidates failed, or one did in a way that forbids to try the next.
-    #[error("no peer answered: {}", listed(failures))]
+    #[error("no peer answered: {}", join_failures(failures))]
     Failed {
         /// Each of them, in the order they were tried.
-        failures: Vec<Failure>,
+        failures: Vec<PeerFailure>,
         /// What may have happened.
         execution: Execution,
     },
@@ -37,23 +37,23 @@ pub enum ForwardError {
     },
     /// All that could answer have as many requests as they may, and this one does not wait for them, or not any longer.
     #[error("every peer that could answer has as many requests as it may: {0}")]
-    Overloaded(Refusal),
+    Overloaded(QueueRejection),
     /// The client broke off in the middle of its request.
     #[error("the client did not finish its request")]
-    ClientGone,
+    ClientAborted,
 }
 
 impl ForwardError {
     /// What the client is told.
     pub fn status(&self) -> Status {
         match self {
-            Self::Overloaded(refusal) => Status::too_many_requests(
-                format!("every API server that can serve the request has as many as it may: {refusal}"),
+            Self::Overloaded(rejection) => Status::too_many_requests(
+                format!("every API server that can serve the request has as many as it may: {rejection}"),
                 RETRY_AFTER_SECONDS,
             ),
-            Self::NotVouched => status::not_vouched(),
-            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientGone => {
-                status::proxy_failed(self.execution())
+            Self::NotVouched => status::not_vouched_status(),
+            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientAborted => {
+                status::proxy_failed_status(self.execution())
             }
         }
     }
@@ -64,23 +64,25 @@ impl ForwardError {
             Self::NoEndpoint | Self::NotVouched | Self::Overloaded(_) => Execution::None,
             Self::Failed { execution, .. } | Self::TimedOut { execution } => *execution,
             // Nobody is left to be told; and part of it was sent.
-            Self::ClientGone => Execution::Unknown,
+            Self::ClientAborted => Execution::Unknown,
         }
     }
 
     /// How many more peers were tried after the first.
     pub fn retries(&self) -> usize {
         match self {
-            Self::Failed { failures, .. } => tries(failures).saturating_sub(1),
-            Self::NoEndpoint | Self::NotVouched | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => 0,
+            Self::Failed { failures, .. } => attempt_count(failures).saturating_sub(1),
+            Self::NoEndpoint | Self::NotVouched | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientAborted => {
+                0
+            }
         }
     }
 
     /// How kube-apiserver's metric names it.
-    pub fn metric(&self) -> ProxyError {
+    pub fn proxy_error(&self) -> ProxyError {
         match self {
             Self::NoEndpoint | Self::NotVouched => ProxyError::EndpointResolution,
-            Self::Failed { .. } | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientGone => {
+            Self::Failed { .. } | Self::TimedOut { .. } | Self::Overloaded(_) | Self::ClientAborted => {
                 ProxyError::ProxyTransport
             }
         }
@@ -89,19 +91,19 @@ impl ForwardError {
 
 /// How one peer failed.
 #[derive(Debug)]
-pub struct Failure {
+pub struct PeerFailure {
     /// Who.
     pub server: ServerId,
     /// How.
-    pub fault: Fault,
+    pub error: PeerError,
 }
 
 /// What a peer can do wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum PeerError {
     /// Users with credentials of their own are not sent on, or we do not vouch for users to it any more.
     #[error("there are no connections to it for this kind of user")]
-    NoWay,
+    NoUsableConnection,
     /// No connection.
     #[error(transparent)]
     Dial(#[from] DialError),
@@ -110,13 +112,13 @@ pub enum Fault {
     Busy,
     /// The connection ended, or what came over it was not HTTP.
     #[error("{0}")]
-    Broken(#[source] LineError),
+    ConnectionBroken(#[source] PeerConnectionError),
     /// Neither an answer nor one to a ping.
     #[error("it does not answer, not even a ping")]
-    Deaf,
+    Unresponsive,
     /// It executed nothing and says so.
     #[error("it handed the request back")]
-    HandedBack,
+    NotExecuted,
     /// It wants us to go elsewhere.
     #[error("it redirects ({0})")]
     Redirect(StatusCode),
@@ -128,35 +130,35 @@ pub enum Fault {
     NotServed,
     /// It switched protocols and was not asked to.
     #[error("it switched protocols unasked")]
-    UnaskedUpgrade,
+    UnexpectedUpgrade,
 }
 
-impl Fault {
+impl PeerError {
     /// A word for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoWay => "no_way",
+            Self::NoUsableConnection => "no_way",
             Self::Dial(error) => error.reason(),
             Self::Busy => "busy",
-            Self::Broken(error) if error.is_garbage() => "garbage",
-            Self::Broken(_) => "broken",
-            Self::Deaf => "no_answer",
-            Self::HandedBack => "handed_back",
+            Self::ConnectionBroken(error) if error.is_protocol_violation() => "garbage",
+            Self::ConnectionBroken(_) => "broken",
+            Self::Unresponsive => "no_answer",
+            Self::NotExecuted => "handed_back",
             Self::Redirect(_) => "redirect",
             Self::Unauthorized => "unauthorized",
             Self::NotServed => "not_served",
-            Self::UnaskedUpgrade => "garbage",
+            Self::UnexpectedUpgrade => "garbage",
         }
     }
 }
 
 /// How many of them were sent something. Who had no room was not tried.
-pub(super) fn tries(failures: &[Failure]) -> usize {
-    failures.iter().filter(|failure| !matches!(failure.fault, Fault::Busy)).count()
+pub(super) fn attempt_count(failures: &[PeerFailure]) -> usize {
+    failures.iter().filter(|failure| !matches!(failure.error, PeerError::Busy)).count()
 }
 
-fn listed(failures: &[Failure]) -> String {
-    let each = failures.iter().map(|Failure { server, fault }| format!("{}: {fault}", server.as_str()));
+fn join_failures(failures: &[PeerFailure]) -> String {
+    let each = failures.iter().map(|PeerFailure { server, error }| format!("{}: {error}", server.as_str()));
     each.collect::<Vec<_>>().join("; ")
 }
 
@@ -167,37 +169,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_one_too_many_is_told_so_and_comes_back() {
-        let check = |refusal: Refusal, expected: Expect| {
-            let status = ForwardError::Overloaded(refusal).status();
+    fn overloaded_is_429_with_retry_after() {
+        let check = |rejection: QueueRejection, expected: Expect| {
+            let status = ForwardError::Overloaded(rejection).status();
             assert_eq!((status.http_code(), status.retry_after()), (429, Some(1)));
             expected.assert_eq(&status.message);
         };
         check(
-            Refusal::UserFull,
+            QueueRejection::UserQueueFull,
             expect![
                 "every API server that can serve the request has as many as it may: too many requests of this user wait already"
             ],
         );
         check(
-            Refusal::Full,
+            QueueRejection::QueueFull,
             expect![
                 "every API server that can serve the request has as many as it may: too many requests wait already"
             ],
         );
         check(
-            Refusal::PushedOut,
+            QueueRejection::Evicted,
             expect![
                 "every API server that can serve the request has as many as it may: it waited behind others of its user, and made room for a user who has fewer"
             ],
         );
         check(
-            Refusal::TimedOut,
+            QueueRejection::TimedOut,
             expect![
                 "every API server that can serve the request has as many as it may: it waited for as long as it may"
             ],
         );
-        assert_eq!(ForwardError::NoEndpoint.status(), status::proxy_failed(Execution::None));
-        assert_eq!(ForwardError::ClientGone.status(), status::proxy_failed(Execution::Unknown));
+        assert_eq!(ForwardError::NoEndpoint.status(), status::proxy_failed_status(Execution::None));
+        assert_eq!(ForwardError::ClientAborted.status(), status::proxy_failed_status(Execution::Unknown));
     }
 }

@@ -3,60 +3,69 @@
 use http::header::HOST;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use transport::peer::{DialError, Line, RequestBody};
+use transport::peer::{DialError, PooledConnection, RequestBody};
 
 use super::{Candidate, Forwarder};
-use crate::ports::{Fetch, FetchAnswer, FetchFault, FetchRequest, Pending};
+use crate::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
 
 /// Whoever asks gives it a time limit; nothing is counted against the peer, because a document that cannot be had says little
 /// about requests.
 impl Fetch for Forwarder {
-    fn fetch(&self, request: FetchRequest) -> Pending<'_, FetchAnswer, FetchFault> {
-        Box::pin(self.fetch_now(request))
+    fn fetch(&self, request: FetchRequest) -> PortFuture<'_, FetchResponse, FetchError> {
+        Box::pin(self.fetch_from_peer(request))
     }
 }
 
 impl Forwarder {
-    async fn fetch_now(&self, request: FetchRequest) -> Result<FetchAnswer, FetchFault> {
+    async fn fetch_from_peer(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let FetchRequest { server, address, path, headers, bytes_max } = request;
-        let peer = self.0.peers.get(&Candidate { server, address });
+        let peer = self.0.peer_set.get(&Candidate { server, address });
         let mut get = Request::new(());
         *get.method_mut() = Method::GET;
-        *get.uri_mut() = path.parse().map_err(|error| broken(&error))?;
+        *get.uri_mut() = path.parse().map_err(|error| broken_response(&error))?;
         *get.headers_mut() = headers;
         get.headers_mut().insert(HOST, peer.host.clone());
-        let response = match peer.pool.take() {
+        let response = match peer.front_proxy_pool.take_idle() {
             // An idle connection that ends now may just have been closed; a new one shows what is the matter.
-            Some(line) => send(line, &get).await.ok(),
+            Some(connection) => send_get(connection, &get).await.ok(),
             None => None,
         };
         let response = match response {
             Some(response) => response,
             None => {
-                send(peer.pool.open(self.0.limits.connect_timeout).await.map_err(|error| dial_fault(&error))?, &get)
-                    .await?
+                send_get(
+                    peer.front_proxy_pool
+                        .open(self.0.limits.connect_timeout)
+                        .await
+                        .map_err(|error| fetch_error_from_dial(&error))?,
+                    &get,
+                )
+                .await?
             }
         };
         let (head, body) = response.into_parts();
         let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() { FetchFault::TooLong { bytes_max } } else { broken(&*error) }
+            if error.is::<LengthLimitError>() { FetchError::TooLong { bytes_max } } else { broken_response(&*error) }
         })?;
-        Ok(FetchAnswer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        Ok(FetchResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 }
 
-async fn send(line: Line, get: &Request<()>) -> Result<http::Response<transport::peer::PeerBody>, FetchFault> {
-    line.send(get.clone().map(|()| RequestBody::empty())).await.map_err(|error| broken(&error))
+async fn send_get(
+    connection: PooledConnection,
+    get: &Request<()>,
+) -> Result<http::Response<transport::peer::PeerBody>, FetchError> {
+    connection.send(get.clone().map(|()| RequestBody::empty())).await.map_err(|error| broken_response(&error))
 }
 
-fn dial_fault(error: &DialError) -> FetchFault {
+fn fetch_error_from_dial(error: &DialError) -> FetchError {
     match error {
-        DialError::Unreachable(_) | DialError::Proxy(_) => FetchFault::Unreachable { reason: error.to_string() },
-        DialError::Tls(_) => FetchFault::Tls { reason: error.to_string() },
-        DialError::TimedOut => FetchFault::TimedOut,
+        DialError::Unreachable(_) | DialError::Proxy(_) => FetchError::Unreachable { reason: error.to_string() },
+        DialError::Tls(_) => FetchError::Tls { reason: error.to_string() },
+        DialError::TimedOut => FetchError::TimedOut,
     }
 }
 
-fn broken(error: &(dyn std::error::Error + 'static)) -> FetchFault {
-    FetchFault::Broken { reason: error.to_string() }
+fn broken_response(error: &(dyn std::error::Error + 'static)) -> FetchError {
+    FetchError::Broken { reason: error.to_string() }
 }

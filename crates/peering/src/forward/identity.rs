@@ -16,27 +16,27 @@ pub(crate) const GROUP: HeaderName = HeaderName::from_static(REMOTE_GROUP);
 
 /// Who a request is for, as a peer is told. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ForwardedUser {
     credentials: Credentials,
-    impersonation: Impersonation,
+    impersonation: ImpersonationState,
 }
 
 /// What convinces the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Credentials {
     /// We do: these lines name the user, over a connection that shows our certificate.
-    Ours(Arc<[(HeaderName, HeaderValue)]>),
+    FrontProxy(Arc<[(HeaderName, HeaderValue)]>),
     /// The client's own, which travel on untouched, over a connection that shows no certificate.
-    Theirs,
+    Client,
 }
 
 /// Who judges whether the user may act as somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Impersonation {
+enum ImpersonationState {
     /// We did, and the user is whom it led to.
-    Settled,
+    Resolved,
     /// The peer, so that the wish travels on.
-    Open,
+    LeftToPeer,
 }
 
 /// A user whose name, uid, group or extra value cannot be sent, or would be somebody else's on arrival.
@@ -49,7 +49,7 @@ pub struct UnsendableUser {
     pub value: String,
 }
 
-impl Identity {
+impl ForwardedUser {
     /// A user by its plain values; the uid may be empty, and extra values come with their keys.
     pub fn new<'a>(
         name: &str,
@@ -57,12 +57,12 @@ impl Identity {
         groups: impl IntoIterator<Item = &'a str>,
         extra: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, UnsendableUser> {
-        let mut lines = vec![(USER, value("name", name)?)];
+        let mut lines = vec![(USER, header_value("name", name)?)];
         if !uid.is_empty() {
-            lines.push((UID, value("uid", uid)?));
+            lines.push((UID, header_value("uid", uid)?));
         }
         for group in groups.into_iter().filter(|group| !group.is_empty()) {
-            lines.push((GROUP, value("group", group)?));
+            lines.push((GROUP, header_value("group", group)?));
         }
         for (key, text) in extra {
             let unsendable = |_| UnsendableUser { part: "extra key", value: key.to_owned() };
@@ -70,49 +70,51 @@ impl Identity {
             // An empty value is a value here, unlike everywhere else.
             lines.push((
                 header,
-                if text.is_empty() { HeaderValue::from_static("") } else { value("extra value", text)? },
+                if text.is_empty() { HeaderValue::from_static("") } else { header_value("extra value", text)? },
             ));
         }
-        Ok(Self { credentials: Credentials::Ours(lines.into()), impersonation: Impersonation::Settled })
+        Ok(Self { credentials: Credentials::FrontProxy(lines.into()), impersonation: ImpersonationState::Resolved })
     }
 
     /// Whoever the request's own credentials prove to the peer, be it nobody.
-    pub fn as_shown() -> Self {
-        Self { credentials: Credentials::Theirs, impersonation: Impersonation::Open }
+    pub fn with_client_credentials() -> Self {
+        Self { credentials: Credentials::Client, impersonation: ImpersonationState::LeftToPeer }
     }
 
     /// The same user, whose wish to act as somebody else is for the peer to judge.
-    pub fn with_impersonation_open(self) -> Self {
-        Self { impersonation: Impersonation::Open, ..self }
+    pub fn with_impersonation_by_peer(self) -> Self {
+        Self { impersonation: ImpersonationState::LeftToPeer, ..self }
     }
 
     /// The name of the user that we vouch for; `None` if only the peer can tell whose the credentials are.
     pub fn name(&self) -> Option<&str> {
         match &self.credentials {
             // The first line is the name.
-            Credentials::Ours(lines) => lines.first().and_then(|(_, name)| std::str::from_utf8(name.as_bytes()).ok()),
-            Credentials::Theirs => None,
+            Credentials::FrontProxy(lines) => {
+                lines.first().and_then(|(_, name)| std::str::from_utf8(name.as_bytes()).ok())
+            }
+            Credentials::Client => None,
         }
     }
 
     /// Whether the peer has only our word for it.
     pub fn is_vouched_for(&self) -> bool {
         match self.credentials {
-            Credentials::Ours(_) => true,
-            Credentials::Theirs => false,
+            Credentials::FrontProxy(_) => true,
+            Credentials::Client => false,
         }
     }
 
     /// Removes from a head whatever else says who is asking, and writes the user into it.
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
         let is_wish = |name: &HeaderName| name.as_str().starts_with(IMPERSONATE_PREFIX);
-        let is_open = self.impersonation == Impersonation::Open;
-        let is_claim = |name: &HeaderName| is_identity(name) || !is_open && is_wish(name);
-        let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
-        for claim in claims {
-            headers.remove(claim);
+        let is_left_to_peer = self.impersonation == ImpersonationState::LeftToPeer;
+        let is_claim = |name: &HeaderName| is_identity_header(name) || !is_left_to_peer && is_wish(name);
+        let removed: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+        for name_to_remove in removed {
+            headers.remove(name_to_remove);
         }
-        if let Credentials::Ours(lines) = &self.credentials {
+        if let Credentials::FrontProxy(lines) = &self.credentials {
             headers.remove(AUTHORIZATION);
             remove_bearer_protocols(headers);
             for (name, value) in lines.iter() {
@@ -167,12 +169,12 @@ fn remove_bearer_protocols(headers: &mut HeaderMap) {
 }
 
 /// Whether a header could name a user to somebody who believes us.
-fn is_identity(name: &HeaderName) -> bool {
+fn is_identity_header(name: &HeaderName) -> bool {
     name.as_str().starts_with(REMOTE_PREFIX)
 }
 
 /// Spaces at either end are lost on the way, and `"admin "` must not arrive as `"admin"`.
-fn value(part: &'static str, text: &str) -> Result<HeaderValue, UnsendableUser> {
+fn header_value(part: &'static str, text: &str) -> Result<HeaderValue, UnsendableUser> {
     let unsendable = || UnsendableUser { part, value: text.to_owned() };
     let blank = [' ', '\t'];
     if text.is_empty() || text.starts_with(blank) || text.ends_with(blank) {
@@ -202,11 +204,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(user: Result<Identity, UnsendableUser>, expected: &Expect) {
+    fn check(user: Result<ForwardedUser, UnsendableUser>, expected: &Expect) {
         let mut headers = HeaderMap::new();
         let shown = match user {
             Ok(user) => {
-                user.write(&mut headers);
+                user.write_headers(&mut headers);
                 let line = |(name, value): (&HeaderName, &HeaderValue)| {
                     format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
                 };
@@ -218,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_named_as_kube_apiserver_names_it() {
-        check(Identity::new("jane", "", [], []), &expect!["x-remote-user: jane"]);
+    fn user_headers_match_kube_apiserver() {
+        check(ForwardedUser::new("jane", "", [], []), &expect!["x-remote-user: jane"]);
         check(
-            Identity::new(
+            ForwardedUser::new(
                 "jürgen",
                 "42",
                 ["system:masters", "", "developers"],
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_headers_of_peers_are_removed_by_name_and_prefix() {
+    fn identity_headers_are_removed_by_name_and_prefix() {
         let known = IdentityHeaders::new(["X-Other-User", " "], ["X-Other-Extra-", ""]);
         let mut headers = HeaderMap::new();
         for name in ["x-other-user", "x-other-users", "x-other-extra-scopes", "x-other-extr", "accept"] {
@@ -254,33 +256,33 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_would_arrive_as_another_is_not_sent() {
+    fn new_rejects_user_that_headers_would_change() {
         check(
-            Identity::new("", "", [], []),
+            ForwardedUser::new("", "", [], []),
             &expect![[
                 r#"the user cannot be named to a peer: name "" is empty, too long, or has characters that headers lose"#
             ]],
         );
         check(
-            Identity::new("admin ", "", [], []),
+            ForwardedUser::new("admin ", "", [], []),
             &expect![[
                 r#"the user cannot be named to a peer: name "admin " is empty, too long, or has characters that headers lose"#
             ]],
         );
         check(
-            Identity::new("a", "", ["\tsystem:masters"], []),
+            ForwardedUser::new("a", "", ["\tsystem:masters"], []),
             &expect![[
                 r#"the user cannot be named to a peer: group "\tsystem:masters" is empty, too long, or has characters that headers lose"#
             ]],
         );
         check(
-            Identity::new("a\r\nX-Remote-Group: system:masters", "", [], []),
+            ForwardedUser::new("a\r\nX-Remote-Group: system:masters", "", [], []),
             &expect![[
                 r#"the user cannot be named to a peer: name "a\r\nX-Remote-Group: system:masters" is empty, too long, or has characters that headers lose"#
             ]],
         );
         check(
-            Identity::new("a", "", [], [("k", "a\nb")]),
+            ForwardedUser::new("a", "", [], [("k", "a\nb")]),
             &expect![[
                 r#"the user cannot be named to a peer: extra value "a\nb" is empty, too long, or has characters that headers lose"#
             ]],

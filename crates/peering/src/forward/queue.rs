@@ -12,7 +12,7 @@ use api::headers::BEARER_PROTOCOL_PREFIX;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 
-use super::identity::Identity;
+use super::identity::ForwardedUser;
 
 /// How many requests may wait for one peer, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +32,28 @@ impl QueueLimits {
 
 /// Why a request does not wait, or does not wait any longer. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum QueueRejection {
     /// As many of its user wait as may.
     #[error("too many requests of this user wait already")]
-    UserFull,
+    UserQueueFull,
     /// As many wait as may, and its user has no fewer than the others.
     #[error("too many requests wait already")]
-    Full,
+    QueueFull,
     /// It was the last of the user who had the most, and made room for one of a user who had fewer.
     #[error("it waited behind others of its user, and made room for a user who has fewer")]
-    PushedOut,
+    Evicted,
     /// It waited for as long as it may.
     #[error("it waited for as long as it may")]
     TimedOut,
 }
 
-impl Refusal {
+impl QueueRejection {
     /// A word for metrics.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::UserFull => "user_full",
-            Self::Full => "full",
-            Self::PushedOut => "pushed_out",
+            Self::UserQueueFull => "user_full",
+            Self::QueueFull => "full",
+            Self::Evicted => "pushed_out",
             Self::TimedOut => "timeout",
         }
     }
@@ -65,11 +65,11 @@ pub(super) struct Flow(u64);
 
 /// Gives users their numbers, which nobody can choose or foresee, and from which nobody learns a token.
 #[derive(Debug, Default)]
-pub(super) struct Flows(RandomState);
+pub(super) struct FlowHasher(RandomState);
 
-impl Flows {
+impl FlowHasher {
     /// By the user we vouch for; otherwise by the token, which only the peer can tell whose it is; otherwise by the address.
-    pub(super) fn of(&self, user: &Identity, headers: &HeaderMap, client: IpAddr) -> Flow {
+    pub(super) fn flow_for(&self, user: &ForwardedUser, headers: &HeaderMap, client_ip: IpAddr) -> Flow {
         if let Some(name) = user.name() {
             return Flow(self.0.hash_one(("user", name)));
         }
@@ -79,7 +79,7 @@ impl Flows {
         let token = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes).or_else(in_protocol);
         Flow(match token {
             Some(token) => self.0.hash_one(("token", token)),
-            None => self.0.hash_one(("address", client)),
+            None => self.0.hash_one(("address", client_ip)),
         })
     }
 }
@@ -90,11 +90,11 @@ pub(super) struct FairQueue<T> {
     length_max: usize,
     user_max: usize,
     /// What each user has waiting; none of these is empty.
-    lines: HashMap<Flow, VecDeque<(Ticket, T)>>,
+    queues_by_flow: HashMap<Flow, VecDeque<(Ticket, T)>>,
     /// The users that have something waiting, the next one in front.
-    turns: VecDeque<Flow>,
+    flow_order: VecDeque<Flow>,
     length: usize,
-    tickets: u64,
+    last_ticket: u64,
 }
 
 /// By which a waiting request can be found again.
@@ -106,16 +106,23 @@ pub(super) struct Ticket {
 
 /// A request that waits from now on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Joined<T> {
+pub(super) struct Enqueued<T> {
     pub(super) ticket: Ticket,
     /// One that had to go for it.
-    pub(super) pushed_out: Option<T>,
+    pub(super) evicted: Option<T>,
 }
 
 impl<T> FairQueue<T> {
     pub(super) fn new(limits: QueueLimits) -> Self {
         let QueueLimits { length_max, user_max, .. } = limits;
-        Self { length_max, user_max, lines: HashMap::new(), turns: VecDeque::new(), length: 0, tickets: 0 }
+        Self {
+            length_max,
+            user_max,
+            queues_by_flow: HashMap::new(),
+            flow_order: VecDeque::new(),
+            length: 0,
+            last_ticket: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -124,64 +131,65 @@ impl<T> FairQueue<T> {
 
     /// Lets a request wait behind those of its user. A new user's turn comes after everybody's who waits. Where as many wait as
     /// may, the last of the user who has the most goes, if that user has more than this one has then.
-    pub(super) fn push(&mut self, flow: Flow, waiting: T) -> Result<Joined<T>, Refusal> {
-        let own = self.length_of(flow);
-        if own >= self.user_max {
-            return Err(if self.user_max == 0 { Refusal::Full } else { Refusal::UserFull });
+    pub(super) fn push(&mut self, flow: Flow, waiter: T) -> Result<Enqueued<T>, QueueRejection> {
+        let own_length = self.flow_length(flow);
+        if own_length >= self.user_max {
+            return Err(if self.user_max == 0 { QueueRejection::QueueFull } else { QueueRejection::UserQueueFull });
         }
-        let pushed_out = if self.length >= self.length_max { Some(self.push_out(own + 1)?) } else { None };
-        self.tickets += 1;
-        let ticket = Ticket { flow, number: self.tickets };
-        let line = self.lines.entry(flow).or_default();
-        if line.is_empty() {
-            self.turns.push_back(flow);
+        let evicted =
+            if self.length >= self.length_max { Some(self.evict_from_longest(own_length + 1)?) } else { None };
+        self.last_ticket += 1;
+        let ticket = Ticket { flow, number: self.last_ticket };
+        let queue = self.queues_by_flow.entry(flow).or_default();
+        if queue.is_empty() {
+            self.flow_order.push_back(flow);
         }
-        line.push_back((ticket, waiting));
+        queue.push_back((ticket, waiter));
         self.length += 1;
-        Ok(Joined { ticket, pushed_out })
+        Ok(Enqueued { ticket, evicted })
     }
 
     /// Who is next.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let flow = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&flow)?;
-        let (_, waiting) = line.pop_front()?;
-        if line.is_empty() {
-            self.lines.remove(&flow);
+        let flow = self.flow_order.pop_front()?;
+        let queue = self.queues_by_flow.get_mut(&flow)?;
+        let (_, waiter) = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues_by_flow.remove(&flow);
         } else {
-            self.turns.push_back(flow);
+            self.flow_order.push_back(flow);
         }
         self.length -= 1;
-        Some(waiting)
+        Some(waiter)
     }
 
     /// Takes one out that does not wait any longer, if it is still there.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
-        let line = self.lines.get(&ticket.flow)?;
-        let index = line.iter().position(|(other, _)| *other == ticket)?;
-        self.take(ticket.flow, index)
+        let queue = self.queues_by_flow.get(&ticket.flow)?;
+        let index = queue.iter().position(|(other, _)| *other == ticket)?;
+        self.remove_at(ticket.flow, index)
     }
 
     /// Takes out the last of the user who has the most, if that is more than `than`.
-    fn push_out(&mut self, than: usize) -> Result<T, Refusal> {
-        let longest = self.turns.iter().copied().max_by_key(|flow| self.length_of(*flow));
-        let longest = longest.map(|flow| (flow, self.length_of(flow))).filter(|(_, length)| *length > than);
-        longest.and_then(|(flow, length)| self.take(flow, length - 1)).ok_or(Refusal::Full)
+    fn evict_from_longest(&mut self, min_length: usize) -> Result<T, QueueRejection> {
+        let longest = self.flow_order.iter().copied().max_by_key(|flow| self.flow_length(*flow));
+        let longest = longest.map(|flow| (flow, self.flow_length(flow))).filter(|(_, length)| *length > min_length);
+        longest.and_then(|(flow, length)| self.remove_at(flow, length - 1)).ok_or(QueueRejection::QueueFull)
     }
 
-    fn take(&mut self, flow: Flow, index: usize) -> Option<T> {
-        let line = self.lines.get_mut(&flow)?;
-        let (_, taken) = line.remove(index)?;
-        if line.is_empty() {
-            self.lines.remove(&flow);
-            self.turns.retain(|other| *other != flow);
+    fn remove_at(&mut self, flow: Flow, index: usize) -> Option<T> {
+        let queue = self.queues_by_flow.get_mut(&flow)?;
+        let (_, taken) = queue.remove(index)?;
+        if queue.is_empty() {
+            self.queues_by_flow.remove(&flow);
+            self.flow_order.retain(|other| *other != flow);
         }
         self.length -= 1;
         Some(taken)
     }
 
-    fn length_of(&self, flow: Flow) -> usize {
-        self.lines.get(&flow).map_or(0, VecDeque::len)
+    fn flow_length(&self, flow: Flow) -> usize {
+        self.queues_by_flow.get(&flow).map_or(0, VecDeque::len)
     }
 }
 

@@ -12,35 +12,35 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use transport::peer::{BoxError, RequestBody};
 
-use super::bandwidth::{Bandwidth, Metered};
+use super::bandwidth::{Bandwidth, ThrottledBody};
 
 /// Objects in etcd have at most 1.5 MB; what is longer is sent once.
-const REMEMBERED_MAX: usize = 2 << 20;
+const REPLAY_BYTES_MAX: usize = 2 << 20;
 
 /// A body that outlives the attempts to send it.
-pub(super) struct Replay(Option<Arc<Mutex<Source>>>);
+pub(super) struct ReplayableBody(Option<Arc<Mutex<BodySource>>>);
 
-struct Source {
-    rest: Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>,
-    remembered: Vec<Bytes>,
-    remembered_bytes: usize,
+struct BodySource {
+    remaining: Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>,
+    buffered: Vec<Bytes>,
+    buffered_bytes: usize,
     has_ended: bool,
-    state: State,
+    state: ReplayState,
     /// Of the whole.
     size: SizeHint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReplayState {
     /// All that was sent is remembered.
-    Remembering,
+    Replayable,
     /// Something that was sent is not.
-    Forgotten,
+    Discarded,
     /// The client broke off.
-    Failed,
+    ClientFailed,
 }
 
-impl Replay {
+impl ReplayableBody {
     pub(super) fn new<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -51,12 +51,12 @@ impl Replay {
         }
         let size = body.size_hint();
         let rest = Box::pin(http_body_util::BodyExt::map_err(body, Into::into));
-        let source = Source {
-            rest,
-            remembered: Vec::new(),
-            remembered_bytes: 0,
+        let source = BodySource {
+            remaining: rest,
+            buffered: Vec::new(),
+            buffered_bytes: 0,
             has_ended: false,
-            state: State::Remembering,
+            state: ReplayState::Replayable,
             size,
         };
         Self(Some(Arc::new(Mutex::new(source))))
@@ -68,83 +68,85 @@ impl Replay {
     }
 
     /// Whether it can be sent, or sent again, from its beginning.
-    pub(super) fn can_be_sent(&self) -> bool {
-        self.state() == State::Remembering
+    pub(super) fn can_replay(&self) -> bool {
+        self.state() == ReplayState::Replayable
     }
 
     /// Whether the client broke off.
-    pub(super) fn has_failed(&self) -> bool {
-        self.state() == State::Failed
+    pub(super) fn has_client_failed(&self) -> bool {
+        self.state() == ReplayState::ClientFailed
     }
 
     /// The body from its beginning, for one attempt.
-    pub(super) fn body(&self, bandwidth: Option<&Arc<Bandwidth>>) -> RequestBody {
+    pub(super) fn new_body(&self, bandwidth: Option<&Arc<Bandwidth>>) -> RequestBody {
         match &self.0 {
             None => RequestBody::empty(),
-            Some(source) => RequestBody::new(Metered::new(Reading { source: source.clone(), position: 0 }, bandwidth)),
+            Some(source) => {
+                RequestBody::new(ThrottledBody::new(ReplayReader { source: source.clone(), position: 0 }, bandwidth))
+            }
         }
     }
 
     /// It will not be sent again.
-    pub(super) fn forget(&self) {
+    pub(super) fn discard(&self) {
         if let Some(source) = &self.0 {
-            source.lock().forget();
+            source.lock().discard();
         }
     }
 
-    fn state(&self) -> State {
-        self.0.as_ref().map_or(State::Remembering, |source| source.lock().state)
+    fn state(&self) -> ReplayState {
+        self.0.as_ref().map_or(ReplayState::Replayable, |source| source.lock().state)
     }
 }
 
-impl Source {
-    fn forget(&mut self) {
-        if self.state == State::Remembering {
-            self.state = State::Forgotten;
+impl BodySource {
+    fn discard(&mut self) {
+        if self.state == ReplayState::Replayable {
+            self.state = ReplayState::Discarded;
         }
-        self.remembered = Vec::new();
+        self.buffered = Vec::new();
     }
 
-    fn remember(&mut self, bytes: &Bytes) {
-        self.remembered_bytes += bytes.len();
-        if self.remembered_bytes > REMEMBERED_MAX {
-            self.forget();
+    fn buffer(&mut self, bytes: &Bytes) {
+        self.buffered_bytes += bytes.len();
+        if self.buffered_bytes > REPLAY_BYTES_MAX {
+            self.discard();
         }
-        if self.state == State::Remembering {
-            self.remembered.push(bytes.clone());
+        if self.state == ReplayState::Replayable {
+            self.buffered.push(bytes.clone());
         }
     }
 }
 
 /// One attempt's way through the body.
-struct Reading {
-    source: Arc<Mutex<Source>>,
+struct ReplayReader {
+    source: Arc<Mutex<BodySource>>,
     position: usize,
 }
 
-impl Body for Reading {
+impl Body for ReplayReader {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         let mut source = this.source.lock();
-        if let Some(bytes) = source.remembered.get(this.position) {
+        if let Some(bytes) = source.buffered.get(this.position) {
             this.position += 1;
             return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
         }
         while !source.has_ended {
-            match ready!(source.rest.as_mut().poll_frame(context)) {
+            match ready!(source.remaining.as_mut().poll_frame(context)) {
                 None => source.has_ended = true,
                 Some(Ok(frame)) => {
                     // Trailers are announced by a header that concerns one connection only.
                     let Ok(bytes) = frame.into_data() else { continue };
-                    source.remember(&bytes);
+                    source.buffer(&bytes);
                     this.position += 1;
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 Some(Err(error)) => {
-                    source.state = State::Failed;
+                    source.state = ReplayState::ClientFailed;
                     source.has_ended = true;
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -164,12 +166,12 @@ mod tests {
 
     use super::*;
 
-    fn replay(parts: Vec<Result<&'static str, BoxError>>) -> Replay {
+    fn replayable_body(parts: Vec<Result<&'static str, BoxError>>) -> ReplayableBody {
         let frames = parts.into_iter().map(|part| part.map(|text| Frame::data(Bytes::from_static(text.as_bytes()))));
-        Replay::new(StreamBody::new(futures_util::stream::iter(frames)))
+        ReplayableBody::new(StreamBody::new(futures_util::stream::iter(frames)))
     }
 
-    async fn read(body: &mut RequestBody, frames: usize) -> String {
+    async fn read_frames(body: &mut RequestBody, frames: usize) -> String {
         let mut text = String::new();
         for _ in 0..frames {
             let frame = body.frame().await.unwrap().unwrap();
@@ -179,45 +181,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_was_sent_in_part_is_sent_again_whole() {
-        let replay = replay(vec![Ok("a"), Ok("b"), Ok("c")]);
-        let mut first = replay.body(None);
-        assert_eq!(read(&mut first, 2).await, "ab");
+    async fn partly_sent_body_is_replayed_from_the_start() {
+        let replay = replayable_body(vec![Ok("a"), Ok("b"), Ok("c")]);
+        let mut first = replay.new_body(None);
+        assert_eq!(read_frames(&mut first, 2).await, "ab");
         drop(first);
-        let mut second = replay.body(None);
-        assert_eq!(read(&mut second, 1).await, "a");
+        let mut second = replay.new_body(None);
+        assert_eq!(read_frames(&mut second, 1).await, "a");
         drop(second);
         for _ in 0..2 {
-            assert_eq!(replay.body(None).collect().await.unwrap().to_bytes(), "abc");
+            assert_eq!(replay.new_body(None).collect().await.unwrap().to_bytes(), "abc");
         }
-        assert!(replay.can_be_sent());
-        replay.forget();
-        assert!(!replay.can_be_sent());
+        assert!(replay.can_replay());
+        replay.discard();
+        assert!(!replay.can_replay());
     }
 
     #[tokio::test]
-    async fn a_long_body_is_sent_once() {
-        let long = "x".repeat(REMEMBERED_MAX);
-        let replay = replay(vec![Ok(String::leak(long)), Ok("y")]);
-        let mut body = replay.body(None);
-        read(&mut body, 1).await;
-        assert!(replay.can_be_sent());
-        assert_eq!(read(&mut body, 1).await, "y");
-        assert!(!replay.can_be_sent() && !replay.has_failed());
+    async fn body_over_limit_is_not_replayable() {
+        let long = "x".repeat(REPLAY_BYTES_MAX);
+        let replay = replayable_body(vec![Ok(String::leak(long)), Ok("y")]);
+        let mut body = replay.new_body(None);
+        read_frames(&mut body, 1).await;
+        assert!(replay.can_replay());
+        assert_eq!(read_frames(&mut body, 1).await, "y");
+        assert!(!replay.can_replay() && !replay.has_client_failed());
     }
 
     #[tokio::test]
-    async fn a_client_that_breaks_off_is_not_the_peers_fault() {
-        let replay = replay(vec![Ok("a"), Err("gone".into())]);
-        replay.body(None).collect().await.unwrap_err();
-        assert!(replay.has_failed() && !replay.can_be_sent());
+    async fn client_abort_is_reported_as_client_failure() {
+        let replay = replayable_body(vec![Ok("a"), Err("gone".into())]);
+        replay.new_body(None).collect().await.unwrap_err();
+        assert!(replay.has_client_failed() && !replay.can_replay());
     }
 
     #[tokio::test]
-    async fn no_body_can_be_sent_any_number_of_times() {
-        let replay = Replay::new(http_body_util::Empty::<Bytes>::new());
-        assert!(replay.body(None).is_end_stream());
-        replay.forget();
-        assert!(replay.can_be_sent());
+    async fn empty_body_is_always_replayable() {
+        let replay = ReplayableBody::new(http_body_util::Empty::<Bytes>::new());
+        assert!(replay.new_body(None).is_end_stream());
+        replay.discard();
+        assert!(replay.can_replay());
     }
 }

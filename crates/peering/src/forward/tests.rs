@@ -2,102 +2,114 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use parking_lot::Mutex;
 use prometheus::Registry;
-use transport::testing::{Certificates, Heard, ScriptedPeer, Visit};
+use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer, TestCertificates};
 
-use super::peers::Standing;
+use super::peer_set::PeerHealth;
 use super::*;
 use crate::status::Execution;
 
 mod bandwidth;
 mod bodies;
 mod failover;
-mod fetching;
-mod heads;
-mod patience;
-mod queueing;
-mod sharing;
+mod fetch;
+mod head_requests;
+mod multiplexing;
+mod queue;
+mod unresponsive_peers;
 mod upgrades;
 mod vouching;
 
 /// Long enough for a loaded machine, and only ever waited for by a test that fails.
-const ENOUGH: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a peer that never answers is given, and nobody else.
-const SOON: Duration = Duration::from_millis(30);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(30);
 
 /// Limits that no working peer meets.
-fn generous() -> ForwardLimits {
-    ForwardLimits { connect_timeout: ENOUGH, patience: ENOUGH, ping_timeout: ENOUGH, ..ForwardLimits::default() }
+fn generous_limits() -> ForwardLimits {
+    ForwardLimits {
+        connect_timeout: TEST_TIMEOUT,
+        silence_timeout: TEST_TIMEOUT,
+        ping_timeout: TEST_TIMEOUT,
+        ..ForwardLimits::default()
+    }
 }
 
 /// A forwarder and what it needs.
-struct Bench {
-    certificates: Certificates,
+struct ForwarderFixture {
+    certificates: TestCertificates,
     tasks: Tasks,
     registry: Registry,
     forwarder: Forwarder,
-    doubted: Mutex<Vec<ServerId>>,
-    _folder: tempfile::TempDir,
+    stale_marks: Mutex<Vec<ServerId>>,
+    _dir: tempfile::TempDir,
 }
 
-impl Bench {
+impl ForwarderFixture {
     fn new(limits: ForwardLimits) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let certificates = Certificates::new(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let certificates = TestCertificates::new(dir.path());
         let tasks = Tasks::new();
         let registry = Registry::new();
-        let forwarder =
-            Forwarder::new(Ways::of_server(certificates.connector()), limits, Metrics::new(&registry), &tasks);
-        Self { certificates, tasks, registry, forwarder, doubted: Mutex::default(), _folder: folder }
+        let forwarder = Forwarder::new(
+            ForwarderConfig::for_server(certificates.connector()),
+            limits,
+            Metrics::new(&registry),
+            &tasks,
+        );
+        Self { certificates, tasks, registry, forwarder, stale_marks: Mutex::default(), _dir: dir }
     }
 
-    async fn answering(&self, answer: impl Fn(&Heard) -> String + Clone + Send + Sync + 'static) -> ScriptedPeer {
-        ScriptedPeer::answering(self.certificates.server(), &self.tasks, answer).await
+    async fn start_responder(
+        &self,
+        respond: impl Fn(&ReceivedRequest) -> String + Clone + Send + Sync + 'static,
+    ) -> ScriptedPeer {
+        ScriptedPeer::start_responder(self.certificates.server_config(), &self.tasks, respond).await
     }
 
-    async fn playing<Play, Playing>(&self, script: Play) -> ScriptedPeer
+    async fn start_peer<Play, Playing>(&self, script: Play) -> ScriptedPeer
     where
-        Play: Fn(Visit) -> Playing + Clone + Send + Sync + 'static,
+        Play: Fn(ScriptedConnection) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = ()> + Send + 'static,
     {
-        ScriptedPeer::start(self.certificates.server(), &self.tasks, script).await
+        ScriptedPeer::start(self.certificates.server_config(), &self.tasks, script).await
     }
 
     /// Forwards a request without a body.
-    async fn get(&self, peers: &[&ScriptedPeer]) -> Result<Response<AnswerBody>, ForwardError> {
+    async fn get(&self, peers: &[&ScriptedPeer]) -> Result<Response<ForwardedBody>, ForwardError> {
         let request = Request::get("/api/v1/pods").body(Empty::<Bytes>::new()).unwrap();
-        self.forward(peers, Effect::Reads, Span::Open, request).await
+        self.forward(peers, Effect::Reads, Lifetime::LongRunning, request).await
     }
 
     /// Forwards a request with one.
-    async fn post(&self, peers: &[&ScriptedPeer], body: &'static str) -> Result<Response<AnswerBody>, ForwardError> {
+    async fn post(&self, peers: &[&ScriptedPeer], body: &'static str) -> Result<Response<ForwardedBody>, ForwardError> {
         let request = Request::post("/api/v1/pods").body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap();
-        self.forward(peers, Effect::Writes, Span::Open, request).await
+        self.forward(peers, Effect::Writes, Lifetime::LongRunning, request).await
     }
 
     async fn forward<B>(
         &self,
         peers: &[&ScriptedPeer],
         effect: Effect,
-        span: Span,
+        lifetime: Lifetime,
         request: Request<B>,
-    ) -> Result<Response<AnswerBody>, ForwardError>
+    ) -> Result<Response<ForwardedBody>, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let candidates: Vec<_> = peers.iter().enumerate().map(|(number, peer)| candidate(number, peer)).collect();
-        let user = Identity::new("jane", "7", ["developers", "testers"], [("scopes", "all")]).unwrap();
-        let doubt = |server: &ServerId| self.doubted.lock().push(server.clone());
-        let call = Call { effect, span, doubt: &doubt, ..long_read(&candidates, &user) };
-        self.forwarder.forward(call, request).await
+        let user = ForwardedUser::new("jane", "7", ["developers", "testers"], [("scopes", "all")]).unwrap();
+        let doubt = |server: &ServerId| self.stale_marks.lock().push(server.clone());
+        let forward_request = ForwardRequest { effect, lifetime, mark_stale: &doubt, ..long_read(&candidates, &user) };
+        self.forwarder.forward(forward_request, request).await
     }
 
-    fn standing(&self, number: usize) -> Standing {
-        self.forwarder.peers().observed(&server(number)).unwrap().standing
+    fn peer_health(&self, number: usize) -> PeerHealth {
+        self.forwarder.peers().status(&server(number)).unwrap().health
     }
 
     /// The failures that were counted: `a broken 1`.
-    fn failures(&self) -> Vec<String> {
+    fn failure_counts(&self) -> Vec<String> {
         let families = self.registry.gather();
         let family = families.iter().find(|family| family.name() == "unskew_peer_transport_failures_total");
         let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
@@ -110,19 +122,19 @@ impl Bench {
 }
 
 /// A long-running read that reports stale peers to no one.
-pub(super) fn long_read<'a>(candidates: &'a [Candidate], user: &'a Identity) -> Call<'a> {
-    Call {
+pub(super) fn long_read<'a>(candidates: &'a [Candidate], user: &'a ForwardedUser) -> ForwardRequest<'a> {
+    ForwardRequest {
         candidates,
         user,
-        client: IpAddr::from([192, 0, 2, 1]),
+        client_ip: IpAddr::from([192, 0, 2, 1]),
         audit_id: None,
         effect: Effect::Reads,
-        span: Span::Open,
-        prefers: None,
-        is_brief: false,
+        lifetime: Lifetime::LongRunning,
+        preferred_peer: None,
+        has_short_response: false,
         origin: ResponseOrigin::ServingPeer,
-        marks_hop: true,
-        doubt: &|_| {},
+        add_hop_mark: true,
+        mark_stale: &|_| {},
     }
 }
 
@@ -136,27 +148,27 @@ fn candidate(number: usize, peer: &ScriptedPeer) -> Candidate {
     Candidate { server: server(number), address }
 }
 
-fn ok(heard: &Heard) -> String {
-    answer(200, "", &format!("{} {}", heard.line, heard.body))
+fn echo_response(heard: &ReceivedRequest) -> String {
+    http_response(200, "", &format!("{} {}", heard.request_line, heard.body))
 }
 
-fn answer(status: u16, lines: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status} x\r\n{lines}Content-Length: {}\r\n\r\n{body}", body.len())
+fn http_response(status: u16, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-async fn text(response: Response<AnswerBody>) -> String {
+async fn body_text(response: Response<ForwardedBody>) -> String {
     let body = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-fn answered_by(response: &Response<AnswerBody>) -> &ServerId {
-    &response.extensions().get::<AnsweredBy>().unwrap().0
+fn responding_peer(response: &Response<ForwardedBody>) -> &ServerId {
+    &response.extensions().get::<RespondingPeer>().unwrap().0
 }
 
 #[tokio::test]
-async fn a_peer_hears_the_request_the_user_and_the_mark_and_nothing_of_the_clients_claims() {
-    let bench = Bench::new(generous());
-    let peer = bench.answering(ok).await;
+async fn forward_sends_user_and_hop_mark_without_client_identity() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let peer = fixture.start_responder(echo_response).await;
     let target = "/apis/example.com/v1/namespaces/a%2Fb/xs/n%20?limit=%zz&&q=%2F&pretty";
     let request = Request::delete(target)
         .header("X-Remote-User", "admin")
@@ -167,11 +179,11 @@ async fn a_peer_hears_the_request_the_user_and_the_mark_and_nothing_of_the_clien
         .header("User-Agent", "kubectl/v1.36")
         .body(Full::new(Bytes::from_static(b"{}")))
         .unwrap();
-    let response = bench.forward(&[&peer], Effect::Writes, Span::Open, request).await.unwrap();
-    assert_eq!((response.status(), answered_by(&response)), (StatusCode::OK, &server(0)));
-    assert_eq!(text(response).await, format!("DELETE {target} HTTP/1.1 {{}}"));
+    let response = fixture.forward(&[&peer], Effect::Writes, Lifetime::LongRunning, request).await.unwrap();
+    assert_eq!((response.status(), responding_peer(&response)), (StatusCode::OK, &server(0)));
+    assert_eq!(body_text(response).await, format!("DELETE {target} HTTP/1.1 {{}}"));
     let mut lines: Vec<_> =
-        peer.heard().await.headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        peer.next_request().await.headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     lines.sort();
     let lines = lines.join("\n").replace(&peer.address.to_string(), "PEER");
     expect_test::expect![[r#"
@@ -191,94 +203,95 @@ async fn a_peer_hears_the_request_the_user_and_the_mark_and_nothing_of_the_clien
 }
 
 #[tokio::test]
-async fn short_requests_share_a_connection_and_a_watch_keeps_its_own() {
-    let bench = Bench::new(generous());
-    let peer = bench
-        .playing(|mut visit| async move {
-            while let Some(heard) = visit.hear().await {
-                if heard.line.contains("watch") {
-                    visit.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-                    visit.closed().await;
+async fn short_requests_reuse_a_connection_and_watch_has_its_own() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let peer = fixture
+        .start_peer(|mut connection| async move {
+            while let Some(heard) = connection.read_request().await {
+                if heard.request_line.contains("watch") {
+                    connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                    connection.wait_for_close().await;
                     return;
                 }
-                visit.say(&ok(&heard)).await;
+                connection.write(&echo_response(&heard)).await;
             }
         })
         .await;
     let watch = Request::get("/api/v1/pods?watch=1").body(Empty::<Bytes>::new()).unwrap();
-    let watch = bench.forward(&[&peer], Effect::Reads, Span::Open, watch).await.unwrap();
+    let watch = fixture.forward(&[&peer], Effect::Reads, Lifetime::LongRunning, watch).await.unwrap();
     for _ in 0..5 {
-        text(bench.get(&[&peer]).await.unwrap()).await;
+        body_text(fixture.get(&[&peer]).await.unwrap()).await;
     }
-    assert_eq!(peer.connections(), 2);
-    let served = bench.forwarder.peers().served_by(&server(0)).unwrap();
+    assert_eq!(peer.connection_count(), 2);
+    let served = fixture.forwarder.peers().pool_stats(&server(0)).unwrap();
     assert_eq!((served.opened, served.reused), (2, 4));
-    let observed = bench.forwarder.peers().observed(&server(0)).unwrap();
+    let observed = fixture.forwarder.peers().status(&server(0)).unwrap();
     assert_eq!((observed.in_flight, observed.streams), (0, 1));
     drop(watch);
-    assert_eq!(bench.forwarder.peers().observed(&server(0)).unwrap().streams, 0);
+    assert_eq!(fixture.forwarder.peers().status(&server(0)).unwrap().streams, 0);
 }
 
 #[tokio::test]
-async fn no_candidate_is_no_endpoint() {
-    let bench = Bench::new(generous());
-    let error = bench.get(&[]).await.unwrap_err();
+async fn forward_without_candidates_is_no_endpoint() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let error = fixture.get(&[]).await.unwrap_err();
     assert!(matches!(error, ForwardError::NoEndpoint), "{error}");
     assert_eq!(error.execution(), Execution::None);
 }
 
 #[tokio::test]
-async fn an_answer_tells_how_many_were_tried_before() {
-    let bench = Bench::new(generous());
-    let dead = bench.playing(|_visit| async {}).await;
-    let b = bench.answering(ok).await;
-    let response = bench.get(&[&dead, &b]).await.unwrap();
-    assert_eq!(response.extensions().get(), Some(&Retried(1)));
+async fn forward_reports_failed_attempts_in_extensions() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let dead = fixture.start_peer(|_visit| async {}).await;
+    let b = fixture.start_responder(echo_response).await;
+    let response = fixture.get(&[&dead, &b]).await.unwrap();
+    assert_eq!(response.extensions().get(), Some(&FailedAttempts(1)));
     // It is passed over from then on.
-    assert_eq!(bench.get(&[&dead, &b]).await.unwrap().extensions().get::<Retried>(), None);
-    let error = bench.get(&[&dead]).await.unwrap_err();
+    assert_eq!(fixture.get(&[&dead, &b]).await.unwrap().extensions().get::<FailedAttempts>(), None);
+    let error = fixture.get(&[&dead]).await.unwrap_err();
     assert_eq!(error.retries(), 0);
 }
 
 #[tokio::test]
-async fn a_peer_that_has_enough_to_do_is_passed_over_and_keeps_its_standing() {
-    let bench = Bench::new(ForwardLimits { in_flight_max: Some(1), ..generous() });
-    let (a, b) = (bench.answering(ok).await, bench.answering(ok).await);
-    let until = Span::Until(Instant::now() + ENOUGH);
+async fn forward_skips_busy_peer_without_marking_it_failed() {
+    let fixture = ForwarderFixture::new(ForwardLimits { in_flight_max: Some(1), ..generous_limits() });
+    let (a, b) = (fixture.start_responder(echo_response).await, fixture.start_responder(echo_response).await);
+    let until = Lifetime::Until(Instant::now() + TEST_TIMEOUT);
     let get = || Request::get("/").body(Empty::<Bytes>::new()).unwrap();
-    let unread = bench.forward(&[&a], Effect::Reads, until, get()).await.unwrap();
-    let second = bench.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap();
-    assert_eq!(answered_by(&second), &server(1));
-    let error = bench.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap_err();
+    let unread = fixture.forward(&[&a], Effect::Reads, until, get()).await.unwrap();
+    let second = fixture.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap();
+    assert_eq!(responding_peer(&second), &server(1));
+    let error = fixture.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap_err();
     assert_eq!(error.execution(), Execution::None);
-    assert_eq!(bench.standing(0), Standing::Well);
+    assert_eq!(fixture.peer_health(0), PeerHealth::Healthy);
     drop(unread);
-    let third = bench.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap();
-    assert_eq!(answered_by(&third), &server(0));
-    assert_eq!(bench.failures(), ["apiserver-a busy 1", "apiserver-b busy 1"]);
+    let third = fixture.forward(&[&a, &b], Effect::Reads, until, get()).await.unwrap();
+    assert_eq!(responding_peer(&third), &server(0));
+    assert_eq!(fixture.failure_counts(), ["apiserver-a busy 1", "apiserver-b busy 1"]);
 }
 
 #[tokio::test]
-async fn a_peer_that_is_no_member_any_more_is_forgotten() {
-    let bench = Bench::new(generous());
-    let peer = bench.answering(ok).await;
-    text(bench.get(&[&peer]).await.unwrap()).await;
-    let (views, receiver) = watch::channel(Arc::new(crate::testing::view("here: v1 pods:get; a live: v1 pods:get")));
-    bench.forwarder.follow(receiver, &bench.tasks);
-    assert!(bench.forwarder.peers().observed(&server(0)).is_some());
-    views.send_replace(Arc::new(crate::testing::view("here: v1 pods:get")));
+async fn departed_peer_is_forgotten() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let peer = fixture.start_responder(echo_response).await;
+    body_text(fixture.get(&[&peer]).await.unwrap()).await;
+    let (views, receiver) =
+        watch::channel(Arc::new(crate::testing::view_from_notation("here: v1 pods:get; a live: v1 pods:get")));
+    fixture.forwarder.start_forgetting_departed(receiver, &fixture.tasks);
+    assert!(fixture.forwarder.peers().status(&server(0)).is_some());
+    views.send_replace(Arc::new(crate::testing::view_from_notation("here: v1 pods:get")));
     let forgotten = async {
-        while bench.forwarder.peers().observed(&server(0)).is_some() {
+        while fixture.forwarder.peers().status(&server(0)).is_some() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(ENOUGH, forgotten).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, forgotten).await.unwrap();
 }
 
 #[test]
 fn response_origin_is_the_backend_for_whatever_a_server_relays() {
     let origin = |method: &str, line: &str| match api::Target::parse(method, line).unwrap() {
-        api::Target::Resource(resource) => ResponseOrigin::of(&resource),
+        api::Target::Resource(resource) => ResponseOrigin::for_resource(&resource),
         api::Target::NonResource(_) => panic!("{line}"),
     };
     for part in ["exec", "attach", "portforward", "proxy", "proxy/x", "log"] {
@@ -296,9 +309,9 @@ fn response_origin_is_the_backend_for_whatever_a_server_relays() {
 }
 
 #[test]
-fn reading_is_what_can_be_repeated() {
+fn effect_is_reads_only_for_safe_verbs() {
     let effect = |method: &str, line: &str| match api::Target::parse(method, line).unwrap() {
-        api::Target::Resource(resource) => Effect::of(&resource),
+        api::Target::Resource(resource) => Effect::for_resource(&resource),
         api::Target::NonResource(_) => panic!("{line}"),
     };
     assert_eq!(effect("GET", "/api/v1/pods"), Effect::Reads);

@@ -7,16 +7,16 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::ports::{Changes, Definitions};
+use crate::ports::{ChangeNotifications, DefinitionStorage};
 
 /// Definitions that a test makes.
 #[derive(Debug, Default)]
-pub(crate) struct Defined {
+pub(crate) struct MemoryDefinitions {
     resources: Mutex<BTreeSet<String>>,
     changes: watch::Sender<u64>,
 }
 
-impl Defined {
+impl MemoryDefinitions {
     /// Defines a resource, written as `group/version/resource`.
     pub(crate) fn define(&self, name: &str) {
         self.resources.lock().insert(name.to_owned());
@@ -24,21 +24,21 @@ impl Defined {
     }
 }
 
-impl Definitions for Defined {
-    fn bring(&self, name: GroupVersionResource<&str>) -> bool {
+impl DefinitionStorage for MemoryDefinitions {
+    fn defines(&self, name: GroupVersionResource<&str>) -> bool {
         let GroupVersionResource { group, version, resource } = name;
         self.resources.lock().contains(&format!("{group}/{version}/{resource}"))
     }
 
-    fn follow(&self) -> Box<dyn Changes> {
-        Box::new(Followed(self.changes.subscribe()))
+    fn watch(&self) -> Box<dyn ChangeNotifications> {
+        Box::new(MemoryDefinitionChanges(self.changes.subscribe()))
     }
 }
 
-struct Followed(watch::Receiver<u64>);
+struct MemoryDefinitionChanges(watch::Receiver<u64>);
 
-impl Changes for Followed {
-    fn changed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(crate::wait::changed(&mut self.0))
+impl ChangeNotifications for MemoryDefinitionChanges {
+    fn wait_for_change(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(crate::wait::wait_for_change(&mut self.0))
     }
 }

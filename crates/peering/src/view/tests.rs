@@ -1,23 +1,25 @@
 use std::collections::BTreeMap;
 
 use api::media::AggregatedVersion;
-use discovery::{Groups, Resource, Scope};
+use discovery::{DiscoveryScope, GroupDiscoveryList, ResourceDiscovery};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::exclusion::{Definitions, GRACE};
-use crate::table::tests::show;
-use crate::testing::{inputs, server, server_document, shared_names};
+use crate::exclusion::{DELETED_GRACE_PERIOD, ExclusionManager};
+use crate::routing_table::tests::describe;
+use crate::testing::{
+    defined_resources_from_notation, server_document_from_notation, server_id, view_inputs_from_notation,
+};
 
 /// What happens in a cluster. Numbers are taken from pools, whatever their size.
 #[derive(Clone, Debug)]
-enum Event {
+enum ClusterEvent {
     /// A server joins, changes its document, or stands otherwise than before.
     Member {
         server: usize,
-        state: State,
+        state: MemberState,
         document: usize,
     },
     Gone {
@@ -31,17 +33,23 @@ enum Event {
         exclusion: usize,
     },
     /// A client wants the merged document.
-    Asked,
+    MergedRequested,
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let state = select(vec![State::Live, State::Live, State::Suspect, State::Left, State::Unknown]);
+fn any_event() -> impl Strategy<Value = ClusterEvent> {
+    let state = select(vec![
+        MemberState::Live,
+        MemberState::Live,
+        MemberState::Suspect,
+        MemberState::Left,
+        MemberState::Unknown,
+    ]);
     prop_oneof![
-        6 => (0..5_usize, state, any::<usize>()).prop_map(|(server, state, document)| Event::Member { server, state, document }),
-        2 => (0..5_usize).prop_map(|server| Event::Gone { server }),
-        1 => any::<usize>().prop_map(|document| Event::Local { document }),
-        1 => any::<usize>().prop_map(|exclusion| Event::Definitions { exclusion }),
-        2 => Just(Event::Asked),
+        6 => (0..5_usize, state, any::<usize>()).prop_map(|(server, state, document)| ClusterEvent::Member { server, state, document }),
+        2 => (0..5_usize).prop_map(|server| ClusterEvent::Gone { server }),
+        1 => any::<usize>().prop_map(|document| ClusterEvent::Local { document }),
+        1 => any::<usize>().prop_map(|exclusion| ClusterEvent::Definitions { exclusion }),
+        2 => Just(ClusterEvent::MergedRequested),
     ]
 }
 
@@ -49,43 +57,43 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn a_view_after_others_is_the_view_of_its_inputs(events in vec(event(), 1..20)) {
+    fn incrementally_built_view_equals_view_built_from_scratch(events in vec(any_event(), 1..20)) {
         let (documents, exclusions) = (documents(), exclusions());
-        let template = inputs("b live: a/v1 xs:get");
+        let template = view_inputs_from_notation("b live: a/v1 xs:get");
         let mut members: BTreeMap<usize, Member> = BTreeMap::new();
-        let mut now = Inputs { members: Arc::default(), ..template.clone() };
+        let mut now = ViewInputs { members: Arc::default(), ..template.clone() };
         let mut view = View::new(now.clone(), None);
         for event in events {
             match event {
-                Event::Member { server: number, state, document } => {
-                    let mut member = Member { server: server(&number.to_string()), state, ..template.members[0].clone() };
+                ClusterEvent::Member { server: number, state, document } => {
+                    let mut member = Member { server: server_id(&number.to_string()), state, ..template.members[0].clone() };
                     if let Some(known) = &mut member.document {
                         known.stored.document = documents[document % documents.len()].clone();
                     }
                     members.insert(number, member);
                 }
-                Event::Gone { server } => drop(members.remove(&server)),
-                Event::Local { document } => now.local = documents[document % documents.len()].clone(),
-                Event::Definitions { exclusion } => now.exclusion = exclusions[exclusion % exclusions.len()].clone(),
-                Event::Asked => {
+                ClusterEvent::Gone { server } => drop(members.remove(&server)),
+                ClusterEvent::Local { document } => now.local_document = documents[document % documents.len()].clone(),
+                ClusterEvent::Definitions { exclusion } => now.exclusion = exclusions[exclusion % exclusions.len()].clone(),
+                ClusterEvent::MergedRequested => {
                     let [next, at_once] = [&view, &View::new(now.clone(), None)]
-                        .map(|view| view.merged().json(AggregatedVersion::V2).identity.clone());
+                        .map(|view| view.merged_documents().json(AggregatedVersion::V2).identity.clone());
                     prop_assert_eq!(next, at_once);
                 }
             }
             now.members = members.values().cloned().collect();
             view = View::new(now.clone(), Some(&view));
-            prop_assert_eq!(text(&view), text(&View::new(now.clone(), None)));
+            prop_assert_eq!(describe_view(&view), describe_view(&View::new(now.clone(), None)));
         }
     }
 }
 
 /// All that follows from the inputs of a view. Leaves the merged document in JSON unmade where nobody asked for it.
-fn text(view: &View) -> String {
-    let merged = view.merged();
+fn describe_view(view: &View) -> String {
+    let merged = view.merged_documents();
     let conflicts: Vec<_> = merged.conflicts().iter().map(ToString::to_string).collect();
     let beta = merged.json(AggregatedVersion::V2Beta1);
-    let table = show(view.table());
+    let table = describe(view.routing_table());
     format!("{table}{}\n{:?}\n{}", conflicts.join("\n"), beta.etag, String::from_utf8_lossy(&beta.identity))
 }
 
@@ -99,19 +107,22 @@ fn documents() -> Vec<Arc<ServerDocument>> {
         "c/v1 ws:get ws/status:get,patch",
         "",
     ];
-    let mut documents: Vec<_> = notations.map(|notation| Arc::new(server_document(notation))).into();
-    let of_cluster = documents[0].apis().map(|group| {
+    let mut documents: Vec<_> = notations.map(|notation| Arc::new(server_document_from_notation(notation))).into();
+    let of_cluster = documents[0].apis().filter_map_groups(|group| {
         let mut group = (**group).clone();
         for resource in group.versions.iter_mut().flat_map(|version| &mut version.resources) {
-            *resource = Arc::new(Resource { scope: Scope::Cluster, ..(**resource).clone() });
+            *resource = Arc::new(ResourceDiscovery { scope: DiscoveryScope::Cluster, ..(**resource).clone() });
         }
         Some(Arc::new(group))
     });
-    documents.push(Arc::new(ServerDocument::new(Arc::new(Groups::new(Vec::new())), Arc::new(of_cluster))));
+    documents.push(Arc::new(ServerDocument::new(Arc::new(GroupDiscoveryList::new(Vec::new())), Arc::new(of_cluster))));
     documents
 }
 
 fn exclusions() -> Vec<Arc<Exclusion>> {
-    let struck = |names: &str| Definitions::new(GRACE).see(&Arc::new(shared_names(names)), tokio::time::Instant::now());
-    vec![Exclusion::none(), struck("a/v1/xs"), struck("a/v1/xs c/v1"), struck("b/v1/zs")]
+    let struck = |names: &str| {
+        ExclusionManager::new(DELETED_GRACE_PERIOD)
+            .observe(&Arc::new(defined_resources_from_notation(names)), tokio::time::Instant::now())
+    };
+    vec![Exclusion::empty(), struck("a/v1/xs"), struck("a/v1/xs c/v1"), struck("b/v1/zs")]
 }

@@ -1,11 +1,11 @@
 //! The registry over a real SQLite file: what one server writes, another reads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod failures;
-mod lagging;
-mod readers;
+mod lagging_watch;
 mod reads;
 mod restarts;
+mod snapshot_readers;
+mod store_failures;
 mod watches;
 mod writes;
 
@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use api::GroupResource;
 use bytes::Bytes;
-use object::Stored;
-use registry::read::Freshness;
+use object::StoredObject;
+use registry::read::ReadConsistency;
 use registry::{
-    Barrier, Cache, Cached, Decision, Form, Item, Listing, Open, Registry, Shelf, Span, WriteError, Written,
+    AlwaysOpenBarrier, CachedEntry, CachedValue, ListPage, ListSelection, Registry, ResourceCache, ValueFormat,
+    WatchCache, WriteBarrier, WriteDecision, WriteError, WriteOutcome,
 };
 use store::sqlite::{Config, SqliteStore};
 use store::{Key, Store};
@@ -28,11 +29,11 @@ const PODS: GroupResource<&str> = GroupResource { group: "", resource: "pods" };
 
 /// A folder with a store in it, which servers share.
 struct Cluster {
-    folder: tempfile::TempDir,
+    data_dir: tempfile::TempDir,
 }
 
 /// One server of it: a store of its own on the shared file, and a registry.
-struct Server {
+struct TestServer {
     registry: Registry,
     store: Arc<SqliteStore>,
     tasks: Tasks,
@@ -40,57 +41,57 @@ struct Server {
 
 impl Cluster {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { data_dir: tempfile::tempdir().unwrap() }
     }
 
-    async fn server(&self) -> Server {
-        self.server_behind(Arc::new(Open)).await
+    async fn start_server(&self) -> TestServer {
+        self.start_server_with_barrier(Arc::new(AlwaysOpenBarrier)).await
     }
 
-    async fn server_behind(&self, barrier: Arc<dyn Barrier>) -> Server {
+    async fn start_server_with_barrier(&self, barrier: Arc<dyn WriteBarrier>) -> TestServer {
         let tasks = Tasks::new();
-        let store = self.store(&tasks).await;
-        let cache = Cache::start(store.clone(), PREFIX.into(), shelves(), &tasks);
-        cache.filled().await.unwrap();
-        Server { registry: Registry::new(store.clone(), cache, barrier), store, tasks }
+        let store = self.open_store(&tasks).await;
+        let cache = WatchCache::start(store.clone(), PREFIX.into(), resource_prefixes(), &tasks);
+        cache.wait_for_sync().await.unwrap();
+        TestServer { registry: Registry::new(store.clone(), cache, barrier), store, tasks }
     }
 }
 
 impl Cluster {
-    async fn store(&self, tasks: &Tasks) -> Arc<SqliteStore> {
-        let config = Config::new(self.folder.path().join("store.db"));
+    async fn open_store(&self, tasks: &Tasks) -> Arc<SqliteStore> {
+        let config = Config::new(self.data_dir.path().join("store.db"));
         Arc::new(SqliteStore::open(config, tasks).await.unwrap())
     }
 }
 
-fn shelves() -> Vec<(Key, Form)> {
-    vec![("/registry/pods/".into(), Form::Objects), ("/registry/records/".into(), Form::Raw)]
+fn resource_prefixes() -> Vec<(Key, ValueFormat)> {
+    vec![("/registry/pods/".into(), ValueFormat::Objects), ("/registry/records/".into(), ValueFormat::Raw)]
 }
 
-impl Server {
-    fn pods(&self) -> Arc<Shelf> {
-        self.registry.cache().shelf(b"/registry/pods/").expect("it was asked for").clone()
+impl TestServer {
+    fn pod_cache(&self) -> Arc<ResourceCache> {
+        self.registry.cache().resource_cache(b"/registry/pods/").expect("it was asked for").clone()
     }
 
     /// Puts a pod with a label, whatever was there.
-    async fn put(&self, name: &str, label: &str) -> Stored {
-        let body = pod(name, label);
-        let decide = |_: Option<&Stored>| Ok::<_, ()>(Decision::Put { value: body.clone(), ttl: None });
-        match self.registry.write(PODS, &self.pods(), &key(name), decide).await.unwrap() {
-            Written::Put(stored) => stored,
-            written @ (Written::Deleted(_) | Written::Kept) => panic!("it was to be put: {written:?}"),
+    async fn put(&self, name: &str, label: &str) -> StoredObject {
+        let body = pod_json(name, label);
+        let decide = |_: Option<&StoredObject>| Ok::<_, ()>(WriteDecision::Put { value: body.clone(), ttl: None });
+        match self.registry.write(PODS, &self.pod_cache(), &pod_key(name), decide).await.unwrap() {
+            WriteOutcome::Put(stored) => stored,
+            written @ (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged) => panic!("it was to be put: {written:?}"),
         }
     }
 
     async fn delete(&self, name: &str) {
-        let decide = |_: Option<&Stored>| Ok::<_, ()>(Decision::Delete);
-        let written = self.registry.write(PODS, &self.pods(), &key(name), decide).await.unwrap();
-        assert!(matches!(written, Written::Deleted(_)), "{written:?}");
+        let decide = |_: Option<&StoredObject>| Ok::<_, ()>(WriteDecision::Delete);
+        let written = self.registry.write(PODS, &self.pod_cache(), &pod_key(name), decide).await.unwrap();
+        assert!(matches!(written, WriteOutcome::Deleted(_)), "{written:?}");
     }
 
-    async fn list(&self, freshness: Freshness, limit: Option<usize>, start: Key) -> Listing {
-        let span = Span { within: "/registry/pods/".into(), start, limit, wants: &|_| true };
-        self.registry.list(&self.pods(), &span, freshness).await.unwrap()
+    async fn list(&self, freshness: ReadConsistency, limit: Option<usize>, start: Key) -> ListPage {
+        let span = ListSelection { prefix: "/registry/pods/".into(), start_key: start, limit, filter: &|_| true };
+        self.registry.list(&self.pod_cache(), &span, freshness).await.unwrap()
     }
 
     async fn stop(self) {
@@ -99,25 +100,25 @@ impl Server {
     }
 }
 
-fn key(name: &str) -> Key {
+fn pod_key(name: &str) -> Key {
     format!("/registry/pods/default/{name}").into()
 }
 
-fn pod(name: &str, label: &str) -> Bytes {
+fn pod_json(name: &str, label: &str) -> Bytes {
     format!(
         r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","labels":{{"l":"{label}"}}}}}}"#
     )
     .into()
 }
 
-fn names(listing: &Listing) -> Vec<String> {
-    listing.items.iter().map(|cached| name(cached)).collect()
+fn entry_names(listing: &ListPage) -> Vec<String> {
+    listing.entries.iter().map(|cached| entry_name(cached)).collect()
 }
 
-fn name(cached: &Cached) -> String {
-    match &cached.item {
-        Item::Object(stored) => stored.name.to_string(),
-        item @ (Item::Raw(_) | Item::Undecodable(_)) => panic!("an object was expected: {item:?}"),
+fn entry_name(cached: &CachedEntry) -> String {
+    match &cached.value {
+        CachedValue::Object(stored) => stored.name.to_string(),
+        item @ (CachedValue::Raw(_) | CachedValue::Undecodable(_)) => panic!("an object was expected: {item:?}"),
     }
 }
 
@@ -127,7 +128,7 @@ async fn put_raw(store: &SqliteStore, key: &str, value: &'static [u8]) {
     store.commit(transaction).await.unwrap();
 }
 
-fn refusal<E: std::fmt::Debug>(error: WriteError<E>) -> E {
+fn expect_refusal<E: std::fmt::Debug>(error: WriteError<E>) -> E {
     let shown = format!("{error:?}");
     if let WriteError::Refused(refusal) = error { refusal } else { panic!("a refusal was expected: {shown}") }
 }

@@ -1,21 +1,21 @@
 //! A server that starts knows what happened before it started.
 
-use registry::{Expired, Watcher};
-use store::contract::Pending;
-use store::{Entry, Outcome, Page, Range, Revision, Transaction, Watch};
+use registry::{CacheWatcher, WatchExpired};
+use store::contract::StoreFuture;
+use store::{KeyRange, RangePage, Revision, StoreEntry, Transaction, TransactionOutcome, Watch};
 use tokio::sync::Semaphore;
 
 use super::*;
 
 /// What the next `count` changes turned into what: labels before and after.
-async fn labels(watcher: &mut Watcher, count: usize) -> Vec<(Option<String>, Option<String>)> {
-    let label = |cached: Option<&Arc<Cached>>| match &cached?.item {
-        Item::Object(stored) => stored.label("l").map(str::to_owned),
-        item @ (Item::Raw(_) | Item::Undecodable(_)) => panic!("an object was expected: {item:?}"),
+async fn next_label_changes(watcher: &mut CacheWatcher, count: usize) -> Vec<(Option<String>, Option<String>)> {
+    let label = |cached: Option<&Arc<CachedEntry>>| match &cached?.value {
+        CachedValue::Object(stored) => stored.label("l").map(str::to_owned),
+        item @ (CachedValue::Raw(_) | CachedValue::Undecodable(_)) => panic!("an object was expected: {item:?}"),
     };
     let mut seen = Vec::new();
     while seen.len() < count {
-        let changes = watcher.next().await.unwrap();
+        let changes = watcher.next_changes().await.unwrap();
         seen.extend(changes.iter().map(|change| (label(change.previous.as_ref()), label(change.current.as_ref()))));
     }
     seen
@@ -26,19 +26,19 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_began_elsewhere_is_resumed_with_every_change_since() {
+async fn watch_from_before_restart_resumes_with_every_change() {
     let cluster = Cluster::new();
-    let first = cluster.server().await;
+    let first = cluster.start_server().await;
     let seen = Revision(first.put("web", "1").await.revision);
     first.put("web", "2").await;
     first.put("db", "a").await;
     first.delete("web").await;
     first.stop().await;
 
-    let second = cluster.server().await;
-    let mut watcher = second.registry.watch(&second.pods(), seen).unwrap();
+    let second = cluster.start_server().await;
+    let mut watcher = second.registry.watch(&second.pod_cache(), seen).unwrap();
     second.put("db", "b").await;
-    let changes = labels(&mut watcher, 4).await;
+    let changes = next_label_changes(&mut watcher, 4).await;
     assert_eq!(
         changes,
         [(some("1"), some("2")), (None, some("a")), (some("2"), None), (some("a"), some("b"))],
@@ -48,27 +48,27 @@ async fn a_watch_that_began_elsewhere_is_resumed_with_every_change_since() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_from_before_what_the_store_remembers_is_told_so() {
+async fn watch_from_before_compaction_is_expired() {
     let cluster = Cluster::new();
-    let first = cluster.server().await;
+    let first = cluster.start_server().await;
     let forgotten = Revision(first.put("web", "1").await.revision);
     let oldest = Revision(first.put("web", "2").await.revision);
     first.put("web", "3").await;
     first.store.compact(oldest).await.unwrap();
     first.stop().await;
 
-    let second = cluster.server().await;
-    let refused = second.registry.watch(&second.pods(), forgotten).unwrap_err();
-    assert_eq!(refused, Expired { requested: forgotten });
-    let mut watcher = second.registry.watch(&second.pods(), oldest).unwrap();
-    assert_eq!(labels(&mut watcher, 1).await, [(some("2"), some("3"))]);
+    let second = cluster.start_server().await;
+    let refused = second.registry.watch(&second.pod_cache(), forgotten).unwrap_err();
+    assert_eq!(refused, WatchExpired { requested: forgotten });
+    let mut watcher = second.registry.watch(&second.pod_cache(), oldest).unwrap();
+    assert_eq!(next_label_changes(&mut watcher, 1).await, [(some("2"), some("3"))]);
     second.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_past_is_shown_to_nobody_while_it_is_replayed() {
+async fn replayed_history_is_not_published_before_sync() {
     let cluster = Cluster::new();
-    let first = cluster.server().await;
+    let first = cluster.start_server().await;
     first.put("web", "1").await;
     // History begins here, so that a later start finds the object when it looks back.
     first.store.compact(first.store.revision().await.unwrap()).await.unwrap();
@@ -76,60 +76,64 @@ async fn the_past_is_shown_to_nobody_while_it_is_replayed() {
     first.stop().await;
 
     let tasks = Tasks::new();
-    let store = cluster.store(&tasks).await;
-    let held = Arc::new(Held { store: store.clone(), asked: Semaphore::new(0), allowed: Semaphore::new(0) });
-    let cache = Cache::start(held.clone(), PREFIX.into(), shelves(), &tasks);
-    let pods = cache.shelf(b"/registry/pods/").unwrap();
+    let store = cluster.open_store(&tasks).await;
+    let held = Arc::new(GatedWatchStore {
+        store: store.clone(),
+        watch_requested: Semaphore::new(0),
+        watch_allowed: Semaphore::new(0),
+    });
+    let cache = WatchCache::start(held.clone(), PREFIX.into(), resource_prefixes(), &tasks);
+    let pods = cache.resource_cache(b"/registry/pods/").unwrap();
     // The past is read by now, and what happened since is not.
-    held.asked.acquire().await.unwrap().forget();
-    assert!(!cache.is_filled());
-    assert!(pods.get(&key("web")).is_none(), "it is gone since");
-    held.allowed.add_permits(1);
-    cache.filled().await.unwrap();
-    assert!(pods.get(&key("web")).is_none());
-    assert_eq!(cache.through(), store.revision().await.unwrap());
+    held.watch_requested.acquire().await.unwrap().forget();
+    assert!(!cache.has_synced());
+    assert!(pods.get(&pod_key("web")).is_none(), "it is gone since");
+    held.watch_allowed.add_permits(1);
+    cache.wait_for_sync().await.unwrap();
+    assert!(pods.get(&pod_key("web")).is_none());
+    assert_eq!(cache.applied_revision(), store.revision().await.unwrap());
     store.close().await;
     tasks.stop(Duration::from_secs(30)).await.unwrap();
 }
 
 /// A store whose watches begin when they are allowed to.
 #[derive(Debug)]
-struct Held {
+struct GatedWatchStore {
     store: Arc<SqliteStore>,
-    asked: Semaphore,
-    allowed: Semaphore,
+    watch_requested: Semaphore,
+    watch_allowed: Semaphore,
 }
 
-impl Store for Held {
-    fn get(&self, key: Key) -> Pending<'_, (Option<Entry>, Revision)> {
+impl Store for GatedWatchStore {
+    fn get(&self, key: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)> {
         self.store.get(key)
     }
 
-    fn range(&self, range: Range) -> Pending<'_, Page> {
+    fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage> {
         self.store.range(range)
     }
 
-    fn commit(&self, transaction: Transaction) -> Pending<'_, Outcome> {
+    fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome> {
         self.store.commit(transaction)
     }
 
-    fn watch(&self, prefix: Key, from: Revision) -> Pending<'_, Watch> {
+    fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
         Box::pin(async move {
-            self.asked.add_permits(1);
-            self.allowed.acquire().await.unwrap().forget();
+            self.watch_requested.add_permits(1);
+            self.watch_allowed.acquire().await.unwrap().forget();
             self.store.watch(prefix, from).await
         })
     }
 
-    fn revision(&self) -> Pending<'_, Revision> {
+    fn revision(&self) -> StoreFuture<'_, Revision> {
         self.store.revision()
     }
 
-    fn answers_progress(&self) -> bool {
-        self.store.answers_progress()
+    fn supports_progress_requests(&self) -> bool {
+        self.store.supports_progress_requests()
     }
 
-    fn compact(&self, revision: Revision) -> Pending<'_, ()> {
+    fn compact(&self, revision: Revision) -> StoreFuture<'_, ()> {
         self.store.compact(revision)
     }
 }

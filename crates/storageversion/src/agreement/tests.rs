@@ -21,11 +21,11 @@ fn entries(text: &str) -> Vec<ServerStorageVersion> {
     text.split_whitespace().map(entry).collect()
 }
 
-fn members(text: &str) -> Members {
+fn members(text: &str) -> MemberSet {
     text.split_whitespace().collect()
 }
 
-fn shown(status: &StorageVersionStatus) -> String {
+fn describe(status: &StorageVersionStatus) -> String {
     let common = status.common_encoding_version.as_deref().unwrap_or("none");
     let conditions = status.conditions.iter().map(|condition| {
         let since = condition.last_transition_time.map_or("never".to_owned(), |time| time.to_string());
@@ -36,14 +36,15 @@ fn shown(status: &StorageVersionStatus) -> String {
 }
 
 #[track_caller]
-fn check(listed: &str, taking_part: &str, expected: &Expect) {
-    let mut status = StorageVersionStatus { storage_versions: entries(listed), ..StorageVersionStatus::default() };
-    agree(&mut status, 3, &members(taking_part), time(0));
-    expected.assert_eq(&shown(&status));
+fn check(entries_text: &str, members_text: &str, expected: &Expect) {
+    let mut status =
+        StorageVersionStatus { storage_versions: entries(entries_text), ..StorageVersionStatus::default() };
+    update_agreement(&mut status, 3, &members(members_text), time(0));
+    expected.assert_eq(&describe(&status));
 }
 
 #[test]
-fn equal_entries_of_all_members_agree() {
+fn equal_entries_set_common_encoding_version() {
     check(
         "a=v1 b=v1",
         "a b",
@@ -55,7 +56,7 @@ fn equal_entries_of_all_members_agree() {
 }
 
 #[test]
-fn one_different_entry_is_no_agreement() {
+fn differing_entry_unsets_common_encoding_version() {
     check(
         "a=v1 b=v1 c=v1beta1",
         "a b c",
@@ -67,7 +68,7 @@ fn one_different_entry_is_no_agreement() {
 }
 
 #[test]
-fn no_entry_is_no_agreement_either() {
+fn no_entries_leave_common_encoding_version_unset() {
     check(
         "",
         "",
@@ -79,7 +80,7 @@ fn no_entry_is_no_agreement_either() {
 }
 
 #[test]
-fn members_without_an_entry_are_named_and_the_common_version_follows_the_entries() {
+fn members_without_entry_are_named_in_reporting_condition() {
     check(
         "a=v1",
         "a b c",
@@ -91,10 +92,10 @@ fn members_without_an_entry_are_named_and_the_common_version_follows_the_entries
 }
 
 #[test]
-fn many_silent_members_are_counted() {
+fn reporting_condition_counts_members_beyond_the_limit() {
     let mut status = StorageVersionStatus::default();
-    let many: Members = (10..30).map(|number| format!("m{number}")).collect();
-    agree(&mut status, 0, &many, time(0));
+    let many: MemberSet = (10..30).map(|number| format!("m{number}")).collect();
+    update_agreement(&mut status, 0, &many, time(0));
     assert_eq!(
         status.conditions[1].message,
         "No entry of m10, m11, m12, m13, m14, m15, m16, m17, m18, m19 and 10 more"
@@ -102,11 +103,11 @@ fn many_silent_members_are_counted() {
 }
 
 #[test]
-fn times_change_with_the_status_and_with_the_common_version() {
+fn transition_time_changes_with_status_or_common_version() {
     let mut status = StorageVersionStatus::default();
     let mut step = |listed: &str, minute: u32| {
         status.storage_versions = entries(listed);
-        agree(&mut status, 0, &members("a b"), time(minute));
+        update_agreement(&mut status, 0, &members("a b"), time(minute));
         let minutes = status.conditions.iter().map(|condition| {
             let since = condition.last_transition_time.unwrap();
             (0..60).find(|minute| time(*minute) == since).unwrap()
@@ -122,7 +123,7 @@ fn times_change_with_the_status_and_with_the_common_version() {
 }
 
 #[test]
-fn conditions_of_others_stay_and_none_is_there_twice() {
+fn foreign_conditions_stay_and_own_are_not_duplicated() {
     let other = StorageVersionCondition {
         condition_type: "Other".to_owned(),
         status: "True".to_owned(),
@@ -130,7 +131,7 @@ fn conditions_of_others_stay_and_none_is_there_twice() {
     };
     let mut status = StorageVersionStatus { conditions: vec![other.clone()], ..StorageVersionStatus::default() };
     for _ in 0..2 {
-        agree(&mut status, 0, &members(""), time(0));
+        update_agreement(&mut status, 0, &members(""), time(0));
         assert_eq!(status.conditions.len(), 3);
         assert_eq!(status.conditions[0], other);
     }
@@ -138,14 +139,14 @@ fn conditions_of_others_stay_and_none_is_there_twice() {
 
 proptest! {
     #[test]
-    fn agreement_does_not_depend_on_the_order_of_entries(versions in prop::collection::vec("v[12]", 0..6), rotate in 0_usize..6) {
+    fn update_agreement_ignores_entry_order(versions in prop::collection::vec("v[12]", 0..6), rotate in 0_usize..6) {
         let text = versions.iter().enumerate().map(|(at, version)| format!("s{at}={version} ")).collect::<String>();
         let mut status = StorageVersionStatus { storage_versions: entries(&text), ..StorageVersionStatus::default() };
         let mut turned = status.clone();
         turned.storage_versions.rotate_left(rotate.min(versions.len()));
         for status in [&mut status, &mut turned] {
-            agree(status, 0, &members("s0 s9"), time(0));
+            update_agreement(status, 0, &members("s0 s9"), time(0));
         }
-        prop_assert_eq!(shown(&status), shown(&turned));
+        prop_assert_eq!(describe(&status), describe(&turned));
     }
 }

@@ -3,25 +3,25 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-fn shown(errors: &[FieldError]) -> String {
+fn describe(errors: &[FieldError]) -> String {
     errors.iter().map(FieldError::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[track_caller]
 fn check_name(text: &str, expected: &Expect) {
-    expected.assert_eq(&shown(&name(text)));
+    expected.assert_eq(&describe(&validate_name(text)));
 }
 
 #[track_caller]
 fn check(json: &str, expected: &Expect) {
     let parsed: StorageVersionStatus = from_json(json.as_bytes()).unwrap();
-    expected.assert_eq(&shown(&status(&parsed)));
+    expected.assert_eq(&describe(&validate_status(&parsed)));
 }
 
 #[test]
-fn a_name_is_a_group_and_a_resource() {
+fn validate_name_requires_group_and_resource() {
     for fine in ["core.pods", "apps.deployments", "rbac.authorization.k8s.io.roles"] {
-        assert_eq!(name(fine), [], "{fine}");
+        assert_eq!(validate_name(fine), [], "{fine}");
     }
     check_name(
         "pods",
@@ -42,7 +42,7 @@ fn a_name_is_a_group_and_a_resource() {
 }
 
 #[test]
-fn a_status_as_servers_write_it_is_fine() {
+fn validate_status_accepts_status_written_by_servers() {
     check(
         r#"{"storageVersions":[
             {"apiServerID":"a","encodingVersion":"v1","decodableVersions":["v1","v1alpha1"],"servedVersions":["v1"]},
@@ -55,7 +55,7 @@ fn a_status_as_servers_write_it_is_fine() {
 }
 
 #[test]
-fn servers_are_named_once_and_by_subdomains() {
+fn validate_status_rejects_duplicate_or_invalid_server_ids() {
     check(
         r#"{"storageVersions":[
             {"apiServerID":"a","encodingVersion":"v1","decodableVersions":["v1"]},
@@ -69,7 +69,7 @@ fn servers_are_named_once_and_by_subdomains() {
 }
 
 #[test]
-fn versions_are_versions_with_an_optional_group() {
+fn version_messages_accept_version_with_optional_group() {
     for (version, faults) in [
         ("v1", ""),
         ("apps/v1", ""),
@@ -78,16 +78,16 @@ fn versions_are_versions_with_an_optional_group() {
         ("apps/", "version part: must be non-empty"),
         ("/", "group part: must be non-empty,version part: must be non-empty"),
     ] {
-        assert_eq!(version_faults(version).join(","), faults, "{version:?}");
+        assert_eq!(version_messages(version).join(","), faults, "{version:?}");
     }
     expect![[r#"an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyVersion')"#]]
-    .assert_eq(&version_faults("a/b/c").join(","));
-    assert!(version_faults("Apps/1")[0].starts_with("group part: a lowercase RFC 1123 subdomain"));
-    assert!(version_faults("Apps/1")[1].starts_with("version part: a DNS-1035 label"));
+    .assert_eq(&version_messages("a/b/c").join(","));
+    assert!(version_messages("Apps/1")[0].starts_with("group part: a lowercase RFC 1123 subdomain"));
+    assert!(version_messages("Apps/1")[1].starts_with("version part: a DNS-1035 label"));
 }
 
 #[test]
-fn what_is_encoded_and_served_must_be_decodable() {
+fn validate_status_requires_decodable_versions() {
     check(
         r#"{"storageVersions":[{"apiServerID":"a","encodingVersion":"v2","decodableVersions":["v1","v1beta1"],"servedVersions":["v1","v3"]}],
             "commonEncodingVersion":"v2"}"#,
@@ -98,7 +98,7 @@ fn what_is_encoded_and_served_must_be_decodable() {
 }
 
 #[test]
-fn the_common_version_follows_from_the_entries() {
+fn validate_status_rejects_wrong_common_encoding_version() {
     let entry = |server: &str, version: &str| {
         format!(r#"{{"apiServerID":"{server}","encodingVersion":"{version}","decodableVersions":["{version}"]}}"#)
     };
@@ -120,7 +120,7 @@ fn the_common_version_follows_from_the_entries() {
 }
 
 #[test]
-fn conditions_have_a_type_of_their_own_a_reason_and_a_message() {
+fn validate_status_rejects_duplicate_or_incomplete_conditions() {
     check(
         r#"{"conditions":[{"type":"A","status":"True","reason":"r","message":"m"},{"type":"A","status":"","reason":"","message":""}]}"#,
         &expect![[r#"

@@ -11,12 +11,12 @@ use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::TlsConnector;
-use transport::Authorities;
+use transport::ClientCaBundle;
 
-use super::link::Address;
+use super::connection::EtcdAddress;
 
 /// The port of an URL that names none: etcd's.
-const PORT: u16 = 2379;
+const DEFAULT_PORT: u16 = 2379;
 
 /// Which etcd to use, and how.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub enum ConfigError {
     NoServers,
     /// An URL that we cannot connect to.
     #[error("--etcd-servers: {url:?} is not a URL like https://10.0.0.1:2379: {reason}")]
-    Url {
+    InvalidUrl {
         /// As it was given.
         url: String,
         /// What is wrong with it.
@@ -84,10 +84,10 @@ pub enum ConfigError {
     },
     /// Half of an identity.
     #[error("--etcd-certfile and --etcd-keyfile must be given together")]
-    HalfIdentity,
+    IncompleteClientCertificate,
     /// A file that cannot be read.
     #[error("{flag}: cannot read {path}")]
-    File {
+    UnreadableFile {
         /// Which flag named it.
         flag: &'static str,
         /// As it was given.
@@ -98,7 +98,7 @@ pub enum ConfigError {
     },
     /// A file without what it is for.
     #[error("{flag}: {path} is no use: {reason}")]
-    Content {
+    InvalidContent {
         /// Which flag named it.
         flag: &'static str,
         /// As it was given.
@@ -108,9 +108,9 @@ pub enum ConfigError {
     },
 }
 
-const CA: &str = "--etcd-cafile";
-const CERT: &str = "--etcd-certfile";
-const KEY: &str = "--etcd-keyfile";
+const CA_FLAG: &str = "--etcd-cafile";
+const CERT_FLAG: &str = "--etcd-certfile";
+const KEY_FLAG: &str = "--etcd-keyfile";
 
 impl Config {
     /// Plain http, without certificates, with the usual timeouts.
@@ -118,44 +118,47 @@ impl Config {
         Self { servers, ca_file: None, cert_file: None, key_file: None, timeouts: Timeouts::default() }
     }
 
-    pub(super) fn addresses(&self) -> Result<Vec<Address>, ConfigError> {
+    pub(super) fn addresses(&self) -> Result<Vec<EtcdAddress>, ConfigError> {
         if self.servers.is_empty() {
             return Err(ConfigError::NoServers);
         }
-        let address = |url: &String| address(url).map_err(|reason| ConfigError::Url { url: url.clone(), reason });
+        let address =
+            |url: &String| parse_address(url).map_err(|reason| ConfigError::InvalidUrl { url: url.clone(), reason });
         self.servers.iter().map(address).collect()
     }
 
     /// What https connections are made with; `None` if there are none.
     pub(super) fn tls(&self) -> Result<Option<TlsConnector>, ConfigError> {
-        let files = [(CA, &self.ca_file), (CERT, &self.cert_file), (KEY, &self.key_file)];
+        let files = [(CA_FLAG, &self.ca_file), (CERT_FLAG, &self.cert_file), (KEY_FLAG, &self.key_file)];
         if !self.addresses()?.iter().any(|address| address.tls_name.is_some()) {
             let unused = files.iter().find(|(_, file)| file.is_some());
             return unused.map_or(Ok(None), |&(flag, _)| Err(ConfigError::UnusedTls { flag }));
         }
         let ca_file = self.ca_file.as_deref().ok_or(ConfigError::NoCa)?;
-        let authorities = Authorities::from_pem(&read(CA, ca_file)?, &ca_file.display().to_string())
-            .map_err(|reason| content(CA, ca_file, &reason))?;
+        let authorities = ClientCaBundle::from_pem(&read_file(CA_FLAG, ca_file)?, &ca_file.display().to_string())
+            .map_err(|reason| content_error(CA_FLAG, ca_file, &reason))?;
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| content(CA, ca_file, &error))?
+            .map_err(|error| content_error(CA_FLAG, ca_file, &error))?
             .dangerous()
             .with_custom_certificate_verifier(authorities.into_server_verifier());
         let mut config = match (&self.cert_file, &self.key_file) {
             (None, None) => builder.with_no_client_auth(),
             (Some(cert_file), Some(key_file)) => {
-                let key = private_key(key_file)?;
-                let chain = certificates(CERT, cert_file)?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| content(CERT, cert_file, &error))?
+                let key = read_private_key(key_file)?;
+                let chain = read_certificates(CERT_FLAG, cert_file)?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| content_error(CERT_FLAG, cert_file, &error))?
             }
-            _ => return Err(ConfigError::HalfIdentity),
+            _ => return Err(ConfigError::IncompleteClientCertificate),
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Some(TlsConnector::from(Arc::new(config))))
     }
 }
 
-fn address(url: &str) -> Result<Address, String> {
+fn parse_address(url: &str) -> Result<EtcdAddress, String> {
     let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
     let is_tls = match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -167,34 +170,34 @@ fn address(url: &str) -> Result<Address, String> {
     }
     let authority = uri.authority().ok_or("it names no host")?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = authority.port_u16().unwrap_or(PORT);
+    let port = authority.port_u16().unwrap_or(DEFAULT_PORT);
     let tls_name = match is_tls {
         true => Some(ServerName::try_from(host.clone()).map_err(|error| format!("{error}"))?),
         false => None,
     };
-    Ok(Address { origin: uri, host, port, tls_name })
+    Ok(EtcdAddress { origin: uri, host, port, tls_name })
 }
 
-fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let text = read(flag, path)?;
+fn read_certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let text = read_file(flag, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = found.map_err(|error| content(flag, path, &error))?;
+    let found = found.map_err(|error| content_error(flag, path, &error))?;
     match found.is_empty() {
-        true => Err(content(flag, path, &"it holds no PEM certificate")),
+        true => Err(content_error(flag, path, &"it holds no PEM certificate")),
         false => Ok(found),
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    PrivateKeyDer::from_pem_slice(&read(KEY, path)?).map_err(|error| content(KEY, path, &error))
+fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_slice(&read_file(KEY_FLAG, path)?).map_err(|error| content_error(KEY_FLAG, path, &error))
 }
 
-fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|source| ConfigError::File { flag, path: path.to_owned(), source })
+fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::UnreadableFile { flag, path: path.to_owned(), source })
 }
 
-fn content(flag: &'static str, path: &Path, reason: &dyn ToString) -> ConfigError {
-    ConfigError::Content { flag, path: path.to_owned(), reason: reason.to_string() }
+fn content_error(flag: &'static str, path: &Path, reason: &dyn ToString) -> ConfigError {
+    ConfigError::InvalidContent { flag, path: path.to_owned(), reason: reason.to_string() }
 }
 
 #[cfg(test)]

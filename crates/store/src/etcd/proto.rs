@@ -6,47 +6,47 @@
 use bytes::Bytes;
 
 /// A request, the answer that belongs to it, and how it may be called.
-pub(super) trait Call: prost::Message + Clone + 'static {
+pub(super) trait EtcdRequest: prost::Message + Clone + 'static {
     /// What etcd answers.
-    type Answer: prost::Message + Default + 'static;
+    type Response: prost::Message + Default + 'static;
     /// The method, as in the path of the HTTP request.
     const PATH: &'static str;
     /// Whether it may be sent again when its answer was lost.
-    const REPEAT: Repeat;
-    /// The largest answer that is read. Whoever sets a smaller one than [`ANSWER_BYTES_MAX`] can ask for less instead.
-    const ANSWER_BYTES_MAX: usize = ANSWER_BYTES_MAX;
+    const RETRY: RetrySafety;
+    /// The largest answer that is read. Whoever sets a smaller one than [`RESPONSE_BYTES_MAX`] can ask for less instead.
+    const RESPONSE_BYTES_MAX: usize = RESPONSE_BYTES_MAX;
 }
 
 /// Whether doing something twice is the same as doing it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum RetrySafety {
     /// Nothing is lost or gained by doing it again.
     Safe,
     /// It may be done once only.
-    Never,
+    Unsafe,
 }
 
 /// The largest message that etcd itself sends: its gRPC server counts in 31 bits.
-pub(super) const ANSWER_BYTES_MAX: usize = i32::MAX as usize;
+pub(super) const RESPONSE_BYTES_MAX: usize = i32::MAX as usize;
 
 /// The largest page of a range that is read. A page that is larger is asked for again in smaller ones, so this bounds the
 /// memory of one read; it is well above one value, which etcd keeps below 1.5 MiB unless it is told otherwise.
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 20;
 
 macro_rules! calls {
-    ($($request:ty => $answer:ty, $path:literal, $repeat:ident $(, $bytes_max:expr)?;)*) => {
-        $(impl Call for $request {
-            type Answer = $answer;
+    ($($request:ty => $response:ty, $path:literal, $retry:ident $(, $bytes_max:expr)?;)*) => {
+        $(impl EtcdRequest for $request {
+            type Response = $response;
             const PATH: &'static str = $path;
-            const REPEAT: Repeat = Repeat::$repeat;
-            $(const ANSWER_BYTES_MAX: usize = $bytes_max;)?
+            const RETRY: RetrySafety = RetrySafety::$retry;
+            $(const RESPONSE_BYTES_MAX: usize = $bytes_max;)?
         })*
     };
 }
 
 calls! {
     RangeRequest => RangeResponse, "/etcdserverpb.KV/Range", Safe, PAGE_BYTES_MAX;
-    TxnRequest => TxnResponse, "/etcdserverpb.KV/Txn", Never;
+    TxnRequest => TxnResponse, "/etcdserverpb.KV/Txn", Unsafe;
     CompactionRequest => CompactionResponse, "/etcdserverpb.KV/Compact", Safe;
     // A lease without keys changes nothing and goes away by itself.
     LeaseGrantRequest => LeaseGrantResponse, "/etcdserverpb.Lease/LeaseGrant", Safe;
@@ -183,12 +183,12 @@ pub(super) struct CompactionResponse {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct WatchRequest {
-    #[prost(oneof = "WatchOrder", tags = "1, 3")]
-    pub(super) order: Option<WatchOrder>,
+    #[prost(oneof = "WatchRequestUnion", tags = "1, 3")]
+    pub(super) request_union: Option<WatchRequestUnion>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum WatchOrder {
+pub(super) enum WatchRequestUnion {
     #[prost(message, tag = "1")]
     Create(WatchCreateRequest),
     #[prost(message, tag = "3")]

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::Client;
-use super::failure::{Failure, Refusal};
-use super::lane::Lane;
+use super::EtcdClient;
+use super::failure::{EtcdFailure, EtcdRejection};
+use super::probe_connection::ProbeConnection;
 use super::proto::{KeyValue, RangeRequest, RangeResponse};
-use crate::contract::{Entry, Error, Key, Page, Range, Revision, prefix_end};
+use crate::contract::{Error, Key, KeyRange, RangePage, Revision, StoreEntry, prefix_end};
 
 /// Entries of the first page of a range: few enough that large values do not make a large page.
 const PAGE_ENTRIES_MIN: i64 = 500;
@@ -15,36 +15,40 @@ const PAGE_ENTRIES_MIN: i64 = 500;
 const PAGE_ENTRIES_MAX: i64 = 10_000;
 
 /// What a page should weigh: much less than we would read, much more than the cost of asking.
-const PAGE_BYTES_AIM: usize = 4 << 20;
+const PAGE_BYTES_TARGET: usize = 4 << 20;
 
 /// How often a range of the present begins anew because its revision was compacted under it.
 const RESTARTS_MAX: u32 = 3;
 
 /// etcd's way to say "no upper bound".
-const UNBOUNDED: &[u8] = b"\0";
+const ZERO_KEY: &[u8] = b"\0";
 
-impl Client {
-    pub(super) async fn get(&self, key: Key) -> Result<(Option<Entry>, Revision), Error> {
+impl EtcdClient {
+    pub(super) async fn get(&self, key: Key) -> Result<(Option<StoreEntry>, Revision), Error> {
         if key.is_empty() {
             return Err(Error::Malformed { reason: "an empty key".to_owned() });
         }
         let request = RangeRequest { key, limit: 1, ..RangeRequest::default() };
-        let mut response = self.ask(request).await.map_err(|failure| failure.into_read_error())?;
-        Ok((response.kvs.pop().map(Entry::from), current(&response)))
+        let mut response = self.send_range(request).await.map_err(|failure| failure.into_read_error())?;
+        Ok((response.kvs.pop().map(StoreEntry::from), response_revision(&response)))
     }
 
-    pub(super) async fn range(&self, range: Range) -> Result<Page, Error> {
+    pub(super) async fn range(&self, range: KeyRange) -> Result<RangePage, Error> {
         let mut restarts = 0;
         loop {
             match self.range_once(&range).await {
                 // Somebody compacts to the present. Everybody else leaves minutes of history.
-                Err(Failure::Refused(Refusal::Compacted)) if range.at.is_none() && restarts < RESTARTS_MAX => {
+                Err(EtcdFailure::Rejected(EtcdRejection::Compacted))
+                    if range.at_revision.is_none() && restarts < RESTARTS_MAX =>
+                {
                     restarts += 1;
                 }
-                Err(Failure::Refused(Refusal::Compacted)) if range.at.is_some() => {
-                    return Err(self.compacted(range.at.unwrap_or_default()).await);
+                Err(EtcdFailure::Rejected(EtcdRejection::Compacted)) if range.at_revision.is_some() => {
+                    return Err(self.compacted_error(range.at_revision.unwrap_or_default()).await);
                 }
-                Err(Failure::Refused(Refusal::Future)) => return Err(self.future(range.at.unwrap_or_default()).await),
+                Err(EtcdFailure::Rejected(EtcdRejection::FutureRevision)) => {
+                    return Err(self.future_revision_error(range.at_revision.unwrap_or_default()).await);
+                }
                 Err(failure) => return Err(failure.into_read_error()),
                 Ok(page) => return Ok(page),
             }
@@ -52,36 +56,39 @@ impl Client {
     }
 
     /// Reads page after page at the revision of the first.
-    async fn range_once(&self, range: &Range) -> Result<Page, Failure> {
+    async fn range_once(&self, range: &KeyRange) -> Result<RangePage, EtcdFailure> {
         let mut request = range_request(range)?;
-        let mut sizes = PageSizes::new();
+        let mut sizes = PageSizer::new();
         let mut left = range.limit.map_or(i64::MAX, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut page = Page { entries: Vec::new(), count: 0, revision: range.at.unwrap_or_default() };
+        let mut page = RangePage { entries: Vec::new(), count: 0, revision: range.at_revision.unwrap_or_default() };
         loop {
-            request.limit = sizes.next(left);
-            let response = match self.ask(request.clone()).await {
-                Err(Failure::Refused(Refusal::AnswerTooLarge)) if sizes.shrink() => continue,
+            request.limit = sizes.next_limit(left);
+            let response = match self.send_range(request.clone()).await {
+                Err(EtcdFailure::Rejected(EtcdRejection::ResponseTooLarge)) if sizes.shrink() => continue,
                 result => result?,
             };
-            sizes.saw(&response);
+            sizes.adapt_to(&response);
             if page.entries.is_empty() {
                 page.count = u64::try_from(response.count).unwrap_or(0);
-                page.revision = range.at.unwrap_or(current(&response));
+                page.revision = range.at_revision.unwrap_or(response_revision(&response));
             }
             left -= i64::try_from(response.kvs.len()).unwrap_or(i64::MAX);
             let last = response.kvs.last().map(|kv| kv.key.clone());
-            page.entries.extend(response.kvs.into_iter().map(Entry::from));
+            page.entries.extend(response.kvs.into_iter().map(StoreEntry::from));
             let is_complete = page.entries.len() as u64 >= page.count || left <= 0;
             let (Some(last), false) = (last, is_complete) else { return Ok(page) };
-            request.revision = to_wire(page.revision);
-            request.key = [&last, UNBOUNDED].concat().into();
+            request.revision = revision_to_wire(page.revision);
+            request.key = [&last, ZERO_KEY].concat().into();
         }
     }
 
     /// The current revision, asked of etcd now: in the lane if that is open, and otherwise as everything is asked.
-    pub(super) async fn probe_in(&self, lane: &tokio::sync::Mutex<Lane>) -> Result<Revision, Error> {
-        let target = || self.members.probed();
-        match lane.lock().await.probe(target, self.members.dialer()).await {
+    pub(super) async fn probe_on(
+        &self,
+        probe_connection: &tokio::sync::Mutex<ProbeConnection>,
+    ) -> Result<Revision, Error> {
+        let target = || self.members.probe_target();
+        match probe_connection.lock().await.probe(target, self.members.dialer()).await {
             Some(revision) => Ok(revision),
             None => self.probe().await,
         }
@@ -89,23 +96,23 @@ impl Client {
 
     /// The current revision, asked of etcd now.
     pub(super) async fn probe(&self) -> Result<Revision, Error> {
-        let response = self.ask(probe_request()).await.map_err(|failure| failure.into_read_error())?;
-        Ok(current(&response))
+        let response = self.send_range(probe_request()).await.map_err(|failure| failure.into_read_error())?;
+        Ok(response_revision(&response))
     }
 
-    async fn ask(&self, request: RangeRequest) -> Result<RangeResponse, Failure> {
-        self.members.call(request, self.members.deadline()).await
+    async fn send_range(&self, request: RangeRequest) -> Result<RangeResponse, EtcdFailure> {
+        self.members.send(request, self.members.deadline()).await
     }
 
     /// The error for a revision that is compacted, with the oldest that is not.
-    pub(super) async fn compacted(&self, requested: Revision) -> Error {
-        let oldest = self.oldest().await.unwrap_or(requested.next());
+    pub(super) async fn compacted_error(&self, requested: Revision) -> Error {
+        let oldest = self.oldest_revision().await.unwrap_or(requested.next());
         Error::Compacted { requested, oldest: oldest.max(requested.next()) }
     }
 
-    pub(super) async fn future(&self, requested: Revision) -> Error {
+    pub(super) async fn future_revision_error(&self, requested: Revision) -> Error {
         match self.probe().await {
-            Ok(current) => Error::Future { requested, current },
+            Ok(current) => Error::FutureRevision { requested, current },
             Err(error) => error,
         }
     }
@@ -113,25 +120,25 @@ impl Client {
 
 /// How many entries the next page is asked for.
 #[derive(Debug)]
-struct PageSizes {
+struct PageSizer {
     entries: i64,
 }
 
-impl PageSizes {
+impl PageSizer {
     fn new() -> Self {
         Self { entries: PAGE_ENTRIES_MIN }
     }
 
-    fn next(&self, left: i64) -> i64 {
+    fn next_limit(&self, left: i64) -> i64 {
         self.entries.min(left)
     }
 
     /// Aims at pages of equal weight.
-    fn saw(&mut self, response: &RangeResponse) {
+    fn adapt_to(&mut self, response: &RangeResponse) {
         let bytes: usize = response.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         let entries = response.kvs.len();
         let each = bytes / entries.max(1) + 1;
-        let aim = i64::try_from(PAGE_BYTES_AIM / each).unwrap_or(PAGE_ENTRIES_MAX);
+        let aim = i64::try_from(PAGE_BYTES_TARGET / each).unwrap_or(PAGE_ENTRIES_MAX);
         // Never many more at once than have just been seen to be small.
         self.entries = aim.clamp(1, PAGE_ENTRIES_MAX).min(self.entries.saturating_mul(4));
     }
@@ -144,51 +151,51 @@ impl PageSizes {
     }
 }
 
-fn range_request(range: &Range) -> Result<RangeRequest, Failure> {
-    let first = range.first().clone();
-    if range.at == Some(Revision(0)) {
+fn range_request(range: &KeyRange) -> Result<RangeRequest, EtcdFailure> {
+    let first = range.first_key().clone();
+    if range.at_revision == Some(Revision(0)) {
         // etcd reads 0 as "now".
-        return Err(Failure::Refused(Refusal::Compacted));
+        return Err(EtcdFailure::Rejected(EtcdRejection::Compacted));
     }
     Ok(RangeRequest {
-        key: if first.is_empty() { UNBOUNDED.into() } else { first },
+        key: if first.is_empty() { ZERO_KEY.into() } else { first },
         range_end: range_end(&range.prefix),
         limit: 0,
-        revision: range.at.map_or(0, to_wire),
+        revision: range.at_revision.map_or(0, revision_to_wire),
         count_only: range.limit == Some(0),
     })
 }
 
 /// The end of a prefix as etcd wants it.
 pub(super) fn range_end(prefix: &[u8]) -> Bytes {
-    prefix_end(prefix).unwrap_or(Bytes::from_static(UNBOUNDED))
+    prefix_end(prefix).unwrap_or(Bytes::from_static(ZERO_KEY))
 }
 
 /// The beginning of a prefix as etcd wants it: an empty key is none.
 pub(super) fn range_begin(prefix: &Key) -> Bytes {
-    if prefix.is_empty() { Bytes::from_static(UNBOUNDED) } else { prefix.clone() }
+    if prefix.is_empty() { Bytes::from_static(ZERO_KEY) } else { prefix.clone() }
 }
 
 /// What a probe asks for. No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
 pub(super) fn probe_request() -> RangeRequest {
-    RangeRequest { key: UNBOUNDED.into(), count_only: true, ..RangeRequest::default() }
+    RangeRequest { key: ZERO_KEY.into(), count_only: true, ..RangeRequest::default() }
 }
 
-pub(super) fn current(response: &RangeResponse) -> Revision {
-    from_wire(response.header.unwrap_or_default().revision)
+pub(super) fn response_revision(response: &RangeResponse) -> Revision {
+    revision_from_wire(response.header.unwrap_or_default().revision)
 }
 
 /// etcd counts revisions in signed numbers and never reaches the negative ones.
-pub(super) fn from_wire(revision: i64) -> Revision {
+pub(super) fn revision_from_wire(revision: i64) -> Revision {
     Revision(u64::try_from(revision).unwrap_or(0))
 }
 
-pub(super) fn to_wire(revision: Revision) -> i64 {
+pub(super) fn revision_to_wire(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
-impl From<KeyValue> for Entry {
+impl From<KeyValue> for StoreEntry {
     fn from(kv: KeyValue) -> Self {
-        Self { key: kv.key, value: kv.value, revision: from_wire(kv.mod_revision) }
+        Self { key: kv.key, value: kv.value, revision: revision_from_wire(kv.mod_revision) }
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 /// What an etcd says it is: `3.5.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version {
+pub(super) struct EtcdVersion {
     major: u32,
     minor: u32,
     patch: u32,
 }
 
-impl Version {
+impl EtcdVersion {
     /// Reads the first three numbers; what follows them (`-rc.1`, `+git`) does not matter to us.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let core = text.split(['-', '+']).next()?;
@@ -21,7 +21,7 @@ impl Version {
 
     /// Whether a progress request on a watch is answered in the order of the events. Before 3.4.25 and 3.5.8 the answer
     /// could overtake events, and before 3.4.31 and 3.5.13 it could stay away.
-    pub(super) fn answers_progress(self) -> bool {
+    pub(super) fn supports_progress_requests(self) -> bool {
         match (self.major, self.minor) {
             (3, ..4) => false,
             (3, 4) => self.patch >= 31,
@@ -31,7 +31,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for EtcdVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
@@ -43,11 +43,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<bool>) {
-        assert_eq!(Version::parse(text).map(Version::answers_progress), expected, "{text}");
+        assert_eq!(EtcdVersion::parse(text).map(EtcdVersion::supports_progress_requests), expected, "{text}");
     }
 
     #[test]
-    fn progress_is_asked_for_where_it_is_answered_in_order() {
+    fn progress_support_depends_on_etcd_version() {
         check("3.3.27", Some(false));
         check("3.4.23", Some(false));
         check("3.4.30", Some(false));

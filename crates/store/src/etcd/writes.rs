@@ -1,35 +1,37 @@
 //! Transactions and compaction.
 
-use super::Client;
-use super::failure::{Failure, Refusal};
-use super::leases::Lent;
+use super::EtcdClient;
+use super::failure::{EtcdFailure, EtcdRejection};
+use super::leases::TransactionLeases;
 use super::proto::{
     COMPARE_MOD_REVISION, CompactionRequest, Compare, DeleteRangeRequest, Operation, PutRequest, RangeRequest,
     RequestOp, TxnRequest, TxnResponse,
 };
-use super::reads::{from_wire, to_wire};
-use crate::contract::{self, Entry, Error, Op, Outcome, Revision, Transaction};
+use super::reads::{revision_from_wire, revision_to_wire};
+use crate::contract::{self, Error, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
 /// How often a transaction is tried again with a new lease because its lease has gone. Once is the usual case: the lease ran
 /// out between our looking at it and etcd's.
-const LEASES_MAX: u32 = 3;
+const LEASE_ATTEMPTS_MAX: u32 = 3;
 
-impl Client {
-    pub(super) async fn commit(&self, transaction: Transaction) -> Result<Outcome, Error> {
-        transaction.check()?;
+impl EtcdClient {
+    pub(super) async fn commit(&self, transaction: Transaction) -> Result<TransactionOutcome, Error> {
+        transaction.validate()?;
         let deadline = self.members.deadline();
-        let mut leases_left = LEASES_MAX;
+        let mut leases_left = LEASE_ATTEMPTS_MAX;
         loop {
             leases_left -= 1;
-            let lent = self.leases.lend(&self.members, &transaction.ops, deadline).await?;
-            let result = self.members.call(txn_request(&transaction, &lent), deadline).await;
+            let lent = self.lease_pool.acquire(&self.members, &transaction.ops, deadline).await?;
+            let result = self.members.send(txn_request(&transaction, &lent), deadline).await;
             match result {
                 // It was refused as a whole, so it can be sent again.
-                Err(Failure::Refused(Refusal::LeaseNotFound)) if leases_left > 0 => self.leases.lost(lent),
+                Err(EtcdFailure::Rejected(EtcdRejection::LeaseNotFound)) if leases_left > 0 => {
+                    self.lease_pool.remove_lost(lent)
+                }
                 Err(failure) => return Err(failure.into_write_error()),
                 Ok(response) => {
-                    let outcome = outcome(response);
-                    self.leases.settle(lent, &outcome);
+                    let outcome = transaction_outcome(response);
+                    self.lease_pool.finish_transaction(lent, &outcome);
                     return Ok(outcome);
                 }
             }
@@ -37,20 +39,22 @@ impl Client {
     }
 
     pub(super) async fn compact(&self, revision: Revision) -> Result<(), Error> {
-        let request = CompactionRequest { revision: to_wire(revision) };
-        match self.members.call(request, self.members.deadline()).await {
-            Ok(_) | Err(Failure::Refused(Refusal::Compacted)) => Ok(()),
-            Err(Failure::Refused(Refusal::Future)) => Err(self.future(revision).await),
+        let request = CompactionRequest { revision: revision_to_wire(revision) };
+        match self.members.send(request, self.members.deadline()).await {
+            Ok(_) | Err(EtcdFailure::Rejected(EtcdRejection::Compacted)) => Ok(()),
+            Err(EtcdFailure::Rejected(EtcdRejection::FutureRevision)) => {
+                Err(self.future_revision_error(revision).await)
+            }
             Err(failure) => Err(failure.into_read_error()),
         }
     }
 }
 
-fn txn_request(transaction: &Transaction, lent: &Lent) -> TxnRequest {
+fn txn_request(transaction: &Transaction, leases: &TransactionLeases) -> TxnRequest {
     let success = transaction.ops.iter().map(|op| {
         request_op(match op {
             Op::Put { key, value, ttl } => {
-                Operation::Put(PutRequest { key: key.clone(), value: value.clone(), lease: lent.lease(*ttl) })
+                Operation::Put(PutRequest { key: key.clone(), value: value.clone(), lease: leases.lease_id(*ttl) })
             }
             Op::Delete { key } => Operation::DeleteRange(DeleteRangeRequest { key: key.clone() }),
         })
@@ -60,18 +64,18 @@ fn txn_request(transaction: &Transaction, lent: &Lent) -> TxnRequest {
         request_op(Operation::Range(get))
     };
     TxnRequest {
-        compare: transaction.compares.iter().map(compare).collect(),
+        compare: transaction.compares.iter().map(compare_request).collect(),
         success: success.collect(),
         failure: transaction.compares.iter().map(current).collect(),
     }
 }
 
 /// A key that is not there has the mod revision 0.
-fn compare(compare: &contract::Compare) -> Compare {
+fn compare_request(compare: &contract::Compare) -> Compare {
     Compare {
         target: COMPARE_MOD_REVISION,
         key: compare.key.clone(),
-        mod_revision: Some(compare.revision.map_or(0, to_wire)),
+        mod_revision: Some(compare.revision.map_or(0, revision_to_wire)),
     }
 }
 
@@ -79,12 +83,12 @@ fn request_op(operation: Operation) -> RequestOp {
     RequestOp { operation: Some(operation) }
 }
 
-fn outcome(response: TxnResponse) -> Outcome {
-    let revision = from_wire(response.header.unwrap_or_default().revision);
+fn transaction_outcome(response: TxnResponse) -> TransactionOutcome {
+    let revision = revision_from_wire(response.header.unwrap_or_default().revision);
     if response.succeeded {
-        return Outcome::Committed(revision);
+        return TransactionOutcome::Committed(revision);
     }
-    let entry = |mut range: super::proto::RangeResponse| range.kvs.pop().map(Entry::from);
+    let entry = |mut range: super::proto::RangeResponse| range.kvs.pop().map(StoreEntry::from);
     let current = response.responses.into_iter().map(|answer| answer.range.and_then(entry)).collect();
-    Outcome::Conflict { current, revision }
+    TransactionOutcome::Conflict { current, revision }
 }

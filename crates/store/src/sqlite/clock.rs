@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Counts from the start of the machine. Wall clocks are set, and a key must not die of that.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Names the current run of the machine: after a restart the count begins anew, and old instants mean nothing.
-    fn boot(&self) -> io::Result<String>;
+    fn boot_id(&self) -> io::Result<String>;
 
     /// How long the machine has been up, including the time it slept.
     fn since_boot(&self) -> Duration;
@@ -20,7 +20,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
 pub struct KernelClock;
 
 impl Clock for KernelClock {
-    fn boot(&self) -> io::Result<String> {
+    fn boot_id(&self) -> io::Result<String> {
         Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
     }
 

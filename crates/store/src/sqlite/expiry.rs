@@ -7,19 +7,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::sqlite::clock::Clock;
-use crate::sqlite::pool::Pool;
-use crate::sqlite::write::next_deadline;
-use crate::sqlite::writer::Writer;
+use crate::sqlite::reader_pool::ReaderPool;
+use crate::sqlite::write_queue::WriteQueue;
+use crate::sqlite::write_transaction::next_deadline;
 
 #[derive(Clone, Debug)]
-pub(super) struct Expiry {
-    pub(super) pool: Pool,
-    pub(super) writer: Writer,
+pub(super) struct KeyExpiry {
+    pub(super) reader_pool: ReaderPool,
+    pub(super) write_queue: WriteQueue,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) interval: Duration,
 }
 
-impl Expiry {
+impl KeyExpiry {
     pub(super) async fn run(self, stop: CancellationToken) {
         loop {
             // Spread, so that the processes do not all come at once to find that the first has done it.
@@ -28,7 +28,7 @@ impl Expiry {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            if let Err(error) = self.expire().await
+            if let Err(error) = self.expire_due_keys().await
                 && !stop.is_cancelled()
             {
                 tracing::warn!(%error, "keys whose time to live ran out could not be removed; it will be tried again");
@@ -37,12 +37,12 @@ impl Expiry {
     }
 
     /// Removes everything that is due. Only looks, and waits for no turn, where nothing is.
-    pub(super) async fn expire(&self) -> Result<(), Error> {
+    pub(super) async fn expire_due_keys(&self) -> Result<(), Error> {
         let now = self.clock.since_boot();
-        let next = self.pool.read(|reader| Ok(next_deadline(&reader.connection)?)).await?;
+        let next = self.reader_pool.read(|reader| Ok(next_deadline(&reader.connection)?)).await?;
         let mut is_due = next.is_some_and(|deadline| deadline <= now);
         while is_due {
-            is_due = self.writer.submit(0, |write| Ok(write.expire()?)).await?;
+            is_due = self.write_queue.submit(0, |write| Ok(write.expire_due_keys()?)).await?;
         }
         Ok(())
     }

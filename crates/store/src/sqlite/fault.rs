@@ -9,66 +9,66 @@ use crate::Error;
 
 /// Why a piece of work on the file did not succeed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum SqliteFault {
     /// SQLite said no.
     Sqlite(rusqlite::Error),
     /// A side file said no.
     File(io::Error),
     /// Already in the words of the contract.
-    Told(Error),
+    Store(Error),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqliteFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for SqliteFault {
     fn from(error: io::Error) -> Self {
         Self::File(error)
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for SqliteFault {
     fn from(error: Error) -> Self {
-        Self::Told(error)
+        Self::Store(error)
     }
 }
 
-impl Fault {
+impl SqliteFault {
     /// In the words of the contract, where nothing was changed.
-    pub(super) fn told(self, path: &Path) -> Error {
+    pub(super) fn into_error(self, path: &Path) -> Error {
         match self {
-            Self::Sqlite(error) => sqlite(path, &error),
+            Self::Sqlite(error) => sqlite_error(path, &error),
             Self::File(error) => Error::Unavailable { reason: format!("beside {}: {error}", path.display()) },
-            Self::Told(error) => error,
+            Self::Store(error) => error,
         }
     }
 
     /// In the words of the contract, where COMMIT itself failed. A full disk stops the commit before its last frame is
     /// written, so it did not happen; after anything else the frame may be on the disk, and a crash would bring it back.
-    pub(super) fn told_of_commit(self, path: &Path) -> Error {
+    pub(super) fn into_commit_error(self, path: &Path) -> Error {
         let is_certain = match &self {
             Self::Sqlite(error) => matches!(
                 error.sqlite_error_code(),
                 Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseCorrupt)
             ),
             Self::File(_) => false,
-            Self::Told(_) => true,
+            Self::Store(_) => true,
         };
-        match (is_certain, self.told(path)) {
-            (false, Error::Unavailable { reason }) => Error::Unresolved { reason },
+        match (is_certain, self.into_error(path)) {
+            (false, Error::Unavailable { reason }) => Error::OutcomeUnknown { reason },
             (_, error) => error,
         }
     }
 }
 
-fn sqlite(path: &Path, error: &rusqlite::Error) -> Error {
+fn sqlite_error(path: &Path, error: &rusqlite::Error) -> Error {
     let file = path.display();
     let unavailable = |what: &str| Error::Unavailable { reason: format!("{file}: {what} ({error})") };
     let Some(code) = error.sqlite_error_code() else {
-        return damaged(path, &error.to_string());
+        return damaged_error(path, &error.to_string());
     };
     match code {
         ErrorCode::DiskFull => unavailable("the disk is full; free space on its file system"),
@@ -94,14 +94,14 @@ fn sqlite(path: &Path, error: &rusqlite::Error) -> Error {
         | ErrorCode::NoLargeFileSupport
         | ErrorCode::AuthorizationForStatementDenied
         | ErrorCode::ParameterOutOfRange
-        | ErrorCode::Unknown => damaged(path, &error.to_string()),
+        | ErrorCode::Unknown => damaged_error(path, &error.to_string()),
         // The enum is open: a code that a later SQLite adds is not one we know to be harmless.
-        _ => damaged(path, &error.to_string()),
+        _ => damaged_error(path, &error.to_string()),
     }
 }
 
 /// What is stored cannot be right.
-pub(super) fn damaged(path: &Path, what: &str) -> Error {
+pub(super) fn damaged_error(path: &Path, what: &str) -> Error {
     let file = path.display();
     let reason = format!(
         "{file}: {what}. Nothing was overwritten. Stop every server that uses it, keep a copy of it and its -wal, and restore a \

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// What the kernel calls them in the mount table. FUSE file systems are named one by one: `fuse.fuse-overlayfs` and
 /// `fuseblk` are local.
-const NETWORK: [&str; 30] = [
+const NETWORK_FILE_SYSTEMS: [&str; 30] = [
     "9p",
     "acfs",
     "afs",
@@ -48,12 +48,12 @@ pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
     let device = fs::metadata(folder)?.dev();
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    Ok(file_system(&mounts, &device).filter(|name| NETWORK.contains(name)).map(str::to_owned))
+    Ok(mount_type(&mounts, &device).filter(|name| NETWORK_FILE_SYSTEMS.contains(name)).map(str::to_owned))
 }
 
 /// The type of the mount of a device, in the format of `proc_pid_mountinfo(5)`: the third field is the device, and
 /// the type follows a lone dash.
-fn file_system<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
+fn mount_type<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
     let is_on_device = |line: &&str| line.split(' ').nth(2) == Some(device);
     let line = mounts.lines().find(is_on_device)?;
     line.split_once(" - ")?.1.split(' ').next()
@@ -73,12 +73,12 @@ mod tests {
 
     #[track_caller]
     fn check(device: &str, name: Option<&str>, is_refused: bool) {
-        let found = file_system(MOUNTS, device);
-        assert_eq!((found, found.is_some_and(|name| NETWORK.contains(&name))), (name, is_refused));
+        let found = mount_type(MOUNTS, device);
+        assert_eq!((found, found.is_some_and(|name| NETWORK_FILE_SYSTEMS.contains(&name))), (name, is_refused));
     }
 
     #[test]
-    fn network_file_systems_are_known_by_name_and_local_ones_pass() {
+    fn network_file_systems_are_recognized_by_mount_type() {
         check("254:0", Some("ext4"), false);
         check("0:27", Some("nfs4"), true);
         check("0:29", Some("9p"), true);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_this_test_is_local() {
+    fn temp_dir_is_not_on_a_network_file_system() {
         assert_eq!(network_file_system(&std::env::temp_dir()).unwrap(), None);
     }
 }

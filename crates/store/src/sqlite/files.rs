@@ -13,39 +13,39 @@ use std::sync::OnceLock;
 use crate::Error;
 
 /// Readable and writable by the owner alone: the values are secrets, too.
-const MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct StoreFiles {
     /// The database, as configured.
     pub(super) database: PathBuf,
     /// The newest revision that is shown; its lock elects the keeper.
     pub(super) revision: PathBuf,
     /// Whose lock is the turn to write.
-    pub(super) turn: PathBuf,
+    pub(super) write_lock: PathBuf,
     /// SQLite's write-ahead log.
     pub(super) wal: PathBuf,
 }
 
-impl Files {
-    pub(super) fn beside(database: &Path) -> Self {
+impl StoreFiles {
+    pub(super) fn for_database(database: &Path) -> Self {
         let with = |suffix: &str| {
             let mut name = OsString::from(database);
             name.push(suffix);
             PathBuf::from(name)
         };
-        Self { database: database.to_owned(), revision: with(".rev"), turn: with(".lock"), wal: with("-wal") }
+        Self { database: database.to_owned(), revision: with(".rev"), write_lock: with(".lock"), wal: with("-wal") }
     }
 }
 
 /// Opens a side file, and creates it where it is missing.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE).open(path)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)
 }
 
 /// Creates an empty file if there is none. Only in a turn: the descriptor must be closed before SQLite locks the file.
 pub(super) fn create_if_missing(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+    match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -55,24 +55,24 @@ pub(super) fn create_if_missing(path: &Path) -> io::Result<()> {
 /// The files that were opened, to notice that somebody put others in their place. A process that writes into a removed
 /// file, or takes turns at a lock that the others do not see, must not go on.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct FileGuard {
     files: Vec<(PathBuf, FileId)>,
-    lost: OnceLock<Error>,
+    failure: OnceLock<Error>,
 }
 
 /// What makes a file the same file, whatever its name.
 type FileId = (u64, u64);
 
-impl Opened {
+impl FileGuard {
     /// All of them must exist.
-    pub(super) fn new(files: &Files) -> io::Result<Self> {
+    pub(super) fn new(files: &StoreFiles) -> io::Result<Self> {
         let with_id = |path: &PathBuf| Ok((path.clone(), file_id(path)?));
-        let files = [&files.database, &files.revision, &files.turn].map(with_id);
-        Ok(Self { files: files.into_iter().collect::<io::Result<_>>()?, lost: OnceLock::new() })
+        let files = [&files.database, &files.revision, &files.write_lock].map(with_id);
+        Ok(Self { files: files.into_iter().collect::<io::Result<_>>()?, failure: OnceLock::new() })
     }
 
     /// Looks whether they are still there. Once they were not, this fails for ever.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check_unreplaced(&self) -> Result<(), Error> {
         let is_gone = |(path, id): &&(PathBuf, FileId)| file_id(path).ok() != Some(*id);
         if let Some((path, _)) = self.files.iter().find(is_gone) {
             let reason = format!(
@@ -80,14 +80,14 @@ impl Opened {
                  place, and start again",
                 path.display()
             );
-            let _ = self.lost.set(Error::Damaged { reason });
+            let _ = self.failure.set(Error::Damaged { reason });
         }
-        self.remember()
+        self.last_check()
     }
 
     /// What the last look found.
-    pub(super) fn remember(&self) -> Result<(), Error> {
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
+    pub(super) fn last_check(&self) -> Result<(), Error> {
+        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

@@ -11,9 +11,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::sqlite::clock::Clock;
 use crate::sqlite::config::Config;
 use crate::sqlite::file_system::network_file_system;
-use crate::sqlite::files::{self, Files};
-use crate::sqlite::schema::{APPLICATION_ID, CREATE, SCHEMA_VERSION, connect};
-use crate::sqlite::write::restart_deadlines;
+use crate::sqlite::files::{self, StoreFiles};
+use crate::sqlite::schema::{APPLICATION_ID, CREATE_TABLES, SCHEMA_VERSION, connect};
+use crate::sqlite::write_transaction::restart_deadlines;
 
 /// Older ones damage files that several processes write: the WAL-reset bug, fixed in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -37,7 +37,7 @@ pub enum OpenError {
     },
     /// The folder is missing.
     #[error("the folder of {path} cannot be used ({source}); create it, writable by this server's user alone")]
-    Folder {
+    UnusableFolder {
         /// The database.
         path: PathBuf,
         /// What the system said.
@@ -70,7 +70,7 @@ pub enum OpenError {
     },
     /// Somebody else's file.
     #[error("{path} is not a store of unskew: {what}; it was left as it is; choose another file")]
-    Foreign {
+    NotAStore {
         /// The file.
         path: PathBuf,
         /// How we know.
@@ -127,7 +127,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// What a file operation on `path` meant by its error.
-    pub(super) fn file(path: &Path, source: io::Error) -> Self {
+    pub(super) fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         let is_one_of = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
         if is_one_of([io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem]) {
@@ -140,10 +140,10 @@ impl OpenError {
     }
 
     /// What SQLite meant by its error about the database at `path`.
-    pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
+    pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         match source.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => Self::Foreign { path, what: "it is not an SQLite database".to_owned() },
+            Some(ErrorCode::NotADatabase) => Self::NotAStore { path, what: "it is not an SQLite database".to_owned() },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, what: source.to_string() },
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
@@ -159,11 +159,11 @@ impl OpenError {
 }
 
 /// Where the database really is, so that all processes put the same files beside it, and whether it may be there.
-pub(super) fn locate(path: &Path) -> Result<Files, OpenError> {
+pub(super) fn locate_files(path: &Path) -> Result<StoreFiles, OpenError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(OpenError::SqliteTooOld { version: rusqlite::version() });
     }
-    let folder_error = |source| OpenError::Folder { path: path.to_owned(), source };
+    let folder_error = |source| OpenError::UnusableFolder { path: path.to_owned(), source };
     let no_name = || folder_error(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
     let name = path.file_name().ok_or_else(no_name)?;
     let folder = match path.parent() {
@@ -178,35 +178,35 @@ pub(super) fn locate(path: &Path) -> Result<Files, OpenError> {
     if let Some(file_system) = network_file_system(folder).map_err(folder_error)? {
         return Err(OpenError::NetworkFileSystem { path: database, file_system });
     }
-    Ok(Files::beside(&database))
+    Ok(StoreFiles::for_database(&database))
 }
 
 /// Makes sure that the file is a whole store of ours, creating it where there is nothing. Only in a turn.
-pub(super) fn prepare(path: &Path, config: &Config) -> Result<Connection, OpenError> {
-    files::create_if_missing(path).map_err(|source| OpenError::file(path, source))?;
-    let sqlite = |source| OpenError::sqlite(path, source);
-    let contents = look(path)?;
-    let connection = connect(path, config.durability, config.turn_wait).map_err(sqlite)?;
+pub(super) fn prepare_database(path: &Path, config: &Config) -> Result<Connection, OpenError> {
+    files::create_if_missing(path).map_err(|source| OpenError::from_io(path, source))?;
+    let sqlite = |source| OpenError::from_sqlite(path, source);
+    let contents = inspect(path)?;
+    let connection = connect(path, config.durability, config.write_lock_timeout).map_err(sqlite)?;
     if connection.is_readonly("main").map_err(sqlite)? {
         let reason = "the file system or the file's permissions do not allow it".to_owned();
         return Err(OpenError::ReadOnly { path: path.to_owned(), reason });
     }
     let system = |source| OpenError::System { path: path.to_owned(), source };
-    let boot = config.clock.boot().map_err(system)?;
+    let boot = config.clock.boot_id().map_err(system)?;
     match contents {
-        Contents::Nothing => {
-            create(&connection, &boot).map_err(sqlite)?;
+        FileContents::Empty => {
+            create_schema(&connection, &boot).map_err(sqlite)?;
             sync_folder(path).map_err(system)?;
         }
-        Contents::Store => follow_boot(&connection, &boot, &*config.clock).map_err(sqlite)?,
+        FileContents::Store => reset_deadlines_after_reboot(&connection, &boot, &*config.clock).map_err(sqlite)?,
     }
     Ok(connection)
 }
 
 /// Reads the whole file once for damage, if it is small enough.
-pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let sqlite = |source| OpenError::sqlite(path, source);
-    let size = path.metadata().map_err(|source| OpenError::file(path, source))?.len();
+pub(super) fn check_integrity(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let sqlite = |source| OpenError::from_sqlite(path, source);
+    let size = path.metadata().map_err(|source| OpenError::from_io(path, source))?.len();
     if size > CHECKED_BYTES_MAX {
         return Ok(());
     }
@@ -214,14 +214,14 @@ pub(super) fn check(path: &Path, connection: &Connection) -> Result<(), OpenErro
     if what == "ok" { Ok(()) } else { Err(OpenError::Damaged { path: path.to_owned(), what }) }
 }
 
-enum Contents {
-    Nothing,
+enum FileContents {
+    Empty,
     Store,
 }
 
 /// Finds out what the file is, without the right to change it.
-fn look(path: &Path) -> Result<Contents, OpenError> {
-    let sqlite = |source| OpenError::sqlite(path, source);
+fn inspect(path: &Path) -> Result<FileContents, OpenError> {
+    let sqlite = |source| OpenError::from_sqlite(path, source);
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, read_only).map_err(sqlite)?;
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0)).map_err(sqlite);
@@ -229,34 +229,34 @@ fn look(path: &Path) -> Result<Contents, OpenError> {
     let format = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if (application, format, tables) == (0, 0, 0) {
-        return Ok(Contents::Nothing);
+        return Ok(FileContents::Empty);
     }
     if application != APPLICATION_ID {
         let what =
             format!("it is an SQLite database with application_id {application:#x} and {tables} tables and indexes");
-        return Err(OpenError::Foreign { path: path.to_owned(), what });
+        return Err(OpenError::NotAStore { path: path.to_owned(), what });
     }
     if format > SCHEMA_VERSION {
         return Err(OpenError::NewerFormat { path: path.to_owned(), found: format, known: SCHEMA_VERSION });
     }
-    Ok(Contents::Store)
+    Ok(FileContents::Store)
 }
 
-fn create(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
+fn create_schema(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
     // Before the first table: afterwards SQLite would ignore it without a word. Somebody's empty database needs more.
     connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")?;
     if connection.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0))? != AUTO_VACUUM_INCREMENTAL {
         connection.execute_batch("VACUUM")?;
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    connection.execute_batch(CREATE)?;
+    connection.execute_batch(CREATE_TABLES)?;
     connection.execute("INSERT INTO state (one, compacted, swept, sweeps, boot) VALUES (1, 0, 0, 0, ?1)", [boot])?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
-fn follow_boot(connection: &Connection, boot: &str, clock: &dyn Clock) -> rusqlite::Result<()> {
+fn reset_deadlines_after_reboot(connection: &Connection, boot: &str, clock: &dyn Clock) -> rusqlite::Result<()> {
     // It is kept in the file, so this only matters where another program changed it.
     connection.execute_batch("PRAGMA journal_mode = WAL")?;
     let last: String = connection.query_row("SELECT boot FROM state", [], |row| row.get(0))?;

@@ -5,11 +5,11 @@
 
 use rusqlite::Rows;
 
-use crate::sqlite::fault::Fault;
-use crate::sqlite::pool::Reader;
-use crate::sqlite::schema::Place;
-use crate::sqlite::snapshot::Snapshot;
-use crate::{Entry, Error, Key, Page, Range, Revision, prefix_end};
+use crate::sqlite::fault::SqliteFault;
+use crate::sqlite::reader_pool::SqliteReader;
+use crate::sqlite::schema::LogPosition;
+use crate::sqlite::snapshot::ReadSnapshot;
+use crate::{Error, Key, KeyRange, RangePage, Revision, StoreEntry, prefix_end};
 
 /// Some milliseconds of reading.
 const ROWS_MAX: usize = 2_000;
@@ -31,10 +31,10 @@ const CHANGED: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2"
 const CHANGED_END: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2 AND key < ?3";
 
 /// Reads a whole page.
-pub(super) fn read(reader: &Reader, range: &Range) -> Result<Page, Fault> {
+pub(super) fn read_page(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, SqliteFault> {
     for _ in 0..RESTARTS_MAX {
         match read_once(reader, range) {
-            Err(Fault::Told(Error::Compacted { .. })) if range.at.is_none() => {}
+            Err(SqliteFault::Store(Error::Compacted { .. })) if range.at_revision.is_none() => {}
             result => return result,
         }
     }
@@ -42,47 +42,47 @@ pub(super) fn read(reader: &Reader, range: &Range) -> Result<Page, Fault> {
     Err(Error::Unavailable { reason }.into())
 }
 
-fn read_once(reader: &Reader, range: &Range) -> Result<Page, Fault> {
-    let mut reading = Reading {
-        first: range.first().clone(),
+fn read_once(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, SqliteFault> {
+    let mut reading = RangeReader {
+        first: range.first_key().clone(),
         end: prefix_end(&range.prefix),
         limit: range.limit.unwrap_or(usize::MAX),
         entries: Vec::new(),
     };
-    let mut at = range.at;
+    let mut at = range.at_revision;
     loop {
-        let snapshot = Snapshot::open(reader)?;
-        let revision = snapshot.at(at)?;
+        let snapshot = ReadSnapshot::open(reader)?;
+        let revision = snapshot.check_readable(at)?;
         at = Some(revision);
-        let count = match reading.piece(&snapshot, revision)? {
-            Piece::More => continue,
-            Piece::Last => 0,
-            Piece::Full => reading.count(&snapshot, revision)?,
+        let count = match reading.read_chunk(&snapshot, revision)? {
+            ChunkEnd::More => continue,
+            ChunkEnd::Last => 0,
+            ChunkEnd::LimitReached => reading.count_remaining(&snapshot, revision)?,
         };
         let count = count + reading.entries.len() as u64;
-        return Ok(Page { entries: reading.entries, count, revision });
+        return Ok(RangePage { entries: reading.entries, count, revision });
     }
 }
 
-struct Reading {
+struct RangeReader {
     /// Where the next piece begins.
     first: Key,
     end: Option<Key>,
     limit: usize,
-    entries: Vec<Entry>,
+    entries: Vec<StoreEntry>,
 }
 
-enum Piece {
+enum ChunkEnd {
     /// There may be more.
     More,
     /// The range ends here.
     Last,
     /// The limit is reached; what follows is only counted.
-    Full,
+    LimitReached,
 }
 
-impl Reading {
-    fn piece(&mut self, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Piece> {
+impl RangeReader {
+    fn read_chunk(&mut self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<ChunkEnd> {
         let connection = snapshot.connection();
         let mut select = connection.prepare_cached(if self.end.is_some() { SELECT_END } else { SELECT })?;
         let first = self.first.clone();
@@ -90,19 +90,24 @@ impl Reading {
             Some(end) => select.query([&first[..], &end[..]])?,
             None => select.query([&first[..]])?,
         };
-        self.take(&mut rows, snapshot, at)
+        self.read_rows(&mut rows, snapshot, at)
     }
 
-    fn take(&mut self, rows: &mut Rows<'_>, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<Piece> {
+    fn read_rows(
+        &mut self,
+        rows: &mut Rows<'_>,
+        snapshot: &ReadSnapshot<'_>,
+        at: Revision,
+    ) -> rusqlite::Result<ChunkEnd> {
         let (mut visited, mut bytes) = (0, 0);
         loop {
             if self.entries.len() == self.limit {
-                return Ok(Piece::Full);
+                return Ok(ChunkEnd::LimitReached);
             }
             if visited == ROWS_MAX || bytes >= BYTES_MAX {
-                return Ok(Piece::More);
+                return Ok(ChunkEnd::More);
             }
-            let Some(row) = rows.next()? else { return Ok(Piece::Last) };
+            let Some(row) = rows.next()? else { return Ok(ChunkEnd::Last) };
             visited += 1;
             let key = Key::copy_from_slice(row.get_ref(3)?.as_blob()?);
             self.first = successor(&key);
@@ -114,9 +119,9 @@ impl Reading {
     }
 
     /// How many keys there are from where the last piece ended.
-    fn count(&self, snapshot: &Snapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
+    fn count_remaining(&self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
         let connection = snapshot.connection();
-        let after = Place::first_of(at.next());
+        let after = LogPosition::start_of(at.next());
         let unchanged = match &self.end {
             Some(end) => connection
                 .prepare_cached(COUNT_END)?
@@ -125,7 +130,7 @@ impl Reading {
                 connection.prepare_cached(COUNT)?.query_row((after, &self.first[..]), |row| row.get::<_, u64>(0))?
             }
         };
-        if at == snapshot.newest {
+        if at == snapshot.committed_revision {
             return Ok(unchanged);
         }
         let mut select = connection.prepare_cached(if self.end.is_some() { CHANGED_END } else { CHANGED })?;

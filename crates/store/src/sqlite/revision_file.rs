@@ -14,7 +14,7 @@ use crate::Revision;
 use crate::sqlite::files;
 
 /// A write is not atomic for a reader on another core. Two tears in a row would need two commits in the time of one read.
-const READS_MAX: usize = 16;
+const READ_ATTEMPTS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct RevisionFile {
@@ -33,7 +33,7 @@ impl RevisionFile {
 
     pub(super) fn read(&self) -> io::Result<Revision> {
         let mut record = [0; 16];
-        for _ in 0..READS_MAX {
+        for _ in 0..READ_ATTEMPTS_MAX {
             self.file.read_exact_at(&mut record, 0)?;
             if let Some(revision) = decode(record) {
                 return Ok(revision);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_half_of_it_is_not() {
+    fn revision_record_round_trips_and_detects_torn_writes() {
         let record = encode(Revision(0x1234_5678_9abc));
         assert_eq!(decode(record), Some(Revision(0x1234_5678_9abc)));
         let mut torn = record;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_or_foreign_file_is_an_error_and_not_a_revision() {
+    fn read_rejects_short_or_foreign_revision_file() {
         let folder = tempfile::tempdir().unwrap();
         let revisions = RevisionFile::open(&folder.path().join("x.rev")).unwrap();
         assert_eq!(revisions.read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -22,10 +22,10 @@ pub(super) const SCHEMA_VERSION: i32 = 1;
 /// The revision of an empty store, as in etcd; the first write is one more.
 pub(super) const FIRST_REVISION: Revision = Revision(1);
 
-/// As many as etcd takes by default; also what fits in the low bits of a [`Place`].
+/// As many as etcd takes by default; also what fits in the low bits of a [`LogPosition`].
 pub(super) const OPS_MAX: usize = 128;
 
-pub(super) const CREATE: &str = "
+pub(super) const CREATE_TABLES: &str = "
     CREATE TABLE log (
         place    INTEGER PRIMARY KEY,   -- revision << 7 | number of the change in its transaction
         previous INTEGER,               -- place of the change before it of the same key
@@ -51,18 +51,18 @@ pub(super) const CREATE: &str = "
 
 /// Where a change is in the log: its revision, then its number within the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(i64);
+pub(super) struct LogPosition(i64);
 
-impl Place {
-    const PART_BITS: u32 = 7;
+impl LogPosition {
+    const OP_INDEX_BITS: u32 = 7;
 
-    pub(super) fn new(revision: Revision, part: usize) -> Self {
-        debug_assert!(part < OPS_MAX, "a transaction has at most {OPS_MAX} changes");
-        Self((revision.0 << Self::PART_BITS) as i64 | part as i64)
+    pub(super) fn new(revision: Revision, op_index: usize) -> Self {
+        debug_assert!(op_index < OPS_MAX, "a transaction has at most {OPS_MAX} changes");
+        Self((revision.0 << Self::OP_INDEX_BITS) as i64 | op_index as i64)
     }
 
     /// The place that no change of `revision` comes before.
-    pub(super) fn first_of(revision: Revision) -> Self {
+    pub(super) fn start_of(revision: Revision) -> Self {
         Self::new(revision, 0)
     }
 
@@ -71,17 +71,17 @@ impl Place {
     }
 
     pub(super) fn revision(self) -> Revision {
-        Revision((self.0 >> Self::PART_BITS) as u64)
+        Revision((self.0 >> Self::OP_INDEX_BITS) as u64)
     }
 }
 
-impl ToSql for Place {
+impl ToSql for LogPosition {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         self.0.to_sql()
     }
 }
 
-impl FromSql for Place {
+impl FromSql for LogPosition {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let place = value.as_i64()?;
         if place < 0 { Err(FromSqlError::OutOfRange(place)) } else { Ok(Self(place)) }
@@ -94,19 +94,19 @@ pub enum Durability {
     /// It does: every commit waits for the disk. What servers use.
     Full,
     /// It may not. Only for the test that proves that the power-loss test notices.
-    Lost,
+    Unsynced,
 }
 
 /// A connection that writes. It waits for SQLite's own locks as long as `wait`: our writers take turns before they ask for
 /// them, so only a foreign program (a backup, the `sqlite3` tool) makes it wait at all.
-pub(super) fn connect(path: &Path, durability: Durability, wait: Duration) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, durability: Durability, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(wait)?;
+    connection.busy_timeout(busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(32);
     let synchronous = match durability {
         Durability::Full => "FULL",
-        Durability::Lost => "OFF",
+        Durability::Unsynced => "OFF",
     };
     // Checkpoints are the keeper's work: a writer that stumbles into one answers late. The cache, in KiB, holds `latest` of
     // some hundred thousand keys.
@@ -118,8 +118,8 @@ pub(super) fn connect(path: &Path, durability: Durability, wait: Duration) -> ru
 }
 
 /// A connection that only reads.
-pub(super) fn connect_reader(path: &Path, wait: Duration) -> rusqlite::Result<Connection> {
-    let connection = connect(path, Durability::Full, wait)?;
+pub(super) fn connect_reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
+    let connection = connect(path, Durability::Full, busy_timeout)?;
     connection.execute_batch("PRAGMA query_only = ON")?;
     Ok(connection)
 }

@@ -10,85 +10,86 @@ use parking_lot::Mutex;
 use tasks::Tasks;
 
 use crate::Revision;
-use crate::sqlite::commits::Commits;
-use crate::sqlite::expiry::Expiry;
-use crate::sqlite::files::{self, Files};
-use crate::sqlite::hub::Hub;
-use crate::sqlite::keeper::{Keeper, Seen};
+use crate::sqlite::change_waiter::ChangeWaiter;
+use crate::sqlite::committer::Committer;
+use crate::sqlite::expiry::KeyExpiry;
+use crate::sqlite::files::{self, StoreFiles};
+use crate::sqlite::log_tailer::LogTailer;
+use crate::sqlite::maintenance::{MaintenanceState, MaintenanceThread};
 use crate::sqlite::open;
-use crate::sqlite::pool::{Pool, Queue, Reader};
+use crate::sqlite::reader_pool::{ReadQueue, ReaderPool, SqliteReader};
 use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::schema::{Durability, connect, connect_reader};
 use crate::sqlite::snapshot;
-use crate::sqlite::tail::Tail;
-use crate::sqlite::threads::Threads;
-use crate::sqlite::turn::Turns;
-use crate::sqlite::wake::Alarm;
-use crate::sqlite::writer::{Inbox, Writer};
+use crate::sqlite::threads::StoreThreads;
+use crate::sqlite::watch_hub::WatchHub;
+use crate::sqlite::write_lock::WriteLock;
+use crate::sqlite::write_queue::{WriteQueue, WriteQueueReceiver};
 use crate::sqlite::{Config, OpenError, SqliteStore};
 
 /// Opens the files and starts the threads.
-pub(super) fn start(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenError> {
-    let files = open::locate(&config.path)?;
+pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenError> {
+    let files = open::locate_files(&config.path)?;
     let doors = open_files(&files, config)?;
-    let opened = files::Opened::new(&files).map_err(|source| OpenError::file(&files.database, source))?;
-    let alarm = Alarm::new(&files.revision, config.wakeups, config.poll_interval)
-        .map_err(|source| OpenError::file(&files.revision, source))?;
-    let (writer, inbox) = Writer::new();
-    let (pool, queue) = Pool::new(config.readers.max(1));
+    let opened = files::FileGuard::new(&files).map_err(|source| OpenError::from_io(&files.database, source))?;
+    let alarm = ChangeWaiter::new(&files.revision, config.change_detection, config.poll_interval)
+        .map_err(|source| OpenError::from_io(&files.revision, source))?;
+    let (writer, inbox) = WriteQueue::new();
+    let (pool, queue) = ReaderPool::new(config.readers.max(1));
     let (keeper, stop_keeper) = sync_mpsc::channel();
     let store = SqliteStore {
-        opened: Arc::new(opened),
-        revisions: doors.revisions.clone(),
-        hub: Arc::new(Hub::new(doors.newest)),
-        tail: alarm.poke(),
-        expiry: Expiry {
-            pool: pool.clone(),
-            writer: writer.clone(),
+        file_guard: Arc::new(opened),
+        revision_file: doors.revision_file.clone(),
+        watch_hub: Arc::new(WatchHub::new(doors.newest)),
+        tail_waker: alarm.waker(),
+        expiry: KeyExpiry {
+            reader_pool: pool.clone(),
+            write_queue: writer.clone(),
             clock: config.clock.clone(),
             interval: config.expiry_interval,
         },
-        threads: Threads::new(),
-        writer_thread: Threads::new(),
-        closing: tasks.stopping().child_token(),
+        threads: StoreThreads::new(),
+        writer_thread: StoreThreads::new(),
+        close_token: tasks.stop_token().child_token(),
         is_stopping: Arc::new(AtomicBool::new(false)),
-        keeper: Mutex::new(Some(keeper)),
+        maintenance_stop: Mutex::new(Some(keeper)),
         files,
-        writer,
-        pool,
+        write_queue: writer,
+        reader_pool: pool,
         tasks,
     };
-    let starting = Starting { store: &store, config };
+    let starting = StoreStarter { store: &store, config };
     starting.start_writer(inbox, doors)?;
     starting.start_readers(&queue)?;
     starting.start_tail(alarm)?;
-    starting.start_keeper(stop_keeper)?;
+    starting.start_maintenance(stop_keeper)?;
     Ok(store)
 }
 
-struct Doors {
+struct OpenedFiles {
     connection: rusqlite::Connection,
-    turns: Turns,
-    revisions: Arc<RevisionFile>,
+    write_lock: WriteLock,
+    revision_file: Arc<RevisionFile>,
     newest: Revision,
 }
 
-fn open_files(files: &Files, config: &Config) -> Result<Doors, OpenError> {
+fn open_files(files: &StoreFiles, config: &Config) -> Result<OpenedFiles, OpenError> {
     let database = &files.database;
-    let turns = Turns::open(&files.turn, config.turn_wait).map_err(|source| OpenError::file(&files.turn, source))?;
+    let turns = WriteLock::open(&files.write_lock, config.write_lock_timeout)
+        .map_err(|source| OpenError::from_io(&files.write_lock, source))?;
     let busy = |error: crate::Error| OpenError::Busy { path: database.clone(), what: error.to_string() };
-    let turn = turns.take().map_err(busy)?;
-    let connection = open::prepare(database, config)?;
-    let newest = snapshot::newest(&connection).map_err(|source| OpenError::sqlite(database, source))?;
+    let turn = turns.acquire().map_err(busy)?;
+    let connection = open::prepare_database(database, config)?;
+    let newest = snapshot::newest_revision(&connection).map_err(|source| OpenError::from_sqlite(database, source))?;
     let revisions =
-        open_revisions(&files.revision, newest).map_err(|source| OpenError::file(&files.revision, source))?;
+        open_revision_file(&files.revision, newest).map_err(|source| OpenError::from_io(&files.revision, source))?;
     drop(turn);
-    open::check(database, &connection)?;
-    Ok(Doors { connection, turns, revisions: Arc::new(revisions), newest })
+    open::check_integrity(database, &connection)?;
+    Ok(OpenedFiles { connection, write_lock: turns, revision_file: Arc::new(revisions), newest })
 }
 
 /// The file follows the database, not the other way round.
-fn open_revisions(path: &Path, newest: Revision) -> io::Result<RevisionFile> {
+fn open_revision_file(path: &Path, newest: Revision) -> io::Result<RevisionFile> {
     let revisions = RevisionFile::open(path)?;
     let shown = revisions.read().ok();
     if let Some(shown) = shown.filter(|shown| *shown > newest) {
@@ -103,30 +104,30 @@ fn open_revisions(path: &Path, newest: Revision) -> io::Result<RevisionFile> {
     Ok(revisions)
 }
 
-struct Starting<'a> {
+struct StoreStarter<'a> {
     store: &'a SqliteStore,
     config: &'a Config,
 }
 
-impl Starting<'_> {
-    fn start_writer(&self, inbox: Inbox, doors: Doors) -> Result<(), OpenError> {
-        let commits = Commits {
-            inbox,
+impl StoreStarter<'_> {
+    fn start_writer(&self, inbox: WriteQueueReceiver, doors: OpenedFiles) -> Result<(), OpenError> {
+        let commits = Committer {
+            queue: inbox,
             connection: doors.connection,
             path: self.store.files.database.clone(),
-            opened: self.store.opened.clone(),
-            turns: doors.turns,
-            wait: self.config.turn_wait,
-            revisions: doors.revisions,
+            file_guard: self.store.file_guard.clone(),
+            write_lock: doors.write_lock,
+            busy_timeout: self.config.write_lock_timeout,
+            revision_file: doors.revision_file,
             clock: self.config.clock.clone(),
-            steps: self.config.steps.clone(),
-            tail: self.store.tail.clone(),
+            commit_hook: self.config.commit_hook.clone(),
+            tail_waker: self.store.tail_waker.clone(),
         };
         let system = |source| OpenError::System { path: self.store.files.database.clone(), source };
         self.store.writer_thread.spawn("sqlite writer", move || commits.run()).map_err(system)
     }
 
-    fn start_readers(&self, queue: &Queue) -> Result<(), OpenError> {
+    fn start_readers(&self, queue: &ReadQueue) -> Result<(), OpenError> {
         for _ in 0..self.config.readers.max(1) {
             let (queue, reader) = (queue.clone(), self.reader()?);
             self.spawn("sqlite reader", move || queue.run(&reader))?;
@@ -134,38 +135,43 @@ impl Starting<'_> {
         Ok(())
     }
 
-    fn start_tail(&self, alarm: Alarm) -> Result<(), OpenError> {
-        let tail = Tail {
+    fn start_tail(&self, alarm: ChangeWaiter) -> Result<(), OpenError> {
+        let tail = LogTailer {
             reader: self.reader()?,
-            alarm,
-            hub: self.store.hub.clone(),
-            writer: self.store.writer.clone(),
+            change_waiter: alarm,
+            watch_hub: self.store.watch_hub.clone(),
+            write_queue: self.store.write_queue.clone(),
             is_stopping: self.store.is_stopping.clone(),
             interval: self.config.poll_interval,
         };
         self.spawn("sqlite tail", move || tail.run())
     }
 
-    fn start_keeper(&self, stop: sync_mpsc::Receiver<()>) -> Result<(), OpenError> {
+    fn start_maintenance(&self, stop: sync_mpsc::Receiver<()>) -> Result<(), OpenError> {
         let files = &self.store.files;
-        let connection = connect(&files.database, Durability::Full, self.config.turn_wait)
-            .map_err(|source| OpenError::sqlite(&files.database, source))?;
-        let keeper = Keeper {
+        let connection = connect(&files.database, Durability::Full, self.config.write_lock_timeout)
+            .map_err(|source| OpenError::from_sqlite(&files.database, source))?;
+        let keeper = MaintenanceThread {
             connection,
             wal: files.wal.clone(),
-            revisions: self.store.revisions.clone(),
-            writer: self.store.writer.clone(),
+            revision_file: self.store.revision_file.clone(),
+            write_queue: self.store.write_queue.clone(),
             stop,
-            seen: Seen::default(),
+            state: MaintenanceState::default(),
         };
         self.spawn("sqlite keeper", move || keeper.run())
     }
 
-    fn reader(&self) -> Result<Reader, OpenError> {
+    fn reader(&self) -> Result<SqliteReader, OpenError> {
         let path = self.store.files.database.clone();
-        let connection =
-            connect_reader(&path, self.config.turn_wait).map_err(|source| OpenError::sqlite(&path, source))?;
-        Ok(Reader { connection, revisions: self.store.revisions.clone(), path, opened: self.store.opened.clone() })
+        let connection = connect_reader(&path, self.config.write_lock_timeout)
+            .map_err(|source| OpenError::from_sqlite(&path, source))?;
+        Ok(SqliteReader {
+            connection,
+            revision_file: self.store.revision_file.clone(),
+            path,
+            file_guard: self.store.file_guard.clone(),
+        })
     }
 
     fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {

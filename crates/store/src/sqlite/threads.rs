@@ -8,18 +8,18 @@ use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(super) struct StoreThreads {
     running: Mutex<Vec<JoinHandle<()>>>,
     /// Set before the threads are told to end.
-    may_end: CancellationToken,
+    stop_expected: CancellationToken,
     /// Set when one has ended.
     ended: CancellationToken,
 }
 
-impl Threads {
+impl StoreThreads {
     pub(super) fn new() -> Self {
         let (may_end, ended) = (CancellationToken::new(), CancellationToken::new());
-        Self { running: Mutex::default(), may_end, ended }
+        Self { running: Mutex::default(), stop_expected: may_end, ended }
     }
 
     pub(super) fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -33,8 +33,8 @@ impl Threads {
     }
 
     /// A thread that ends unasked must not look like a healthy store: the task that watches over them ends, too.
-    pub(super) fn watch_over(&self, tasks: &Tasks) {
-        let (may_end, ended) = (self.may_end.clone(), self.ended.clone());
+    pub(super) fn supervise(&self, tasks: &Tasks) {
+        let (may_end, ended) = (self.stop_expected.clone(), self.ended.clone());
         tasks.spawn("sqlite threads", |stop| async move {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -47,8 +47,8 @@ impl Threads {
     }
 
     /// From here on it is no failure that one ends.
-    pub(super) fn may_end(&self) {
-        self.may_end.cancel();
+    pub(super) fn expect_stop(&self) {
+        self.stop_expected.cancel();
     }
 
     /// Waits for all of them. They must have been told to end.

@@ -2,14 +2,14 @@
 
 mod old {
     use crate::conformance::conformance_tests;
-    use crate::etcd::{Cluster, Release};
+    use crate::etcd_cluster::{EtcdCluster, EtcdRelease};
 
-    conformance_tests!(Cluster::single(Release::Old).await);
+    conformance_tests!(EtcdCluster::single(EtcdRelease::Old).await);
 }
 
 mod new {
     use crate::conformance::conformance_tests;
-    use crate::etcd::{Cluster, Release};
+    use crate::etcd_cluster::{EtcdCluster, EtcdRelease};
 
-    conformance_tests!(Cluster::single(Release::New).await);
+    conformance_tests!(EtcdCluster::single(EtcdRelease::New).await);
 }

@@ -3,33 +3,33 @@
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
-use store::etcd::{Config, Etcd, Timeouts};
+use store::etcd::{Config, EtcdStore, Timeouts};
 use store::{Error, Key, Store};
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::conformance::stage::{events_through, put, put_event, revision, watch, within};
-use crate::etcd::{Cluster, Release, Tls};
+use crate::conformance::check_fixture::{events_through, put, put_event, revision, watch, with_timeout};
+use crate::etcd_cluster::{EtcdCluster, EtcdRelease, EtcdTls};
 
 /// An authority and what it has signed, in a folder.
-struct Authority {
+struct TestAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: TempDir,
+    dir: TempDir,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let authority = Self { issuer, folder: tempfile::tempdir().unwrap() };
+        let authority = Self { issuer, dir: tempfile::tempdir().unwrap() };
         std::fs::write(authority.ca(), authority.issuer.pem()).unwrap();
         authority
     }
 
     fn ca(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        self.dir.path().join("ca.pem")
     }
 
     /// A certificate and its key, good for both sides of a connection to this machine.
@@ -40,7 +40,7 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let write = |kind: &str, pem: String| {
-            let path = self.folder.path().join(format!("{name}.{kind}.pem"));
+            let path = self.dir.path().join(format!("{name}.{kind}.pem"));
             std::fs::write(&path, pem).unwrap();
             path
         };
@@ -48,24 +48,24 @@ impl Authority {
     }
 
     /// What a client of this authority holds.
-    fn client(&self) -> Tls {
+    fn client(&self) -> EtcdTls {
         let (cert, key) = self.sign("client");
-        Tls { ca: self.ca(), cert, key }
+        EtcdTls { ca: self.ca(), cert, key }
     }
 }
 
-async fn start(release: Release, authority: &Authority) -> Cluster {
+async fn start_cluster(release: EtcdRelease, authority: &TestAuthority) -> EtcdCluster {
     let (cert, key) = authority.sign("server");
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let flags = [flag("cert-file", &cert), flag("key-file", &key), flag("trusted-ca-file", &authority.ca())];
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.push("--client-cert-auth");
-    Cluster::start(release, 1, &flags, Some(authority.client())).await
+    EtcdCluster::start(release, 1, &flags, Some(authority.client())).await
 }
 
-async fn check_served(release: Release) {
-    let authority = Authority::new("ours");
-    let cluster = start(release, &authority).await;
+async fn check_tls_cluster(release: EtcdRelease) {
+    let authority = TestAuthority::new("ours");
+    let cluster = start_cluster(release, &authority).await;
     let store = cluster.client().await;
     let from = revision(&store).await.unwrap().next();
     let key = Key::from_static(b"a");
@@ -75,37 +75,37 @@ async fn check_served(release: Release) {
 }
 
 #[tokio::test]
-async fn an_old_etcd_with_certificates_is_served() {
-    check_served(Release::Old).await;
+async fn store_works_on_old_etcd_with_client_certificates() {
+    check_tls_cluster(EtcdRelease::Old).await;
 }
 
 #[tokio::test]
-async fn a_new_etcd_with_certificates_is_served() {
-    check_served(Release::New).await;
+async fn store_works_on_new_etcd_with_client_certificates() {
+    check_tls_cluster(EtcdRelease::New).await;
 }
 
 /// Why a client with these files gets nothing.
-async fn refusal(cluster: &Cluster, change: impl FnOnce(&mut Config)) -> String {
+async fn connection_error(cluster: &EtcdCluster, change: impl FnOnce(&mut Config)) -> String {
     let timeouts = Timeouts { request: std::time::Duration::from_secs(2), ..Timeouts::default() };
     let mut config = Config { timeouts, ..Config::new(cluster.urls()) };
     change(&mut config);
-    let store = Etcd::open(&config, Tasks::new()).await.unwrap();
-    match within("revision", store.revision()).await.unwrap() {
+    let store = EtcdStore::open(&config, Tasks::new()).await.unwrap();
+    match with_timeout("revision", store.revision()).await.unwrap() {
         Err(Error::Unavailable { reason }) => reason,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_why() {
-    let (authority, stranger) = (Authority::new("ours"), Authority::new("another"));
-    let cluster = start(Release::New, &authority).await;
-    let distrusting = refusal(&cluster, |config| config.ca_file = Some(stranger.ca())).await;
+async fn untrusted_client_certificate_error_names_flag() {
+    let (authority, stranger) = (TestAuthority::new("ours"), TestAuthority::new("another"));
+    let cluster = start_cluster(EtcdRelease::New, &authority).await;
+    let distrusting = connection_error(&cluster, |config| config.ca_file = Some(stranger.ca())).await;
     assert!(distrusting.contains("invalid peer certificate: UnknownIssuer"), "{distrusting}");
-    let nameless = refusal(&cluster, |config| config.ca_file = Some(authority.ca())).await;
+    let nameless = connection_error(&cluster, |config| config.ca_file = Some(authority.ca())).await;
     assert!(nameless.contains("--etcd-certfile"), "{nameless}");
-    let foreign = refusal(&cluster, |config| {
-        let Tls { cert, key, .. } = stranger.client();
+    let foreign = connection_error(&cluster, |config| {
+        let EtcdTls { cert, key, .. } = stranger.client();
         (config.ca_file, config.cert_file, config.key_file) = (Some(authority.ca()), Some(cert), Some(key));
     })
     .await;
@@ -113,11 +113,11 @@ async fn a_stranger_is_told_why() {
 }
 
 #[tokio::test]
-async fn an_address_that_the_certificate_is_not_for_is_told() {
-    let authority = Authority::new("ours");
-    let cluster = start(Release::New, &authority).await;
-    let other = refusal(&cluster, |config| {
-        let Tls { ca, cert, key } = authority.client();
+async fn server_certificate_for_another_name_is_rejected() {
+    let authority = TestAuthority::new("ours");
+    let cluster = start_cluster(EtcdRelease::New, &authority).await;
+    let other = connection_error(&cluster, |config| {
+        let EtcdTls { ca, cert, key } = authority.client();
         (config.ca_file, config.cert_file, config.key_file) = (Some(ca), Some(cert), Some(key));
         config.servers = vec![cluster.url(0).replace("127.0.0.1", "localhost")];
     })

@@ -1,24 +1,24 @@
 //! The tests of the store: one suite for every backend, and what is special to each.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod broken;
 mod compaction;
 mod conformance;
-mod etcd;
+mod etcd_cluster;
 mod etcd_conformance;
-mod etcd_lane;
+mod etcd_faults;
 mod etcd_leases;
 mod etcd_limits;
 mod etcd_members;
-mod etcd_storms;
+mod etcd_probe_connection;
 mod etcd_tls;
-mod memory;
+mod faulty_store;
+mod memory_store;
 mod proxy;
-mod sqlite_churn;
 mod sqlite_commit;
 mod sqlite_conformance;
 mod sqlite_crash;
 mod sqlite_disk;
+mod sqlite_maintenance;
 mod sqlite_open;
 mod sqlite_power_loss;
 mod sqlite_process;

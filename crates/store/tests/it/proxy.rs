@@ -12,32 +12,32 @@ use tokio::sync::watch;
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ProxyMode {
     /// They are passed on.
     Pass,
     /// They stay where they are: connections are accepted and kept, and nothing is answered.
     Stall,
     /// The bytes of connections that are there stay where they are; new connections pass.
-    StallOld,
+    StallExisting,
     /// Requests are passed on, and answers are lost.
-    DropAnswers,
+    DropResponses,
     /// Each connection is cut after a random number of bytes of about this size.
     CutAfter(usize),
 }
 
 /// A proxy in front of a port of this machine.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub(crate) struct FaultProxy {
     pub(crate) url: String,
-    mode: watch::Sender<Mode>,
+    mode: watch::Sender<ProxyMode>,
     /// Rises to cut what is there.
     cuts: watch::Sender<u64>,
     accepted: Arc<AtomicUsize>,
     tasks: Tasks,
 }
 
-impl Proxy {
-    pub(crate) async fn start(upstream: u16, mode: Mode) -> Self {
+impl FaultProxy {
+    pub(crate) async fn start(upstream: u16, mode: ProxyMode) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let proxy = Self {
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -60,7 +60,7 @@ impl Proxy {
                 tasks.spawn_once("proxied connection", async move {
                     tokio::select! {
                         // Either side closing, or failing, closes both.
-                        _ = pass(client, upstream, mode, Rng::with_seed(number as u64)) => {}
+                        _ = proxy_connection(client, upstream, mode, Rng::with_seed(number as u64)) => {}
                         _ = cuts.changed() => {}
                     }
                 });
@@ -69,36 +69,41 @@ impl Proxy {
         proxy
     }
 
-    pub(crate) fn set(&self, mode: Mode) {
+    pub(crate) fn set_mode(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
 
     /// Cuts every connection; new ones are accepted.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn cut_connections(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// How many connections were made.
-    pub(crate) fn accepted(&self) -> usize {
+    pub(crate) fn accepted_count(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Proxy {
+impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.tasks.stopping().cancel();
-        self.cut();
+        self.tasks.stop_token().cancel();
+        self.cut_connections();
     }
 }
 
-async fn pass(mut client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mode>, mut rng: Rng) -> Option<()> {
+async fn proxy_connection(
+    mut client: TcpStream,
+    upstream: u16,
+    mut mode: watch::Receiver<ProxyMode>,
+    mut rng: Rng,
+) -> Option<()> {
     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, upstream)).await.ok()?;
     let (mut from_client, mut from_server) = (vec![0; 16 << 10], vec![0; 16 << 10]);
-    let is_new = *mode.borrow() == Mode::StallOld;
-    let is_stalled = move |mode: &Mode| *mode == Mode::Stall || *mode == Mode::StallOld && !is_new;
+    let is_new = *mode.borrow() == ProxyMode::StallExisting;
+    let is_stalled = move |mode: &ProxyMode| *mode == ProxyMode::Stall || *mode == ProxyMode::StallExisting && !is_new;
     let mut left = match *mode.borrow() {
-        Mode::CutAfter(bytes) => rng.usize(..2 * bytes),
-        Mode::Pass | Mode::Stall | Mode::StallOld | Mode::DropAnswers => usize::MAX,
+        ProxyMode::CutAfter(bytes) => rng.usize(..2 * bytes),
+        ProxyMode::Pass | ProxyMode::Stall | ProxyMode::StallExisting | ProxyMode::DropResponses => usize::MAX,
     };
     loop {
         mode.wait_for(|mode| !is_stalled(mode)).await.ok()?;
@@ -111,7 +116,7 @@ async fn pass(mut client: TcpStream, upstream: u16, mut mode: watch::Receiver<Mo
         let passed = count.min(left);
         match forward {
             true => server.write_all(&from_client[..passed]).await.ok()?,
-            false if *mode.borrow() == Mode::DropAnswers => {}
+            false if *mode.borrow() == ProxyMode::DropResponses => {}
             false => client.write_all(&from_server[..passed]).await.ok()?,
         }
         left -= passed;

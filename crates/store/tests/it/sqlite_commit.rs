@@ -8,28 +8,28 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use store::sqlite::{Config, REQUEST_BYTES_MAX, SqliteStore, Step, StepHook};
-use store::{Error, Op, Outcome, Range, Revision, Store, Transaction};
-use tasks::{Failure, FailureKind, Tasks};
+use store::sqlite::{CommitHook, CommitStep, Config, REQUEST_BYTES_MAX, SqliteStore};
+use store::{Error, KeyRange, Op, Revision, Store, Transaction, TransactionOutcome};
+use tasks::{TaskFailure, TaskFailureKind, Tasks};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use crate::sqlite_process::next_batch;
 
 /// A commit that waits at one of its steps until it is let go.
-struct Gate {
-    hook: StepHook,
+struct CommitGate {
+    hook: CommitHook,
     reached: Arc<Notify>,
     go: mpsc::Sender<()>,
 }
 
-impl Gate {
+impl CommitGate {
     /// Holds the first commit that comes to `step`.
-    fn at(step: Step) -> Self {
+    fn at(step: CommitStep) -> Self {
         let reached = Arc::new(Notify::new());
         let (go, wait) = mpsc::channel::<()>();
         let (told, wait) = (reached.clone(), Mutex::new(Some(wait)));
-        let hook = StepHook::new(move |now| {
+        let hook = CommitHook::new(move |now| {
             if now != step {
                 return;
             }
@@ -43,18 +43,18 @@ impl Gate {
     }
 }
 
-struct Scene {
-    folder: TempDir,
+struct SqliteFixture {
+    dir: TempDir,
     tasks: Tasks,
 }
 
-impl Scene {
+impl SqliteFixture {
     fn new() -> Self {
-        Self { folder: TempDir::new().expect("a temporary folder"), tasks: Tasks::new() }
+        Self { dir: TempDir::new().expect("a temporary folder"), tasks: Tasks::new() }
     }
 
     fn config(&self) -> Config {
-        Config::new(self.folder.path().join("state.db"))
+        Config::new(self.dir.path().join("state.db"))
     }
 
     async fn open(&self, config: Config) -> Arc<SqliteStore> {
@@ -64,15 +64,15 @@ impl Scene {
 
 /// Everything that waits while one commit is under way shares the next, and a conflict in it is nobody else's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_is_committed_together_and_answered_one_by_one() {
-    let scene = Scene::new();
-    let gate = Gate::at(Step::TurnTaken);
+async fn queued_writes_share_one_commit_with_own_outcomes() {
+    let scene = SqliteFixture::new();
+    let gate = CommitGate::at(CommitStep::LockAcquired);
     let commits = Arc::new(AtomicUsize::new(0));
     let counted = commits.clone();
     let hold = gate.hook.clone();
     let mut config = scene.config();
-    config.steps = StepHook::new(move |step| {
-        counted.fetch_add(usize::from(step == Step::Committed), Ordering::SeqCst);
+    config.commit_hook = CommitHook::new(move |step| {
+        counted.fetch_add(usize::from(step == CommitStep::Committed), Ordering::SeqCst);
         hold.call(step);
     });
     let store = scene.open(config).await;
@@ -84,13 +84,14 @@ async fn what_waits_is_committed_together_and_answered_one_by_one() {
     assert!(futures_util::poll!(&mut waiting).is_pending());
     gate.go.send(()).expect("it waits");
     first.await.expect("it commits");
-    let outcomes: Vec<Outcome> = waiting.await.into_iter().map(|outcome| outcome.expect("an answer")).collect();
+    let outcomes: Vec<TransactionOutcome> =
+        waiting.await.into_iter().map(|outcome| outcome.expect("an answer")).collect();
     for (number, outcome) in outcomes.iter().enumerate() {
         // Of every pair the first is new; the second finds it, although it is not committed yet when they are compared.
         let revision = Revision(3 + number as u64 / 2);
         match outcome {
-            Outcome::Committed(at) => assert_eq!((number % 2, *at), (0, revision)),
-            Outcome::Conflict { current, .. } => {
+            TransactionOutcome::Committed(at) => assert_eq!((number % 2, *at), (0, revision)),
+            TransactionOutcome::Conflict { current, .. } => {
                 let found = current[0].as_ref().map(|entry| entry.revision);
                 assert_eq!((number % 2, found), (1, Some(revision)));
             }
@@ -102,73 +103,75 @@ async fn what_waits_is_committed_together_and_answered_one_by_one() {
 /// Between COMMIT and the revision file a write is in the database, and nobody may have seen it: its process may die
 /// there, and then another process would tell of an older state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_shown_before_every_process_can_know_of_it() {
-    let scene = Scene::new();
+async fn committed_write_is_invisible_until_revision_is_published() {
+    let scene = SqliteFixture::new();
     let reader = scene.open(scene.config()).await;
     let before = scene.open(scene.config()).await;
     let mut old = Revision(1);
     for key in ["/kept", "/changed", "/removed"] {
-        let Ok(Outcome::Committed(at)) = before.commit(Transaction::create(key, "old")).await else { panic!("{key}") };
+        let Ok(TransactionOutcome::Committed(at)) = before.commit(Transaction::create(key, "old")).await else {
+            panic!("{key}")
+        };
         old = at;
     }
-    let gate = Gate::at(Step::Committed);
+    let gate = CommitGate::at(CommitStep::Committed);
     let mut config = scene.config();
-    config.steps = gate.hook.clone();
+    config.commit_hook = gate.hook.clone();
     let writer = scene.open(config).await;
     let mut watch = reader.watch("/".into(), old.next()).await.expect("it watches");
     let change = Transaction {
         compares: Vec::new(),
-        ops: vec![put("/changed", "new"), Op::Delete { key: "/removed".into() }, put("/added", "new")],
+        ops: vec![put_op("/changed", "new"), Op::Delete { key: "/removed".into() }, put_op("/added", "new")],
     };
     let mut commit = writer.commit(change);
     assert!(futures_util::poll!(&mut commit).is_pending());
     gate.reached.notified().await;
 
-    let page = reader.range(Range::prefix("/").limit(1)).await.expect("it reads");
+    let page = reader.range(KeyRange::prefix("/").limit(1)).await.expect("it reads");
     assert_eq!((page.revision, page.count), (old, 3));
-    let page = reader.range(Range::prefix("/")).await.expect("it reads");
+    let page = reader.range(KeyRange::prefix("/")).await.expect("it reads");
     let entries: Vec<(&[u8], &[u8])> = page.entries.iter().map(|entry| (&entry.key[..], &entry.value[..])).collect();
     assert_eq!(entries, [(&b"/changed"[..], &b"old"[..]), (b"/kept", b"old"), (b"/removed", b"old")]);
     assert_eq!(reader.get("/added".into()).await, Ok((None, old)));
     assert_eq!(reader.revision().await, Ok(old));
     assert_eq!(
-        reader.range(Range::prefix("/").at(old.next())).await,
-        Err(Error::Future { requested: old.next(), current: old })
+        reader.range(KeyRange::prefix("/").at_revision(old.next())).await,
+        Err(Error::FutureRevision { requested: old.next(), current: old })
     );
     // A watch that were told now would have to be told again by nobody.
-    watch.progress().send();
-    assert!(futures_util::poll!(Box::pin(watch.next())).is_pending());
+    watch.progress_request().send();
+    assert!(futures_util::poll!(Box::pin(watch.next_batch())).is_pending());
 
     gate.go.send(()).expect("it waits");
-    assert_eq!(commit.await, Ok(Outcome::Committed(old.next())));
+    assert_eq!(commit.await, Ok(TransactionOutcome::Committed(old.next())));
     let batch = next_batch(&mut watch).await;
-    assert_eq!((batch.events.len(), batch.through), (3, old.next()));
-    assert_eq!(reader.range(Range::prefix("/")).await.map(|page| page.count), Ok(3));
+    assert_eq!((batch.events.len(), batch.complete_through), (3, old.next()));
+    assert_eq!(reader.range(KeyRange::prefix("/")).await.map(|page| page.count), Ok(3));
 }
 
-fn put(key: &'static str, value: &'static str) -> Op {
+fn put_op(key: &'static str, value: &'static str) -> Op {
     Op::Put { key: key.into(), value: value.into(), ttl: None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_dies_is_a_failure_of_the_server() {
-    let scene = Scene::new();
+async fn panicking_store_thread_is_reported_as_task_failure() {
+    let scene = SqliteFixture::new();
     let mut config = scene.config();
-    config.steps = StepHook::new(|step| assert_ne!(step, Step::Committed, "on purpose"));
+    config.commit_hook = CommitHook::new(|step| assert_ne!(step, CommitStep::Committed, "on purpose"));
     let store = scene.open(config).await;
     let outcome = store.commit(Transaction::create("/a", "1")).await;
-    assert!(matches!(outcome, Err(Error::Unresolved { .. })), "it may have happened: {outcome:?}");
-    let failure = Failure { task: "sqlite threads", kind: FailureKind::EndedUnasked };
-    assert_eq!(scene.tasks.failed().await, failure);
+    assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "it may have happened: {outcome:?}");
+    let failure = TaskFailure { task: "sqlite threads", kind: TaskFailureKind::ReturnedEarly };
+    assert_eq!(scene.tasks.wait_for_failure().await, failure);
     let outcome = store.commit(Transaction::create("/b", "1")).await;
     assert_eq!(outcome, Err(Error::Unavailable { reason: "the store is closed".to_owned() }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreign_program_that_holds_the_lock_is_told_of_in_time() {
-    let scene = Scene::new();
+async fn commit_fails_in_time_when_foreign_program_holds_lock() {
+    let scene = SqliteFixture::new();
     let mut config = scene.config();
-    config.turn_wait = Duration::from_millis(50);
+    config.write_lock_timeout = Duration::from_millis(50);
     let store = scene.open(config.clone()).await;
     store.commit(Transaction::create("/a", "1")).await.expect("it commits");
     let foreign = Connection::open(&config.path).expect("it opens");
@@ -178,16 +181,16 @@ async fn a_foreign_program_that_holds_the_lock_is_told_of_in_time() {
     };
     assert!(reason.contains("another program holds its lock"), "{reason}");
     foreign.execute_batch("ROLLBACK").expect("it unlocks");
-    assert_eq!(store.commit(Transaction::create("/b", "1")).await, Ok(Outcome::Committed(Revision(3))));
+    assert_eq!(store.commit(Transaction::create("/b", "1")).await, Ok(TransactionOutcome::Committed(Revision(3))));
 }
 
 /// As after a backup was put in the place of the file, or its log was removed: acknowledged writes are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_behind_what_was_acknowledged_is_damaged() {
-    let scene = Scene::new();
+async fn database_behind_revision_file_is_damaged() {
+    let scene = SqliteFixture::new();
     let store = scene.open(scene.config()).await;
     store.commit(Transaction::create("/a", "1")).await.expect("it commits");
-    let told = std::fs::OpenOptions::new().write(true).open(scene.folder.path().join("state.db.rev"));
+    let told = std::fs::OpenOptions::new().write(true).open(scene.dir.path().join("state.db.rev"));
     let record = [99_u64.to_le_bytes(), (!99_u64).to_le_bytes()].concat();
     told.expect("it is there").write_all_at(&record, 0).expect("it can be written");
     let Err(Error::Damaged { reason }) = store.get("/a".into()).await else { panic!("it read") };
@@ -195,8 +198,8 @@ async fn a_database_that_is_behind_what_was_acknowledged_is_damaged() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limits_are_refused_and_those_at_them_are_not() {
-    let scene = Scene::new();
+async fn transaction_limits_are_enforced_exactly() {
+    let scene = SqliteFixture::new();
     let store = scene.open(scene.config()).await;
     let of_size = |bytes: usize| Transaction::create("k", vec![0; bytes - 2]);
     let of_ops = |count: usize| {
@@ -205,9 +208,9 @@ async fn requests_beyond_the_limits_are_refused_and_those_at_them_are_not() {
     };
     let reason = |what: &str| Err(Error::TooLarge { reason: what.to_owned() });
     for (transaction, expected) in [
-        (of_size(REQUEST_BYTES_MAX), Ok(Outcome::Committed(Revision(2)))),
+        (of_size(REQUEST_BYTES_MAX), Ok(TransactionOutcome::Committed(Revision(2)))),
         (of_size(REQUEST_BYTES_MAX + 1), reason("a transaction of 1572865 bytes, and 1572864 are the most")),
-        (of_ops(128), Ok(Outcome::Committed(Revision(3)))),
+        (of_ops(128), Ok(TransactionOutcome::Committed(Revision(3)))),
         (of_ops(129), reason("129 operations in a transaction, and 128 are the most")),
     ] {
         assert_eq!(store.commit(transaction).await, expected);

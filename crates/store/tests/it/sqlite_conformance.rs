@@ -12,23 +12,23 @@ use tempfile::TempDir;
 
 use crate::conformance::{Harness, conformance_tests};
 
-conformance_tests!(OneFile::new());
+conformance_tests!(SharedFile::new());
 
-struct OneFile {
-    folder: TempDir,
+struct SharedFile {
+    dir: TempDir,
     tasks: Tasks,
 }
 
-impl OneFile {
+impl SharedFile {
     fn new() -> Self {
-        Self { folder: TempDir::new().expect("a temporary folder"), tasks: Tasks::new() }
+        Self { dir: TempDir::new().expect("a temporary folder"), tasks: Tasks::new() }
     }
 }
 
-impl Harness for OneFile {
+impl Harness for SharedFile {
     fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
         async {
-            let config = Config::new(self.folder.path().join("state.db"));
+            let config = Config::new(self.dir.path().join("state.db"));
             let store: Arc<dyn Store> =
                 Arc::new(SqliteStore::open(config, &self.tasks).await.expect("the store opens"));
             store
@@ -36,7 +36,7 @@ impl Harness for OneFile {
         .boxed()
     }
 
-    fn oversized(&self) -> usize {
+    fn oversized_value_bytes(&self) -> usize {
         REQUEST_BYTES_MAX + 1
     }
 }

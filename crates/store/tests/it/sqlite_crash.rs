@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use rustix::process::{Signal, getpid, kill_process};
-use store::sqlite::{Config, Durability, SqliteStore, Step, StepHook};
-use store::{Event, Key, Op, Outcome, Range, Revision, Store, Transaction};
+use store::sqlite::{CommitHook, CommitStep, Config, Durability, SqliteStore};
+use store::{Key, KeyRange, Op, Revision, Store, StoreEvent, Transaction, TransactionOutcome};
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::sqlite_process::{Process, Role, next_batch, sized, soon, tell_parent};
+use crate::sqlite_process::{ChildProcess, ChildRole, next_batch, scaled, with_timeout, write_to_parent};
 
 /// Enough to make commits of several transactions.
 const WRITERS: usize = 8;
@@ -21,7 +21,13 @@ const WRITERS: usize = 8;
 /// What every transaction of a writer puts, all with the same value.
 const PARTS: [&str; 3] = ["a", "b", "c"];
 
-const STEPS: [Step; 5] = [Step::TurnTaken, Step::RowsWritten, Step::Committed, Step::Shown, Step::Answered];
+const STEPS: [CommitStep; 5] = [
+    CommitStep::LockAcquired,
+    CommitStep::RowsWritten,
+    CommitStep::Committed,
+    CommitStep::RevisionPublished,
+    CommitStep::ResponsesSent,
+];
 
 /// What a child told before it died: that a writer's number is written, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,93 +39,100 @@ pub(crate) struct Acknowledged {
 
 /// How a round ends.
 #[derive(Clone, Copy, Debug)]
-enum Death {
+enum KillPoint {
     /// When it comes to this step of its commit number so-and-so.
-    At(Step, usize),
+    AtStep(CommitStep, usize),
     /// When it has told this many acknowledgements.
-    After(usize),
+    AfterAcknowledgements(usize),
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_process_acknowledged_is_found_when_the_file_is_opened_again() {
+async fn reopened_store_has_all_acknowledged_writes_after_kill() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let mut seen = Revision(1);
-    for death in deaths() {
-        let acknowledged = run_until_death(&path, death);
+    for death in kill_points() {
+        let acknowledged = run_until_killed(&path, death);
         let tasks = Tasks::new();
         let store = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens after a crash");
-        seen = verify(&store, seen, &acknowledged).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
+        seen = verify_acknowledged(&store, seen, &acknowledged)
+            .await
+            .unwrap_or_else(|what| panic!("after {death:?}: {what}"));
         store.close().await;
     }
     assert!(seen > Revision(1), "something was written at all");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_process_acknowledged_is_seen_by_a_process_that_goes_on() {
+async fn surviving_process_sees_all_writes_acknowledged_before_kill() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let tasks = Tasks::new();
     let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens");
     let mut seen = Revision(1);
-    for death in deaths() {
-        let acknowledged = run_until_death(&path, death);
-        seen = verify(&survivor, seen, &acknowledged).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
+    for death in kill_points() {
+        let acknowledged = run_until_killed(&path, death);
+        seen = verify_acknowledged(&survivor, seen, &acknowledged)
+            .await
+            .unwrap_or_else(|what| panic!("after {death:?}: {what}"));
         let mark = put_all(&survivor, WRITERS, seen.0).await;
         // It continues after whatever the dead process committed, told or not.
         assert!(mark > seen, "after {death:?}, {mark} does not follow {seen}");
-        seen = verify(&survivor, seen, &[]).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
+        seen = verify_acknowledged(&survivor, seen, &[]).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
     }
     survivor.close().await;
 }
 
 /// The revision file is behind for ever if nobody looks, and what was committed would be shown by the next write only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_process_committed_and_could_not_tell_is_shown_without_another_write() {
+async fn unpublished_commit_of_killed_process_becomes_visible() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let tasks = Tasks::new();
     let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens");
     let mut watch = survivor.watch("/".into(), Revision(2)).await.expect("it watches");
-    let acknowledged = run_until_death(&path, Death::At(Step::Committed, 1));
+    let acknowledged = run_until_killed(&path, KillPoint::AtStep(CommitStep::Committed, 1));
     assert_eq!(acknowledged, [], "it died before it could answer");
     let batch = next_batch(&mut watch).await;
-    assert_eq!(whole(&batch.events[..PARTS.len()], Revision(2)).map(|written| written.number), Ok(1));
-    assert!(survivor.revision().await.expect("it tells") >= batch.through);
+    assert_eq!(parse_transaction(&batch.events[..PARTS.len()], Revision(2)).map(|written| written.number), Ok(1));
+    assert!(survivor.revision().await.expect("it tells") >= batch.complete_through);
 }
 
 /// Every step, and moments between.
-fn deaths() -> Vec<Death> {
-    let rounds = sized(10, 100);
-    let at_steps = (0..rounds).map(|round| Death::At(STEPS[round % STEPS.len()], 3 + round));
-    let between = (0..rounds).map(|_| Death::After(1 + fastrand::usize(..200)));
+fn kill_points() -> Vec<KillPoint> {
+    let rounds = scaled(10, 100);
+    let at_steps = (0..rounds).map(|round| KillPoint::AtStep(STEPS[round % STEPS.len()], 3 + round));
+    let between = (0..rounds).map(|_| KillPoint::AfterAcknowledgements(1 + fastrand::usize(..200)));
     at_steps.chain(between).collect()
 }
 
-fn run_until_death(path: &Path, death: Death) -> Vec<Acknowledged> {
-    let role = Role::default().with("path", &path.display()).with("durability", &"full").with("bytes", &64);
-    match death {
-        Death::At(step, commit) => {
+fn run_until_killed(path: &Path, kill_point: KillPoint) -> Vec<Acknowledged> {
+    let role = ChildRole::default().with("path", &path.display()).with("durability", &"full").with("bytes", &64);
+    match kill_point {
+        KillPoint::AtStep(step, commit) => {
             let role = role.with("step", &format!("{step:?}")).with("commit", &commit);
-            acknowledged_until_end(Process::start("sqlite_crash::child_that_writes", &role, &[]))
+            acknowledged_until_end(ChildProcess::start("sqlite_crash::child_that_writes", &role, &[]))
         }
-        Death::After(acknowledgements) => {
+        KillPoint::AfterAcknowledgements(acknowledgements) => {
             let role = role.with("step", &"none").with("commit", &0);
-            acknowledged_until_killed(Process::start("sqlite_crash::child_that_writes", &role, &[]), acknowledgements)
+            acknowledged_until_killed(
+                ChildProcess::start("sqlite_crash::child_that_writes", &role, &[]),
+                acknowledgements,
+            )
         }
     }
 }
 
 /// Kills the child after so many acknowledgements.
-pub(crate) fn acknowledged_until_killed(mut child: Process, count: usize) -> Vec<Acknowledged> {
+pub(crate) fn acknowledged_until_killed(mut child: ChildProcess, count: usize) -> Vec<Acknowledged> {
     let mut acknowledged: Vec<Acknowledged> = (0..count).map(|_| parse(&child.expect_line())).collect();
     child.kill();
     acknowledged.extend(acknowledged_until_end(child));
     acknowledged
 }
 
-fn acknowledged_until_end(mut child: Process) -> Vec<Acknowledged> {
-    std::iter::from_fn(|| child.line()).map(|line| parse(&line)).collect()
+fn acknowledged_until_end(mut child: ChildProcess) -> Vec<Acknowledged> {
+    std::iter::from_fn(|| child.read_line()).map(|line| parse(&line)).collect()
 }
 
 fn parse(line: &str) -> Acknowledged {
@@ -130,43 +143,43 @@ fn parse(line: &str) -> Acknowledged {
 /// Runs as a child: writes until it dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes() {
-    let Some(role) = Role::of_this_process() else { return };
+    let Some(role) = ChildRole::from_env() else { return };
     let mut config = Config::new(role.get::<String>("path"));
     if role.get::<String>("durability") == "lost" {
-        config.durability = Durability::Lost;
+        config.durability = Durability::Unsynced;
     }
-    config.steps = die_at(&role.get::<String>("step"), role.get("commit"));
+    config.commit_hook = kill_self_at(&role.get::<String>("step"), role.get("commit"));
     let store = Arc::new(SqliteStore::open(config, &Tasks::new()).await.expect("it opens"));
     let bytes = role.get("bytes");
-    join_all((0..WRITERS).map(|writer| write_for_ever(store.clone(), writer, bytes))).await;
+    join_all((0..WRITERS).map(|writer| write_forever(store.clone(), writer, bytes))).await;
 }
 
 /// Kills this process when a step comes for the so-many-th time.
-fn die_at(step: &str, commit: usize) -> StepHook {
-    let Some(step) = STEPS.into_iter().find(|known| format!("{known:?}") == step) else { return StepHook::default() };
+fn kill_self_at(step: &str, commit: usize) -> CommitHook {
+    let Some(step) = STEPS.into_iter().find(|known| format!("{known:?}") == step) else { return CommitHook::default() };
     let left = AtomicUsize::new(commit);
-    StepHook::new(move |reached| {
+    CommitHook::new(move |reached| {
         if reached == step && left.fetch_sub(1, Ordering::Relaxed) == 1 {
             kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
         }
     })
 }
 
-async fn write_for_ever(store: Arc<SqliteStore>, writer: usize, bytes: usize) {
+async fn write_forever(store: Arc<SqliteStore>, writer: usize, bytes: usize) {
     let (last, _) = store.get(key(writer, PARTS[0])).await.expect("it reads");
     let mut number = last.map_or(0, |entry| number_of(&entry.value));
     loop {
         number += 1;
         let outcome = store.commit(transaction(writer, number, bytes)).await.expect("it commits");
-        let Outcome::Committed(revision) = outcome else { panic!("a conflict without comparisons") };
-        tell_parent(format_args!("{writer} {number} {}", revision.0));
+        let TransactionOutcome::Committed(revision) = outcome else { panic!("a conflict without comparisons") };
+        write_to_parent(format_args!("{writer} {number} {}", revision.0));
     }
 }
 
 async fn put_all(store: &SqliteStore, writer: usize, number: u64) -> Revision {
     match store.commit(transaction(writer, number, 0)).await.expect("it commits") {
-        Outcome::Committed(revision) => revision,
-        Outcome::Conflict { .. } => panic!("a conflict without comparisons"),
+        TransactionOutcome::Committed(revision) => revision,
+        TransactionOutcome::Conflict { .. } => panic!("a conflict without comparisons"),
     }
 }
 
@@ -187,19 +200,20 @@ fn number_of(value: &[u8]) -> u64 {
 }
 
 /// Checks everything after `seen` against what was acknowledged, and returns how far the store is.
-pub(crate) async fn verify(
+pub(crate) async fn verify_acknowledged(
     store: &SqliteStore,
-    seen: Revision,
+    verified_through: Revision,
     acknowledged: &[Acknowledged],
 ) -> Result<Revision, String> {
-    let page = store.range(Range::prefix("/")).await.map_err(|error| error.to_string())?;
+    let page = store.range(KeyRange::prefix("/")).await.map_err(|error| error.to_string())?;
     // Whatever this read has seen, no answer may deny; and the file may just now be repaired.
     let current = store.revision().await.map_err(|error| error.to_string())?.max(page.revision);
-    let promised = acknowledged.iter().map(|told| told.revision).max().unwrap_or(seen).max(seen);
+    let promised =
+        acknowledged.iter().map(|told| told.revision).max().unwrap_or(verified_through).max(verified_through);
     if current < promised {
         return Err(format!("revision {promised} was told, and the store is at {current}"));
     }
-    let history = history(store, seen.next(), current).await?;
+    let history = read_history(store, verified_through.next(), current).await?;
     for told in acknowledged {
         let found = history.iter().find(|written| written.revision == told.revision);
         if found != Some(told) {
@@ -217,7 +231,7 @@ pub(crate) async fn verify(
 }
 
 /// Every transaction of the history, each whole, none missing.
-async fn history(store: &SqliteStore, from: Revision, through: Revision) -> Result<Vec<Acknowledged>, String> {
+async fn read_history(store: &SqliteStore, from: Revision, through: Revision) -> Result<Vec<Acknowledged>, String> {
     let mut written = Vec::new();
     if from > through {
         return Ok(written);
@@ -225,9 +239,10 @@ async fn history(store: &SqliteStore, from: Revision, through: Revision) -> Resu
     let mut watch = store.watch("/".into(), from).await.map_err(|error| error.to_string())?;
     let mut next = from;
     while next <= through {
-        let batch = soon(watch.next()).await.ok_or("the watch ended")?.map_err(|error| error.to_string())?;
+        let batch =
+            with_timeout(watch.next_batch()).await.ok_or("the watch ended")?.map_err(|error| error.to_string())?;
         for events in batch.events.chunk_by(|one, other| one.revision() == other.revision()) {
-            written.push(whole(events, next)?);
+            written.push(parse_transaction(events, next)?);
             next = next.next();
         }
     }
@@ -235,8 +250,8 @@ async fn history(store: &SqliteStore, from: Revision, through: Revision) -> Resu
 }
 
 /// The one transaction that these events are.
-fn whole(events: &[Event], revision: Revision) -> Result<Acknowledged, String> {
-    let values: Vec<(&Key, u64)> = events.iter().filter_map(put).collect();
+fn parse_transaction(events: &[StoreEvent], revision: Revision) -> Result<Acknowledged, String> {
+    let values: Vec<(&Key, u64)> = events.iter().filter_map(parse_put).collect();
     let (first, number) = values.first().copied().ok_or("a revision without a put")?;
     let writer = std::str::from_utf8(&first[1..3]).expect("text").parse().expect("a number");
     let expected: Vec<(Key, u64)> = PARTS.into_iter().map(|part| (key(writer, part), number)).collect();
@@ -247,9 +262,9 @@ fn whole(events: &[Event], revision: Revision) -> Result<Acknowledged, String> {
     Ok(Acknowledged { writer, number, revision })
 }
 
-fn put(event: &Event) -> Option<(&Key, u64)> {
+fn parse_put(event: &StoreEvent) -> Option<(&Key, u64)> {
     match event {
-        Event::Put(entry) => Some((&entry.key, number_of(&entry.value))),
-        Event::Delete { .. } => None,
+        StoreEvent::Put(entry) => Some((&entry.key, number_of(&entry.value))),
+        StoreEvent::Delete { .. } => None,
     }
 }

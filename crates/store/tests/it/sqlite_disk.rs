@@ -7,34 +7,34 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::sqlite_process::{Process, Role};
+use crate::sqlite_process::{ChildProcess, ChildRole};
 
 /// Disks write in pieces of this size; a piece is never torn.
 const SECTOR: usize = 512;
 
 /// A folder on a disk that can be made to fail.
-pub(crate) struct Disk {
+pub(crate) struct SimulatedDisk {
     /// The database and everything beside it.
-    folder: TempDir,
+    dir: TempDir,
     /// What is on the platter.
-    durable: TempDir,
+    durable_dir: TempDir,
     /// The faults that there are.
-    faults: TempDir,
+    faults_dir: TempDir,
 }
 
 /// What becomes of a write that was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsynced {
+pub(crate) enum UnsyncedWrites {
     /// It is lost.
     Lost,
     /// Some of its sectors are written, others are not.
     Torn,
 }
 
-impl Disk {
+impl SimulatedDisk {
     pub(crate) fn new() -> Self {
         let folder = || TempDir::new().expect("a temporary folder");
-        Self { folder: folder(), durable: folder(), faults: folder() }
+        Self { dir: folder(), durable_dir: folder(), faults_dir: folder() }
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -42,36 +42,36 @@ impl Disk {
     }
 
     /// Everything that is there now is on the platter.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn sync_all(&self) {
         for file in files(&self.folder()) {
-            fs::copy(&file, self.durable.path().join(name(&file))).expect("it can be copied");
+            fs::copy(&file, self.durable_dir.path().join(name(&file))).expect("it can be copied");
         }
     }
 
     /// Runs a child whose files are on this disk.
-    pub(crate) fn start(&self, function: &str, role: &Role) -> Process {
+    pub(crate) fn start(&self, function: &str, role: &ChildRole) -> ChildProcess {
         let variables = [
             ("DISK_FOLDER", self.folder()),
-            ("DISK_DURABLE", self.durable.path().to_owned()),
-            ("DISK_FAULTS", self.faults.path().to_owned()),
-            ("LD_PRELOAD", library().to_owned()),
+            ("DISK_DURABLE", self.durable_dir.path().to_owned()),
+            ("DISK_FAULTS", self.faults_dir.path().to_owned()),
+            ("LD_PRELOAD", disk_library().to_owned()),
         ];
-        Process::start(function, role, &variables)
+        ChildProcess::start(function, role, &variables)
     }
 
-    pub(crate) fn break_with(&self, fault: &str) {
-        fs::write(self.faults.path().join(fault), "").expect("a fault can be named");
+    pub(crate) fn add_fault(&self, fault: &str) {
+        fs::write(self.faults_dir.path().join(fault), "").expect("a fault can be named");
     }
 
-    pub(crate) fn repair(&self, fault: &str) {
-        fs::remove_file(self.faults.path().join(fault)).expect("it was broken");
+    pub(crate) fn remove_fault(&self, fault: &str) {
+        fs::remove_file(self.faults_dir.path().join(fault)).expect("it was broken");
     }
 
     /// What a new start finds: no process, nothing of what was only in memory.
-    pub(crate) fn lose_power(&self, unsynced: Unsynced) {
+    pub(crate) fn lose_power(&self, unsynced: UnsyncedWrites) {
         for file in files(&self.folder()) {
             let is_shared_memory = name(&file).ends_with("-shm");
-            let durable = fs::read(self.durable.path().join(name(&file))).ok().filter(|_| !is_shared_memory);
+            let durable = fs::read(self.durable_dir.path().join(name(&file))).ok().filter(|_| !is_shared_memory);
             match durable {
                 Some(durable) => {
                     fs::write(&file, after_loss(&fs::read(&file).expect("it is there"), durable, unsynced))
@@ -83,13 +83,13 @@ impl Disk {
     }
 
     fn folder(&self) -> PathBuf {
-        self.folder.path().canonicalize().expect("it is there")
+        self.dir.path().canonicalize().expect("it is there")
     }
 }
 
 /// What is on the platter of a file that held `written` in memory.
-fn after_loss(written: &[u8], mut durable: Vec<u8>, unsynced: Unsynced) -> Vec<u8> {
-    if unsynced == Unsynced::Lost {
+fn after_loss(written: &[u8], mut durable: Vec<u8>, unsynced: UnsyncedWrites) -> Vec<u8> {
+    if unsynced == UnsyncedWrites::Lost {
         return durable;
     }
     durable.resize(written.len().max(durable.len()), 0);
@@ -111,7 +111,7 @@ fn name(file: &Path) -> &str {
 }
 
 /// `disk.c`, compiled once with the C compiler that every Rust toolchain links with.
-fn library() -> &'static Path {
+fn disk_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

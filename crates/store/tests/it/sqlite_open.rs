@@ -7,43 +7,43 @@ use std::path::{Path, PathBuf};
 use expect_test::{Expect, expect};
 use rusqlite::Connection;
 use store::sqlite::{Config, OpenError, SqliteStore};
-use store::{Error, Key, Op, Range, Store, Transaction};
+use store::{Error, Key, KeyRange, Op, Store, Transaction};
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::sqlite_disk::Disk;
-use crate::sqlite_process::{Role, hear_parent, tell_parent};
+use crate::sqlite_disk::SimulatedDisk;
+use crate::sqlite_process::{ChildRole, read_from_parent, write_to_parent};
 
-struct Place {
-    folder: TempDir,
+struct StoreLocation {
+    dir: TempDir,
 }
 
-impl Place {
+impl StoreLocation {
     fn new() -> Self {
-        Self { folder: TempDir::new().expect("a temporary folder") }
+        Self { dir: TempDir::new().expect("a temporary folder") }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().canonicalize().expect("it is there").join("state.db")
+        self.dir.path().canonicalize().expect("it is there").join("state.db")
     }
 
     /// A message with the folder's name, which differs every time, left out.
-    fn told(&self, message: &str) -> String {
+    fn redact_dir(&self, message: &str) -> String {
         message.replace(&self.path().parent().expect("a folder").display().to_string(), "…")
     }
 
     /// Opening must fail with these words, and change nothing.
-    async fn check(&self, expected: Expect) -> OpenError {
+    async fn check_open_fails(&self, expected: Expect) -> OpenError {
         let before = fs::read(self.path()).ok();
         let error = SqliteStore::open(Config::new(self.path()), &Tasks::new()).await.expect_err("it does not open");
-        expected.assert_eq(&self.told(&error.to_string()));
+        expected.assert_eq(&self.redact_dir(&error.to_string()));
         assert_eq!(fs::read(self.path()).ok(), before, "the file is as it was");
         error
     }
 }
 
 /// A store with something in it, closed again.
-async fn make_store(path: &Path, keys: usize) {
+async fn create_store(path: &Path, keys: usize) {
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(path), &tasks).await.expect("it opens");
     for first in (0..keys).step_by(100) {
@@ -55,13 +55,13 @@ async fn make_store(path: &Path, keys: usize) {
 }
 
 #[tokio::test]
-async fn every_file_is_for_its_owner_alone() {
-    let place = Place::new();
+async fn store_files_are_readable_by_owner_only() {
+    let place = StoreLocation::new();
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
     store.commit(Transaction::create("/a", "1")).await.expect("it commits");
     let mut modes = Vec::new();
-    for entry in fs::read_dir(place.folder.path()).expect("the folder is there") {
+    for entry in fs::read_dir(place.dir.path()).expect("the folder is there") {
         let entry = entry.expect("an entry");
         let mode = entry.metadata().expect("it is there").permissions().mode() & 0o777;
         modes.push((entry.file_name().into_string().expect("a name of ours"), format!("{mode:o}")));
@@ -73,58 +73,58 @@ async fn every_file_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn something_that_is_no_database() {
-    let place = Place::new();
+async fn open_rejects_file_that_is_not_a_database() {
+    let place = StoreLocation::new();
     fs::write(place.path(), "kind: Config\n".repeat(100)).expect("it can be written");
     let error = place
-        .check(expect!["…/state.db is not a store of unskew: it is not an SQLite database; it was left as it is; choose another file"])
+        .check_open_fails(expect!["…/state.db is not a store of unskew: it is not an SQLite database; it was left as it is; choose another file"])
         .await;
-    assert!(matches!(error, OpenError::Foreign { .. }));
+    assert!(matches!(error, OpenError::NotAStore { .. }));
 }
 
 #[tokio::test]
-async fn the_database_of_somebody_else() {
-    let place = Place::new();
+async fn open_rejects_foreign_sqlite_database() {
+    let place = StoreLocation::new();
     let other = Connection::open(place.path()).expect("it opens");
     other.execute_batch("CREATE TABLE kine (id INTEGER PRIMARY KEY, name TEXT)").expect("it is a database");
     other.close().expect("it closes");
     let error = place
-        .check(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was left as it is; choose another file"])
+        .check_open_fails(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was left as it is; choose another file"])
         .await;
-    assert!(matches!(error, OpenError::Foreign { .. }));
+    assert!(matches!(error, OpenError::NotAStore { .. }));
 }
 
 #[tokio::test]
-async fn a_store_from_the_future() {
-    let place = Place::new();
-    make_store(&place.path(), 1).await;
+async fn open_rejects_newer_format() {
+    let place = StoreLocation::new();
+    create_store(&place.path(), 1).await;
     let connection = Connection::open(place.path()).expect("it opens");
     connection.pragma_update(None, "user_version", 7).expect("it can be marked");
     connection.close().expect("it closes");
     let error = place
-        .check(expect!["…/state.db was written by a newer unskew: its format is 7, and this one knows formats up to 1; run the newer one"])
+        .check_open_fails(expect!["…/state.db was written by a newer unskew: its format is 7, and this one knows formats up to 1; run the newer one"])
         .await;
     assert!(matches!(error, OpenError::NewerFormat { found: 7, known: 1, .. }));
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there() {
-    let place = Place::new();
+async fn open_rejects_missing_folder() {
+    let place = StoreLocation::new();
     let path = place.path().join("missing/state.db");
     let error = SqliteStore::open(Config::new(path), &Tasks::new()).await.expect_err("it does not open");
     expect!["the folder of …/state.db/missing/state.db cannot be used (No such file or directory (os error 2)); create it, writable by this server's user alone"]
-        .assert_eq(&place.told(&error.to_string()));
+        .assert_eq(&place.redact_dir(&error.to_string()));
 }
 
 /// As a crash while it was created leaves it, or a curious `sqlite3`.
 #[tokio::test]
-async fn an_empty_database_becomes_a_store() {
+async fn open_turns_empty_database_into_store() {
     for sql in ["PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL", "PRAGMA journal_mode = WAL", ""] {
-        let place = Place::new();
+        let place = StoreLocation::new();
         let connection = Connection::open(place.path()).expect("it opens");
         connection.execute_batch(sql).expect("it is a database");
         connection.close().expect("it closes");
-        make_store(&place.path(), 1).await;
+        create_store(&place.path(), 1).await;
         let connection = Connection::open(place.path()).expect("it opens");
         let auto_vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).expect("it tells");
         assert_eq!(auto_vacuum, 2, "after {sql:?}, free pages can be given back");
@@ -133,8 +133,8 @@ async fn an_empty_database_becomes_a_store() {
 
 /// Servers that name the file differently must meet at the same lock.
 #[tokio::test]
-async fn a_link_leads_to_the_same_store() {
-    let place = Place::new();
+async fn open_through_symlink_uses_same_files() {
+    let place = StoreLocation::new();
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
     let link = TempDir::new().expect("a temporary folder");
@@ -147,9 +147,9 @@ async fn a_link_leads_to_the_same_store() {
 }
 
 #[tokio::test]
-async fn a_damaged_page_is_found_when_the_file_is_opened() {
-    let place = Place::new();
-    make_store(&place.path(), 1000).await;
+async fn open_detects_damaged_page() {
+    let place = StoreLocation::new();
+    create_store(&place.path(), 1000).await;
     overwrite_pages(&place.path(), 20..21);
     let error = SqliteStore::open(Config::new(place.path()), &Tasks::new()).await.expect_err("it does not open");
     let OpenError::Damaged { what, .. } = &error else { panic!("{error}") };
@@ -157,22 +157,22 @@ async fn a_damaged_page_is_found_when_the_file_is_opened() {
 }
 
 #[tokio::test]
-async fn a_damaged_schema_is_found_when_the_file_is_opened() {
-    let place = Place::new();
-    make_store(&place.path(), 10).await;
+async fn open_detects_damaged_schema() {
+    let place = StoreLocation::new();
+    create_store(&place.path(), 10).await;
     let file = fs::OpenOptions::new().write(true).open(place.path()).expect("it is ours");
     file.write_all_at(&[0xee; 1000], 100).expect("it can be written");
     drop(file);
     place
-        .check(expect!["…/state.db is damaged: database disk image is malformed; it was left as it is; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
+        .check_open_fails(expect!["…/state.db is damaged: database disk image is malformed; it was left as it is; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
         .await;
 }
 
 /// Damage that comes later, as from a disk that goes bad, ends the requests that meet it.
 #[tokio::test]
-async fn a_page_that_is_damaged_while_the_store_runs_is_an_error_and_not_an_absence() {
-    let place = Place::new();
-    make_store(&place.path(), 5000).await;
+async fn read_of_damaged_page_is_an_error() {
+    let place = StoreLocation::new();
+    create_store(&place.path(), 5000).await;
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
     // From outside, because a process that closes the file would lose SQLite's locks on it.
@@ -180,9 +180,9 @@ async fn a_page_that_is_damaged_while_the_store_runs_is_an_error_and_not_an_abse
     let script = format!("dd if=/dev/zero of=\"$1\" bs=4096 seek=20 count={} conv=notrunc 2>/dev/null", pages - 30);
     let status = std::process::Command::new("sh").args(["-c", &script, "sh"]).arg(place.path()).status();
     assert!(status.expect("dd runs").success());
-    let error = store.range(Range::prefix("/")).await.expect_err("it is damaged");
+    let error = store.range(KeyRange::prefix("/")).await.expect_err("it is damaged");
     let Error::Damaged { reason } = error else { panic!("{error}") };
-    assert!(place.told(&reason).starts_with("…/state.db: "), "{reason}");
+    assert!(place.redact_dir(&reason).starts_with("…/state.db: "), "{reason}");
 }
 
 fn overwrite_pages(path: &Path, pages: std::ops::Range<u64>) {
@@ -194,9 +194,9 @@ fn overwrite_pages(path: &Path, pages: std::ops::Range<u64>) {
 
 /// A process that goes on with a file that was removed would acknowledge what nobody will ever find.
 #[tokio::test]
-async fn a_file_that_is_replaced_under_a_running_store_ends_it() {
+async fn replaced_file_fails_all_requests() {
     for name in ["state.db", "state.db.rev", "state.db.lock"] {
-        let place = Place::new();
+        let place = StoreLocation::new();
         let tasks = Tasks::new();
         let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
         store.commit(Transaction::create("/a", "1")).await.expect("it commits");
@@ -212,47 +212,47 @@ async fn a_file_that_is_replaced_under_a_running_store_ends_it() {
 /// Opens the store of its disk whenever it is told to, and writes to it.
 #[tokio::test]
 async fn child_on_a_bad_disk() {
-    let Some(role) = Role::of_this_process() else { return };
+    let Some(role) = ChildRole::from_env() else { return };
     let path = role.get::<String>("path");
     let tasks = Tasks::new();
     let store = match SqliteStore::open(Config::new(&path), &tasks).await {
         Ok(store) => store,
-        Err(error) => return tell_parent(error),
+        Err(error) => return write_to_parent(error),
     };
-    tell_parent("open");
+    write_to_parent("open");
     loop {
-        let key = hear_parent();
+        let key = read_from_parent();
         let value = "v".repeat(100_000);
         match store.commit(Transaction::create(Key::from(key), value)).await {
-            Ok(outcome) => tell_parent(format_args!("{outcome:?}")),
-            Err(error) => tell_parent(error),
+            Ok(outcome) => write_to_parent(format_args!("{outcome:?}")),
+            Err(error) => write_to_parent(error),
         }
     }
 }
 
-fn role_on(disk: &Disk) -> Role {
-    Role::default().with("path", &disk.database().display())
+fn role_on(disk: &SimulatedDisk) -> ChildRole {
+    ChildRole::default().with("path", &disk.database().display())
 }
 
-fn check_told(disk: &Disk, told: &str, expected: &Expect) {
+fn check_message(disk: &SimulatedDisk, told: &str, expected: &Expect) {
     let folder = disk.database();
     expected.assert_eq(&told.replace(&folder.parent().expect("a folder").display().to_string(), "…"));
 }
 
 #[test]
-fn a_full_disk_refuses_a_new_store() {
-    let disk = Disk::new();
-    disk.break_with("full");
+fn open_fails_on_full_disk() {
+    let disk = SimulatedDisk::new();
+    disk.add_fault("full");
     let told = disk.start("sqlite_open::child_on_a_bad_disk", &role_on(&disk)).expect_line();
-    check_told(&disk, &told, &expect!["the disk of …/state.db is full; free some space"]);
+    check_message(&disk, &told, &expect!["the disk of …/state.db is full; free some space"]);
 }
 
 #[test]
-fn a_read_only_disk_refuses_a_store() {
-    let disk = Disk::new();
-    disk.break_with("read-only");
+fn open_fails_on_read_only_disk() {
+    let disk = SimulatedDisk::new();
+    disk.add_fault("read-only");
     let told = disk.start("sqlite_open::child_on_a_bad_disk", &role_on(&disk)).expect_line();
-    check_told(
+    check_message(
         &disk,
         &told,
         &expect![
@@ -262,41 +262,41 @@ fn a_read_only_disk_refuses_a_store() {
 }
 
 #[test]
-fn a_disk_that_fills_up_refuses_writes_until_there_is_room() {
-    let disk = Disk::new();
+fn full_disk_fails_writes_until_space_is_freed() {
+    let disk = SimulatedDisk::new();
     let mut child = disk.start("sqlite_open::child_on_a_bad_disk", &role_on(&disk));
     assert_eq!(child.expect_line(), "open");
-    child.tell("/before");
+    child.write_line("/before");
     assert_eq!(child.expect_line(), "Committed(Revision(2))");
-    disk.break_with("full");
-    child.tell("/during");
-    check_told(
+    disk.add_fault("full");
+    child.write_line("/during");
+    check_message(
         &disk,
         &child.expect_line(),
         &expect![
             "the store is not available: …/state.db: the disk is full; free space on its file system (database or disk is full)"
         ],
     );
-    disk.repair("full");
-    child.tell("/during");
+    disk.remove_fault("full");
+    child.write_line("/during");
     assert_eq!(child.expect_line(), "Committed(Revision(3))", "what was refused did not happen");
 }
 
 #[test]
-fn a_disk_that_does_not_confirm_a_write_leaves_its_outcome_open() {
-    let disk = Disk::new();
+fn failed_sync_leaves_write_outcome_unknown() {
+    let disk = SimulatedDisk::new();
     let mut child = disk.start("sqlite_open::child_on_a_bad_disk", &role_on(&disk));
     assert_eq!(child.expect_line(), "open");
-    disk.break_with("sync");
-    child.tell("/during");
-    check_told(
+    disk.add_fault("sync");
+    child.write_line("/during");
+    check_message(
         &disk,
         &child.expect_line(),
         &expect![
             "the outcome of a write is unknown: …/state.db: reading or writing it failed; look at the disk and the kernel log (disk I/O error)"
         ],
     );
-    disk.repair("sync");
-    child.tell("/after");
+    disk.remove_fault("sync");
+    child.write_line("/after");
     assert_eq!(child.expect_line(), "Committed(Revision(2))");
 }

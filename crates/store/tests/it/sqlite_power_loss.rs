@@ -4,23 +4,23 @@ use store::Revision;
 use store::sqlite::{Config, SqliteStore};
 use tasks::Tasks;
 
-use crate::sqlite_crash::{acknowledged_until_killed, verify};
-use crate::sqlite_disk::{Disk, Unsynced};
-use crate::sqlite_process::{Role, sized};
+use crate::sqlite_crash::{acknowledged_until_killed, verify_acknowledged};
+use crate::sqlite_disk::{SimulatedDisk, UnsyncedWrites};
+use crate::sqlite_process::{ChildRole, scaled};
 
 /// Small values: many commits. Large ones: checkpoints among them, and a log that begins anew.
 const SMALL: usize = 64;
 const LARGE: usize = 40_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_the_loss_of_power() {
-    let disk = Disk::new();
+async fn acknowledged_writes_survive_power_loss() {
+    let disk = SimulatedDisk::new();
     let mut seen = Revision(1);
-    for round in 0..sized(6, 60) {
-        let unsynced = if round % 2 == 0 { Unsynced::Torn } else { Unsynced::Lost };
+    for round in 0..scaled(6, 60) {
+        let unsynced = if round % 2 == 0 { UnsyncedWrites::Torn } else { UnsyncedWrites::Lost };
         let bytes = if round % 3 == 2 { LARGE } else { SMALL };
         let count = if bytes == LARGE { 250 } else { 1 + fastrand::usize(..100) };
-        seen = round_of(&disk, seen, "full", bytes, count, unsynced)
+        seen = run_round(&disk, seen, "full", bytes, count, unsynced)
             .await
             .unwrap_or_else(|what| panic!("round {round}, {unsynced:?}, values of {bytes} bytes: {what}"));
     }
@@ -28,28 +28,28 @@ async fn what_was_acknowledged_survives_the_loss_of_power() {
 
 /// The same with commits that do not wait for the disk: if this were not noticed, the test above would prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_does_not_wait_for_the_disk_is_found_out() {
-    let disk = Disk::new();
+async fn power_loss_test_detects_unsynced_store() {
+    let disk = SimulatedDisk::new();
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(disk.database()), &tasks).await.expect("it opens");
     store.close().await;
     drop(store);
-    disk.settle();
-    let found = round_of(&disk, Revision(1), "lost", SMALL, 20, Unsynced::Lost).await;
+    disk.sync_all();
+    let found = run_round(&disk, Revision(1), "lost", SMALL, 20, UnsyncedWrites::Lost).await;
     let what = found.expect_err("acknowledged writes are gone");
     assert!(what.contains("was told, and the store is at revision 1") || what.contains("is at 1"), "{what}");
 }
 
 /// Writes until the power is lost, and looks at what is left.
-async fn round_of(
-    disk: &Disk,
-    seen: Revision,
+async fn run_round(
+    disk: &SimulatedDisk,
+    verified_through: Revision,
     durability: &str,
     bytes: usize,
     count: usize,
-    unsynced: Unsynced,
+    unsynced: UnsyncedWrites,
 ) -> Result<Revision, String> {
-    let role = Role::default().with("path", &disk.database().display()).with("durability", &durability);
+    let role = ChildRole::default().with("path", &disk.database().display()).with("durability", &durability);
     let role = role.with("bytes", &bytes).with("step", &"none").with("commit", &0);
     let child = disk.start("sqlite_crash::child_that_writes", &role);
     let acknowledged = acknowledged_until_killed(child, count);
@@ -57,8 +57,8 @@ async fn round_of(
     let tasks = Tasks::new();
     let opened = SqliteStore::open(Config::new(disk.database()), &tasks).await;
     let store = opened.map_err(|error| error.to_string())?;
-    let found = verify(&store, seen, &acknowledged).await;
+    let found = verify_acknowledged(&store, verified_through, &acknowledged).await;
     store.close().await;
-    disk.settle();
+    disk.sync_all();
     found
 }

@@ -11,45 +11,45 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use store::{Batch, Watch};
+use store::{Watch, WatchBatch};
 
 /// Marks a process as a child, and holds what it is told.
-const ROLE: &str = "UNSKEW_TEST_ROLE";
+const ROLE_VARIABLE: &str = "UNSKEW_TEST_ROLE";
 
 /// Sizes a test up to what is asked of a release.
-const SOAK: &str = "UNSKEW_SOAK";
+const SOAK_VARIABLE: &str = "UNSKEW_SOAK";
 
 /// Longer than anything takes that happens at all, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `small` in every test run, `full` where the environment asks for a soak.
-pub(crate) fn sized(small: usize, full: usize) -> usize {
-    if std::env::var_os(SOAK).is_some() { full } else { small }
+pub(crate) fn scaled(small: usize, full: usize) -> usize {
+    if std::env::var_os(SOAK_VARIABLE).is_some() { full } else { small }
 }
 
 /// What must come at all, but whose time depends on the machine.
-pub(crate) async fn soon<T>(awaited: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, awaited).await.expect("it comes at all")
+pub(crate) async fn with_timeout<T>(awaited: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, awaited).await.expect("it comes at all")
 }
 
 /// The next batch of a watch that must go on.
-pub(crate) async fn next_batch(watch: &mut Watch) -> Batch {
-    soon(watch.next()).await.expect("the watch goes on").expect("no error")
+pub(crate) async fn next_batch(watch: &mut Watch) -> WatchBatch {
+    with_timeout(watch.next_batch()).await.expect("the watch goes on").expect("no error")
 }
 
 /// What a child is told: names and values.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Role(HashMap<String, String>);
+pub(crate) struct ChildRole(HashMap<String, String>);
 
-impl Role {
+impl ChildRole {
     pub(crate) fn with(mut self, name: &str, value: &dyn fmt::Display) -> Self {
         self.0.insert(name.to_owned(), value.to_string());
         self
     }
 
     /// `None` in the ordinary run of all tests.
-    pub(crate) fn of_this_process() -> Option<Self> {
-        let role = std::env::var_os(ROLE)?.into_string().expect("roles are text");
+    pub(crate) fn from_env() -> Option<Self> {
+        let role = std::env::var_os(ROLE_VARIABLE)?.into_string().expect("roles are text");
         let pairs = role.split('\n').filter_map(|line| line.split_once('='));
         Some(Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
@@ -67,17 +67,17 @@ impl Role {
 
 /// A running child, killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Runs the test `function` of this binary as a child.
-    pub(crate) fn start(function: &str, role: &Role, variables: &[(&str, PathBuf)]) -> Self {
+    pub(crate) fn start(function: &str, role: &ChildRole, variables: &[(&str, PathBuf)]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this test binary"));
-        command.args(["--exact", function, "--nocapture", "--test-threads=1"]).env(ROLE, role.encode());
+        command.args(["--exact", function, "--nocapture", "--test-threads=1"]).env(ROLE_VARIABLE, role.encode());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("this test binary starts");
@@ -87,7 +87,7 @@ impl Process {
     }
 
     /// The next line of the child; `None` when it has ended.
-    pub(crate) fn line(&mut self) -> Option<String> {
+    pub(crate) fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -104,10 +104,10 @@ impl Process {
 
     /// The next line, which must come.
     pub(crate) fn expect_line(&mut self) -> String {
-        self.line().expect("the child goes on")
+        self.read_line().expect("the child goes on")
     }
 
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn write_line(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the child listens");
     }
 
@@ -123,26 +123,26 @@ impl Process {
 
     /// Waits for the end of a child that must have succeeded.
     pub(crate) fn finish(mut self) {
-        while self.line().is_some() {}
+        while self.read_line().is_some() {}
         let status = self.child.wait().expect("it can be waited for");
         assert!(status.success(), "the child failed: {status}");
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 /// Tells the parent something.
-pub(crate) fn tell_parent(line: impl fmt::Display) {
+pub(crate) fn write_to_parent(line: impl fmt::Display) {
     let mut output = std::io::stdout().lock();
     writeln!(output, "@{line}").and_then(|()| output.flush()).expect("the parent listens");
 }
 
 /// Waits for the parent to say something; ends the process when it is gone.
-pub(crate) fn hear_parent() -> String {
+pub(crate) fn read_from_parent() -> String {
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line).unwrap_or(0) == 0 {
         std::process::exit(1);

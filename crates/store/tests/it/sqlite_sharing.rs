@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
-use store::sqlite::{Config, OpenError, SqliteStore, Step, StepHook, Wakeups};
-use store::{Error, Event, Key, Op, Outcome, Revision, Store, Transaction, Watch};
+use store::sqlite::{ChangeDetection, CommitHook, CommitStep, Config, OpenError, SqliteStore};
+use store::{Error, Key, Op, Revision, Store, StoreEvent, Transaction, TransactionOutcome, Watch};
 use tasks::Tasks;
 use tempfile::TempDir;
 
-use crate::sqlite_process::{Process, Role, hear_parent, next_batch, tell_parent};
+use crate::sqlite_process::{ChildProcess, ChildRole, next_batch, read_from_parent, write_to_parent};
 
 const PROCESSES: usize = 4;
 const WRITERS: usize = 50;
@@ -21,26 +21,26 @@ const WRITES: usize = 100;
 
 /// What one process saw of everything that all of them wrote.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct WatchDigest {
     events: usize,
     /// Of all events in their order.
     digest: u64,
 }
 
 #[test]
-fn four_processes_of_fifty_writers_lose_repeat_and_refuse_nothing() {
+fn concurrent_processes_see_every_write_once_and_in_order() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
-    let role = |number| Role::default().with("path", &path.display()).with("process", &number);
-    let start = |number| Process::start("sqlite_sharing::child_with_fifty_writers", &role(number), &[]);
-    let mut children: Vec<Process> = (0..PROCESSES).map(start).collect();
+    let role = |number| ChildRole::default().with("path", &path.display()).with("process", &number);
+    let start = |number| ChildProcess::start("sqlite_sharing::child_with_fifty_writers", &role(number), &[]);
+    let mut children: Vec<ChildProcess> = (0..PROCESSES).map(start).collect();
     for child in &mut children {
         assert_eq!(child.expect_line(), "ready");
     }
     for child in &mut children {
-        child.tell("go");
+        child.write_line("go");
     }
-    let told: Vec<Told> = children.iter_mut().map(|child| parse(&child.expect_line())).collect();
+    let told: Vec<WatchDigest> = children.iter_mut().map(|child| parse(&child.expect_line())).collect();
     for child in children {
         child.finish();
     }
@@ -48,25 +48,25 @@ fn four_processes_of_fifty_writers_lose_repeat_and_refuse_nothing() {
     assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "all saw the same: {told:?}");
 }
 
-fn parse(line: &str) -> Told {
+fn parse(line: &str) -> WatchDigest {
     let (events, digest) = line.split_once(' ').expect("two numbers");
-    Told { events: events.parse().expect("a number"), digest: digest.parse().expect("a number") }
+    WatchDigest { events: events.parse().expect("a number"), digest: digest.parse().expect("a number") }
 }
 
 /// Runs as a child: writes with fifty writers, and watches what all children write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_with_fifty_writers() {
-    let Some(role) = Role::of_this_process() else { return };
+    let Some(role) = ChildRole::from_env() else { return };
     let tasks = Tasks::new();
     let store = SqliteStore::open(Config::new(role.get::<String>("path")), &tasks).await.expect("it opens");
     let store = Arc::new(store);
     let watch = store.watch("/".into(), Revision(2)).await.expect("it watches");
-    tell_parent("ready");
-    assert_eq!(hear_parent(), "go");
+    write_to_parent("ready");
+    assert_eq!(read_from_parent(), "go");
     let process: usize = role.get("process");
     let writers = join_all((0..WRITERS).map(|writer| write(store.clone(), process, writer)));
-    let (told, _) = tokio::join!(see_everything(watch), writers);
-    tell_parent(format_args!("{} {}", told.events, told.digest));
+    let (told, _) = tokio::join!(digest_all_events(watch), writers);
+    write_to_parent(format_args!("{} {}", told.events, told.digest));
     store.close().await;
 }
 
@@ -76,13 +76,13 @@ async fn write(store: Arc<SqliteStore>, process: usize, writer: usize) {
     let mut transaction = Transaction::create(key.clone(), "0");
     for number in 1..=WRITES {
         let outcome = store.commit(transaction).await.expect("no write fails because it is concurrent");
-        let Outcome::Committed(revision) = outcome else { panic!("{outcome:?}: the writers share no key") };
+        let TransactionOutcome::Committed(revision) = outcome else { panic!("{outcome:?}: the writers share no key") };
         transaction = Transaction::update(key.clone(), revision, number.to_string());
     }
 }
 
 /// Every event must be the next of its key, and every revision the next of the store.
-async fn see_everything(mut watch: Watch) -> Told {
+async fn digest_all_events(mut watch: Watch) -> WatchDigest {
     let mut digest = DefaultHasher::new();
     let mut last_of_key: HashMap<Key, usize> = HashMap::new();
     let mut last = Revision(1);
@@ -90,7 +90,7 @@ async fn see_everything(mut watch: Watch) -> Told {
     while events < PROCESSES * WRITERS * WRITES {
         let batch = next_batch(&mut watch).await;
         for event in batch.events {
-            let Event::Put(entry) = event else { panic!("nothing is removed") };
+            let StoreEvent::Put(entry) = event else { panic!("nothing is removed") };
             assert_eq!(entry.revision, last.next(), "revisions without gaps");
             let number: usize = std::str::from_utf8(&entry.value).expect("text").parse().expect("a number");
             let expected = last_of_key.get(&entry.key).map_or(0, |number| number + 1);
@@ -101,45 +101,45 @@ async fn see_everything(mut watch: Watch) -> Told {
             last_of_key.insert(entry.key, number);
         }
     }
-    Told { events, digest: digest.finish() }
+    WatchDigest { events, digest: digest.finish() }
 }
 
 /// Without the kernel's notices, other processes' writes are found by looking.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wake_up_that_gets_lost_is_made_up_for_by_the_poll() {
+async fn polling_finds_writes_without_notification() {
     let folder = TempDir::new().expect("a temporary folder");
     let tasks = Tasks::new();
     let mut config = Config::new(folder.path().join("state.db"));
     let writer = SqliteStore::open(config.clone(), &tasks).await.expect("it opens");
-    config.wakeups = Wakeups::Polled;
+    config.change_detection = ChangeDetection::Polled;
     let deaf = SqliteStore::open(config, &tasks).await.expect("it opens");
     let mut watch = deaf.watch("/".into(), Revision(2)).await.expect("it watches");
     for number in 2..5 {
         put(&writer, "/a").await.expect("it commits");
         let batch = next_batch(&mut watch).await;
-        assert_eq!(batch.through, Revision(number));
+        assert_eq!(batch.complete_through, Revision(number));
     }
 }
 
 /// A process that is stopped between the steps of its commit keeps its turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_hangs_in_its_turn_is_named_after_a_bounded_wait() {
+async fn hanging_lock_holder_is_named_after_timeout() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let tasks = Tasks::new();
     let mut config = Config::new(&path);
-    config.turn_wait = Duration::from_millis(100);
+    config.write_lock_timeout = Duration::from_millis(100);
     let store = SqliteStore::open(config, &tasks).await.expect("it opens");
     put(&store, "/before").await.expect("it commits");
 
-    let role = Role::default().with("path", &path.display());
-    let mut child = Process::start("sqlite_sharing::child_that_stops_in_its_turn", &role, &[]);
+    let role = ChildRole::default().with("path", &path.display());
+    let mut child = ChildProcess::start("sqlite_sharing::child_that_stops_in_its_turn", &role, &[]);
     assert_eq!(child.expect_line(), "stopping");
     let child_id = Pid::from_raw(child.id() as i32).expect("a process has a number");
     let Err(Error::Unavailable { reason }) = put(&store, "/during").await else { panic!("it had its turn") };
     assert!(reason.contains(&format!("process {}", child.id())), "{reason}");
     let mut impatient = Config::new(&path);
-    impatient.turn_wait = Duration::from_millis(100);
+    impatient.write_lock_timeout = Duration::from_millis(100);
     let opened = SqliteStore::open(impatient, &tasks).await;
     assert!(matches!(opened, Err(OpenError::Busy { .. })), "{opened:?}");
     // Reads do not wait for writers.
@@ -156,7 +156,7 @@ async fn a_process_that_hangs_in_its_turn_is_named_after_a_bounded_wait() {
 }
 
 /// Continuing it before it has stopped would do nothing. The third field of `proc_pid_stat(5)` is the state.
-fn is_stopped(child: &Process) -> bool {
+fn is_stopped(child: &ChildProcess) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is there");
     status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
@@ -164,11 +164,11 @@ fn is_stopped(child: &Process) -> bool {
 /// Runs as a child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_stops_in_its_turn() {
-    let Some(role) = Role::of_this_process() else { return };
+    let Some(role) = ChildRole::from_env() else { return };
     let mut config = Config::new(role.get::<String>("path"));
-    config.steps = StepHook::new(|step| {
-        if step == Step::RowsWritten {
-            tell_parent("stopping");
+    config.commit_hook = CommitHook::new(|step| {
+        if step == CommitStep::RowsWritten {
+            write_to_parent("stopping");
             kill_process(rustix::process::getpid(), Signal::STOP).expect("a process may stop itself");
         }
     });
@@ -177,7 +177,7 @@ async fn child_that_stops_in_its_turn() {
     store.close().await;
 }
 
-async fn put(store: &SqliteStore, key: &'static str) -> Result<Outcome, Error> {
+async fn put(store: &SqliteStore, key: &'static str) -> Result<TransactionOutcome, Error> {
     let op = Op::Put { key: key.into(), value: "value".into(), ttl: None };
     store.commit(Transaction { compares: Vec::new(), ops: vec![op] }).await
 }

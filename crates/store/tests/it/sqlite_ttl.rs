@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use store::sqlite::{Clock, Config, SqliteStore};
-use store::{Event, Key, Op, Outcome, Range, Revision, Store, Transaction, Watch};
+use store::{Key, KeyRange, Op, Revision, Store, StoreEvent, Transaction, TransactionOutcome, Watch};
 use tasks::Tasks;
 use tempfile::TempDir;
 
@@ -15,7 +15,7 @@ use crate::sqlite_process::next_batch;
 
 /// A machine: its clock, and its file. Stores of it are processes.
 struct Machine {
-    folder: TempDir,
+    dir: TempDir,
     clock: Arc<TestClock>,
     tasks: Tasks,
 }
@@ -27,7 +27,7 @@ struct TestClock {
 }
 
 impl Clock for TestClock {
-    fn boot(&self) -> io::Result<String> {
+    fn boot_id(&self) -> io::Result<String> {
         Ok(self.boot.lock().clone())
     }
 
@@ -39,22 +39,22 @@ impl Clock for TestClock {
 impl Machine {
     fn new() -> Self {
         let clock = TestClock { boot: Mutex::new("first".to_owned()), milliseconds: AtomicU64::new(1_000_000) };
-        Self { folder: TempDir::new().expect("a temporary folder"), clock: Arc::new(clock), tasks: Tasks::new() }
+        Self { dir: TempDir::new().expect("a temporary folder"), clock: Arc::new(clock), tasks: Tasks::new() }
     }
 
     /// A process that looks for what is due only when the test asks it to.
-    async fn start(&self) -> SqliteStore {
-        let mut config = Config::new(self.folder.path().join("state.db"));
+    async fn open_store(&self) -> SqliteStore {
+        let mut config = Config::new(self.dir.path().join("state.db"));
         config.clock = self.clock.clone();
         config.expiry_interval = Duration::from_secs(3600);
         SqliteStore::open(config, &self.tasks).await.expect("it opens")
     }
 
-    fn pass(&self, seconds: u64) {
+    fn advance_clock(&self, seconds: u64) {
         self.clock.milliseconds.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    fn restart(&self) {
+    fn reboot(&self) {
         *self.clock.boot.lock() = "second".to_owned();
         self.clock.milliseconds.store(5_000, Ordering::SeqCst);
     }
@@ -63,96 +63,96 @@ impl Machine {
 async fn put(store: &SqliteStore, key: &'static str, ttl: Option<Duration>) -> Revision {
     let op = Op::Put { key: key.into(), value: "value".into(), ttl };
     match store.commit(Transaction { compares: Vec::new(), ops: vec![op] }).await.expect("it commits") {
-        Outcome::Committed(revision) => revision,
-        Outcome::Conflict { .. } => panic!("a conflict without comparisons"),
+        TransactionOutcome::Committed(revision) => revision,
+        TransactionOutcome::Conflict { .. } => panic!("a conflict without comparisons"),
     }
 }
 
-async fn put_for(store: &SqliteStore, key: &'static str, seconds: u64) -> Revision {
+async fn put_with_ttl(store: &SqliteStore, key: &'static str, seconds: u64) -> Revision {
     put(store, key, Some(Duration::from_secs(seconds))).await
 }
 
-async fn keys(store: &SqliteStore) -> Vec<Key> {
-    let page = store.range(Range::prefix("/")).await.expect("it reads");
+async fn list_keys(store: &SqliteStore) -> Vec<Key> {
+    let page = store.range(KeyRange::prefix("/")).await.expect("it reads");
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
-async fn next_events(watch: &mut Watch) -> Vec<Event> {
+async fn next_events(watch: &mut Watch) -> Vec<StoreEvent> {
     next_batch(watch).await.events
 }
 
 #[tokio::test]
-async fn a_key_lives_as_long_as_it_was_given_and_its_end_is_an_event() {
+async fn key_expires_after_its_ttl_with_a_delete_event() {
     let machine = Machine::new();
-    let store = machine.start().await;
-    put_for(&store, "/short", 10).await;
-    put_for(&store, "/long", 20).await;
+    let store = machine.open_store().await;
+    put_with_ttl(&store, "/short", 10).await;
+    put_with_ttl(&store, "/long", 20).await;
     let last = put(&store, "/for-ever", None).await;
     let mut watch = store.watch("/".into(), last.next()).await.expect("it watches");
 
-    machine.pass(9);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/for-ever", "/long", "/short"]);
+    machine.advance_clock(9);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/for-ever", "/long", "/short"]);
     assert_eq!(store.revision().await, Ok(last), "nothing was due, so nothing was written");
 
-    machine.pass(1);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/for-ever", "/long"]);
-    assert_eq!(next_events(&mut watch).await, [Event::Delete { key: "/short".into(), revision: last.next() }]);
+    machine.advance_clock(1);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/for-ever", "/long"]);
+    assert_eq!(next_events(&mut watch).await, [StoreEvent::Delete { key: "/short".into(), revision: last.next() }]);
 }
 
 #[tokio::test]
-async fn a_part_of_a_second_counts_as_a_whole_one() {
+async fn ttl_rounds_up_to_whole_seconds() {
     let machine = Machine::new();
-    let store = machine.start().await;
+    let store = machine.open_store().await;
     put(&store, "/a", Some(Duration::from_millis(1))).await;
     machine.clock.milliseconds.fetch_add(999, Ordering::SeqCst);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/a"]);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/a"]);
     machine.clock.milliseconds.fetch_add(1, Ordering::SeqCst);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, Vec::<Key>::new());
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, Vec::<Key>::new());
 }
 
 #[tokio::test]
-async fn a_renewal_wins_even_when_the_key_was_already_due() {
+async fn renewal_of_overdue_key_wins_over_expiry() {
     let machine = Machine::new();
-    let (store, other) = (machine.start().await, machine.start().await);
-    put_for(&store, "/lease", 10).await;
-    machine.pass(60);
-    let renewed = put_for(&other, "/lease", 10).await;
-    store.expire().await.expect("it expires");
+    let (store, other) = (machine.open_store().await, machine.open_store().await);
+    put_with_ttl(&store, "/lease", 10).await;
+    machine.advance_clock(60);
+    let renewed = put_with_ttl(&other, "/lease", 10).await;
+    store.expire_due_keys().await.expect("it expires");
     assert_eq!(store.get("/lease".into()).await.expect("it reads").0.map(|entry| entry.revision), Some(renewed));
 }
 
 #[tokio::test]
-async fn a_key_that_is_put_again_without_an_end_stays() {
+async fn put_without_ttl_cancels_expiry() {
     let machine = Machine::new();
-    let store = machine.start().await;
-    put_for(&store, "/lease", 10).await;
+    let store = machine.open_store().await;
+    put_with_ttl(&store, "/lease", 10).await;
     put(&store, "/lease", None).await;
-    machine.pass(60);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/lease"]);
+    machine.advance_clock(60);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/lease"]);
 }
 
 #[tokio::test]
-async fn a_removed_key_does_not_take_its_successor_with_it() {
+async fn deleted_key_does_not_expire_its_successor() {
     let machine = Machine::new();
-    let store = machine.start().await;
-    let seen = put_for(&store, "/lease", 10).await;
+    let store = machine.open_store().await;
+    let seen = put_with_ttl(&store, "/lease", 10).await;
     store.commit(Transaction::delete("/lease", seen)).await.expect("it commits");
     put(&store, "/lease", None).await;
-    machine.pass(60);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/lease"]);
+    machine.advance_clock(60);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/lease"]);
 }
 
 /// More keys than fit one transaction, and two processes at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_remove_every_key_once() {
+async fn two_processes_expire_each_key_once() {
     let machine = Machine::new();
-    let (store, other) = (machine.start().await, machine.start().await);
+    let (store, other) = (machine.open_store().await, machine.open_store().await);
     let keys_max = 500;
     for first in (0..keys_max).step_by(100) {
         let ttl = Some(Duration::from_secs(10));
@@ -162,18 +162,18 @@ async fn two_processes_remove_every_key_once() {
     }
     let last = store.revision().await.expect("it tells");
     let mut watch = other.watch("/".into(), last.next()).await.expect("it watches");
-    machine.pass(10);
-    let (one, two) = tokio::join!(store.expire(), other.expire());
+    machine.advance_clock(10);
+    let (one, two) = tokio::join!(store.expire_due_keys(), other.expire_due_keys());
     one.and(two).expect("both expire");
     let through = store.revision().await.expect("it tells");
     let mut removed = Vec::new();
     while removed.len() < keys_max {
         let batch = next_batch(&mut watch).await;
         removed.extend(batch.events.into_iter().map(|event| {
-            assert!(matches!(event, Event::Delete { .. }), "{event:?}");
+            assert!(matches!(event, StoreEvent::Delete { .. }), "{event:?}");
             event.key().clone()
         }));
-        assert!(batch.through <= through, "nothing was removed twice");
+        assert!(batch.complete_through <= through, "nothing was removed twice");
     }
     removed.sort_unstable();
     let expected: Vec<Key> = (0..keys_max).map(|number| format!("/{number:03}").into()).collect();
@@ -182,35 +182,35 @@ async fn two_processes_remove_every_key_once() {
 
 /// The count since boot begins anew, so an old deadline would be due at once, or in days.
 #[tokio::test]
-async fn after_a_restart_of_the_machine_every_key_has_its_full_time_again() {
+async fn reboot_restarts_every_ttl() {
     let machine = Machine::new();
-    let store = machine.start().await;
-    put_for(&store, "/lease", 10).await;
+    let store = machine.open_store().await;
+    put_with_ttl(&store, "/lease", 10).await;
     put(&store, "/for-ever", None).await;
-    machine.pass(9);
+    machine.advance_clock(9);
     store.close().await;
     drop(store);
 
-    machine.restart();
-    let store = machine.start().await;
-    machine.pass(9);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/for-ever", "/lease"]);
-    machine.pass(1);
-    store.expire().await.expect("it expires");
-    assert_eq!(keys(&store).await, ["/for-ever"]);
+    machine.reboot();
+    let store = machine.open_store().await;
+    machine.advance_clock(9);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/for-ever", "/lease"]);
+    machine.advance_clock(1);
+    store.expire_due_keys().await.expect("it expires");
+    assert_eq!(list_keys(&store).await, ["/for-ever"]);
 }
 
 /// As servers run it: nobody asks for it.
 #[tokio::test]
-async fn due_keys_are_removed_without_being_asked() {
+async fn expiry_task_removes_due_keys() {
     let machine = Machine::new();
-    let mut config = Config::new(machine.folder.path().join("state.db"));
+    let mut config = Config::new(machine.dir.path().join("state.db"));
     config.clock = machine.clock.clone();
     config.expiry_interval = Duration::from_millis(10);
     let store = SqliteStore::open(config, &machine.tasks).await.expect("it opens");
-    let last = put_for(&store, "/lease", 10).await;
+    let last = put_with_ttl(&store, "/lease", 10).await;
     let mut watch = store.watch("/".into(), last.next()).await.expect("it watches");
-    machine.pass(10);
-    assert_eq!(next_events(&mut watch).await, [Event::Delete { key: "/lease".into(), revision: last.next() }]);
+    machine.advance_clock(10);
+    assert_eq!(next_events(&mut watch).await, [StoreEvent::Delete { key: "/lease".into(), revision: last.next() }]);
 }

@@ -11,10 +11,10 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame, SizeHint};
 
-use super::connection::Connection;
-use super::error::LineError;
-use super::pool::Pool;
-use super::shared::Place;
+use super::error::PeerConnectionError;
+use super::h2_connection::StreamPermit;
+use super::http1_connection::Http1Connection;
+use super::pool::ConnectionPool;
 
 /// Whatever went wrong with a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -65,102 +65,115 @@ impl Body for RequestBody {
 /// the connection, or takes itself off one that it shares.
 #[derive(Debug)]
 pub struct PeerBody {
-    incoming: Incoming,
+    incoming: ResponseStream,
     /// Gone once the end was reached.
-    carrier: Option<Carrier>,
+    connection: Option<BodyConnection>,
 }
 
 /// What has yet to come.
 #[derive(Debug)]
-enum Incoming {
+enum ResponseStream {
     Http1(hyper::body::Incoming),
-    Http2(Stream),
+    Http2(Http2Body),
 }
 
 /// One answer of many on a connection.
 #[derive(Debug)]
-struct Stream {
+struct Http2Body {
     stream: RecvStream,
     /// How many bytes are left, if the answer says so.
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
 /// What an answer comes over.
 #[derive(Debug)]
-pub(super) enum Carrier {
+pub(super) enum BodyConnection {
     /// A connection of its own, and where that belongs.
-    Own(Connection, Arc<Pool>),
+    Http1(Http1Connection, Arc<ConnectionPool>),
     /// A place on one that others use too.
-    Shared { _place: Place },
+    Http2 { _permit: StreamPermit },
 }
 
 impl PeerBody {
     /// What comes over a connection of its own.
-    pub(super) fn own(incoming: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        let carrier = Some(Carrier::Own(connection, pool));
-        let mut body = Self { incoming: Incoming::Http1(incoming), carrier };
-        body.release_at_end();
+    pub(super) fn from_http1(
+        incoming: hyper::body::Incoming,
+        connection: Http1Connection,
+        pool: Arc<ConnectionPool>,
+    ) -> Self {
+        let carrier = Some(BodyConnection::Http1(connection, pool));
+        let mut body = Self { incoming: ResponseStream::Http1(incoming), connection: carrier };
+        body.release_if_ended();
         body
     }
 
     /// An answer that hands the connection over: it never goes back.
-    pub(super) fn of_upgrade(incoming: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        Self { incoming: Incoming::Http1(incoming), carrier: Some(Carrier::Own(connection, pool)) }
+    pub(super) fn from_upgrade(
+        incoming: hyper::body::Incoming,
+        connection: Http1Connection,
+        pool: Arc<ConnectionPool>,
+    ) -> Self {
+        Self { incoming: ResponseStream::Http1(incoming), connection: Some(BodyConnection::Http1(connection, pool)) }
     }
 
     /// What comes over a connection that others use too.
-    pub(super) fn shared(stream: RecvStream, headers: &HeaderMap, place: Place) -> Self {
+    pub(super) fn from_http2(stream: RecvStream, headers: &HeaderMap, permit: StreamPermit) -> Self {
         let left = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let incoming = Incoming::Http2(Stream { stream, left });
-        let mut body = Self { incoming, carrier: Some(Carrier::Shared { _place: place }) };
-        body.release_at_end();
+        let incoming = ResponseStream::Http2(Http2Body { stream, remaining: left });
+        let mut body = Self { incoming, connection: Some(BodyConnection::Http2 { _permit: permit }) };
+        body.release_if_ended();
         body
     }
 
-    pub(super) fn into_connection(mut self) -> Option<Connection> {
-        match self.carrier.take()? {
-            Carrier::Own(connection, _) => Some(connection),
-            Carrier::Shared { .. } => None,
+    pub(super) fn into_connection(mut self) -> Option<Http1Connection> {
+        match self.connection.take()? {
+            BodyConnection::Http1(connection, _) => Some(connection),
+            BodyConnection::Http2 { .. } => None,
         }
     }
 
-    fn release_at_end(&mut self) {
+    fn release_if_ended(&mut self) {
         if self.is_end_stream() {
-            self.release();
+            self.release_connection();
         }
     }
 
-    fn release(&mut self) {
-        match self.carrier.take() {
-            Some(Carrier::Own(connection, pool)) => pool.put(connection),
-            Some(Carrier::Shared { .. }) | None => {}
+    fn release_connection(&mut self) {
+        match self.connection.take() {
+            Some(BodyConnection::Http1(connection, pool)) => pool.return_idle(connection),
+            Some(BodyConnection::Http2 { .. }) | None => {}
         }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, LineError>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, PeerConnectionError>>> {
         match &mut self.incoming {
-            Incoming::Http1(incoming) => Pin::new(incoming).poll_frame(context).map_err(LineError::from),
-            Incoming::Http2(stream) => stream.poll_next(context).map_err(LineError::from),
+            ResponseStream::Http1(incoming) => {
+                Pin::new(incoming).poll_frame(context).map_err(PeerConnectionError::from)
+            }
+            ResponseStream::Http2(stream) => stream.poll_next(context).map_err(PeerConnectionError::from),
         }
     }
 
     /// Moves a connection of its own along, if it has one. One that is shared moves by itself.
     fn drive(&mut self, context: &mut Context<'_>) -> bool {
-        match &mut self.carrier {
-            Some(Carrier::Own(connection, _)) => {
+        match &mut self.connection {
+            Some(BodyConnection::Http1(connection, _)) => {
                 connection.drive(context);
                 true
             }
-            Some(Carrier::Shared { .. }) | None => false,
+            Some(BodyConnection::Http2 { .. }) | None => false,
         }
     }
 }
 
 impl Body for PeerBody {
     type Data = Bytes;
-    type Error = LineError;
+    type Error = PeerConnectionError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, LineError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, PeerConnectionError>>> {
         let this = self.get_mut();
         let mut next = this.poll_next(context);
         // The look above said that we want more; now it can be read, and looked for again.
@@ -168,10 +181,10 @@ impl Body for PeerBody {
             next = this.poll_next(context);
         }
         match &next {
-            Poll::Ready(None) => this.release(),
+            Poll::Ready(None) => this.release_connection(),
             // A body of known length has ended with its last bytes, and the server that passes it on may never ask for more.
-            Poll::Ready(Some(Ok(_))) => this.release_at_end(),
-            Poll::Ready(Some(Err(_))) => this.carrier = None,
+            Poll::Ready(Some(Ok(_))) => this.release_if_ended(),
+            Poll::Ready(Some(Err(_))) => this.connection = None,
             Poll::Pending => {}
         }
         next
@@ -179,21 +192,21 @@ impl Body for PeerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.incoming {
-            Incoming::Http1(incoming) => incoming.is_end_stream(),
-            Incoming::Http2(stream) => stream.stream.is_end_stream(),
+            ResponseStream::Http1(incoming) => incoming.is_end_stream(),
+            ResponseStream::Http2(stream) => stream.stream.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.incoming {
-            Incoming::Http1(incoming) => incoming.size_hint(),
-            Incoming::Http2(stream) if stream.stream.is_end_stream() => SizeHint::with_exact(0),
-            Incoming::Http2(stream) => stream.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            ResponseStream::Http1(incoming) => incoming.size_hint(),
+            ResponseStream::Http2(stream) if stream.stream.is_end_stream() => SizeHint::with_exact(0),
+            ResponseStream::Http2(stream) => stream.remaining.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }
 
-impl Stream {
+impl Http2Body {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         loop {
             return Poll::Ready(match ready!(self.stream.poll_data(context)) {
@@ -202,7 +215,7 @@ impl Stream {
                 Some(Ok(bytes)) => {
                     // As much may come again. It cannot be refused: it was just taken.
                     let _ = self.stream.flow_control().release_capacity(bytes.len());
-                    self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                    self.remaining = self.remaining.map(|left| left.saturating_sub(bytes.len() as u64));
                     Some(Ok(Frame::data(bytes)))
                 }
                 Some(Err(error)) => Some(Err(error)),

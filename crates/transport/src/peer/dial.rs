@@ -11,11 +11,11 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::socket::Socket;
-use super::tls::{ClientFiles, ClientTls, ClientTlsError};
-use crate::Watched;
+use super::tls::{ClientTls, ClientTlsError, ClientTlsFiles};
+use crate::Reloading;
 
 /// The longest answer of a proxy to a CONNECT that is read.
-const PROXY_HEAD_MAX: usize = 8 << 10;
+const PROXY_RESPONSE_HEAD_MAX: usize = 8 << 10;
 
 /// The way to peers, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,20 +39,20 @@ pub enum Egress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyTls {
     /// Whom we believe to be the proxy, and what we show it.
-    pub files: ClientFiles,
+    pub files: ClientTlsFiles,
     /// The name that its certificate must have.
     pub server_name: ServerName<'static>,
 }
 
 /// The way to peers, ready to be gone.
 #[derive(Debug)]
-pub struct Dialer(Way);
+pub struct Dialer(EgressRoute);
 
 #[derive(Debug)]
-enum Way {
+enum EgressRoute {
     Direct,
     Unix(PathBuf),
-    Tcp { host: String, port: u16, tls: Option<(Watched<ClientTls>, ServerName<'static>)> },
+    Tcp { host: String, port: u16, tls: Option<(Reloading<ClientTls>, ServerName<'static>)> },
 }
 
 /// Why there is no connection. Nothing of a request was sent.
@@ -74,7 +74,7 @@ pub enum DialError {
 
 impl DialError {
     /// The same, for somebody else who waited for the same connection.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn clone_for_waiter(&self) -> Self {
         let same = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         match self {
             Self::Unreachable(error) => Self::Unreachable(same(error)),
@@ -96,91 +96,98 @@ impl DialError {
 }
 
 /// Something that bytes can be sent over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A connection without TLS of ours yet, and the socket that carries it.
-pub(super) struct Dialed {
-    pub(super) stream: Box<dyn Stream>,
+pub(super) struct RawConnection {
+    pub(super) stream: Box<dyn ByteStream>,
     pub(super) socket: Socket,
 }
 
-impl fmt::Debug for Dialed {
+impl fmt::Debug for RawConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialed").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("RawConnection").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
 impl Dialer {
     /// A dialer that goes straight to the peer.
     pub fn direct() -> Self {
-        Self(Way::Direct)
+        Self(EgressRoute::Direct)
     }
 
     /// A dialer that goes this way. Certificates for a proxy are read now, and again when they change.
     pub fn start(egress: &Egress, tasks: &Tasks) -> Result<Self, ClientTlsError> {
         let way = match egress {
-            Egress::Direct => Way::Direct,
-            Egress::Unix(path) => Way::Unix(path.clone()),
+            Egress::Direct => EgressRoute::Direct,
+            Egress::Unix(path) => EgressRoute::Unix(path.clone()),
             Egress::Tcp { host, port, tls } => {
                 let tls = match tls {
                     None => None,
-                    Some(ProxyTls { files, server_name }) => Some((files.clone().watch(tasks)?, server_name.clone())),
+                    Some(ProxyTls { files, server_name }) => {
+                        Some((files.clone().start_reloading(tasks)?, server_name.clone()))
+                    }
                 };
-                Way::Tcp { host: host.clone(), port: *port, tls }
+                EgressRoute::Tcp { host: host.clone(), port: *port, tls }
             }
         };
         Ok(Self(way))
     }
 
     /// Connects to a peer. Has no time limit of its own.
-    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<Dialed, DialError> {
+    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<RawConnection, DialError> {
         match &self.0 {
-            Way::Direct => {
-                let socket = connect(host, port).await.map_err(DialError::Unreachable)?;
-                Ok(Dialed { stream: Box::new(socket.clone()), socket })
+            EgressRoute::Direct => {
+                let socket = connect_tcp(host, port).await.map_err(DialError::Unreachable)?;
+                Ok(RawConnection { stream: Box::new(socket.clone()), socket })
             }
-            Way::Unix(path) => {
+            EgressRoute::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(DialError::Proxy)?;
                 let socket = Socket::from_unix(stream);
-                through(Box::new(socket.clone()), socket, host, port).await
+                connect_through_proxy(Box::new(socket.clone()), socket, host, port).await
             }
-            Way::Tcp { host: proxy, port: proxy_port, tls } => {
-                let socket = connect(proxy, *proxy_port).await.map_err(DialError::Proxy)?;
-                let stream: Box<dyn Stream> = match tls {
+            EgressRoute::Tcp { host: proxy, port: proxy_port, tls } => {
+                let socket = connect_tcp(proxy, *proxy_port).await.map_err(DialError::Proxy)?;
+                let stream: Box<dyn ByteStream> = match tls {
                     None => Box::new(socket.clone()),
                     Some((tls, name)) => {
-                        let connector = TlsConnector::from(tls.get().config.clone());
+                        let connector = TlsConnector::from(tls.get().http1_config.clone());
                         Box::new(connector.connect(name.clone(), socket.clone()).await.map_err(DialError::Proxy)?)
                     }
                 };
-                through(stream, socket, host, port).await
+                connect_through_proxy(stream, socket, host, port).await
             }
         }
     }
 }
 
-async fn connect(host: &str, port: u16) -> io::Result<Socket> {
+async fn connect_tcp(host: &str, port: u16) -> io::Result<Socket> {
     Socket::from_tcp(TcpStream::connect((host, port)).await?)
 }
 
 /// Asks a proxy for a connection to the peer.
-async fn through(mut stream: Box<dyn Stream>, socket: Socket, host: &str, port: u16) -> Result<Dialed, DialError> {
+async fn connect_through_proxy(
+    mut stream: Box<dyn ByteStream>,
+    socket: Socket,
+    host: &str,
+    port: u16,
+) -> Result<RawConnection, DialError> {
     let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    ask_proxy(&mut stream, &target).await.map_err(DialError::Proxy)?;
-    Ok(Dialed { stream, socket })
+    send_connect(&mut stream, &target).await.map_err(DialError::Proxy)?;
+    Ok(RawConnection { stream, socket })
 }
 
 /// One CONNECT, word for word what kube-apiserver sends.
-async fn ask_proxy(stream: &mut (impl Stream + ?Sized), target: &str) -> io::Result<()> {
+async fn send_connect(stream: &mut (impl ByteStream + ?Sized), target: &str) -> io::Result<()> {
     stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await?;
     stream.flush().await?;
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
         // Byte by byte: what follows the head belongs to the peer, and a connection is opened rarely.
         match stream.read_u8().await {
-            Ok(byte) if head.len() < PROXY_HEAD_MAX => head.push(byte),
+            Ok(byte) if head.len() < PROXY_RESPONSE_HEAD_MAX => head.push(byte),
             Ok(_) => return Err(io::Error::other("its answer is too long")),
             Err(error) => return Err(error),
         }
@@ -198,10 +205,10 @@ async fn ask_proxy(stream: &mut (impl Stream + ?Sized), target: &str) -> io::Res
 mod tests {
     use super::*;
 
-    async fn answered(answer: &str) -> Result<String, String> {
+    async fn connect_with_response(answer: &str) -> Result<String, String> {
         let (mut near, mut far) = tokio::io::duplex(64 << 10);
         far.write_all(answer.as_bytes()).await.unwrap();
-        let asked = ask_proxy(&mut near, "10.0.0.1:6443").await.map_err(|error| error.to_string());
+        let asked = send_connect(&mut near, "10.0.0.1:6443").await.map_err(|error| error.to_string());
         drop(near);
         let mut request = String::new();
         far.read_to_string(&mut request).await.unwrap();
@@ -209,16 +216,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_must_answer_200_and_is_asked_as_kube_apiserver_asks() {
+    async fn connect_request_matches_kube_apiserver_and_requires_200() {
         assert_eq!(
-            answered("HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await.unwrap(),
+            connect_with_response("HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await.unwrap(),
             "CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         );
-        let refused = answered("HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap_err();
+        let refused = connect_with_response("HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap_err();
         assert_eq!(refused, r#"it answered "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
-        let garbage = answered("SSH-2.0-x\r\n\r\n").await.unwrap_err();
+        let garbage = connect_with_response("SSH-2.0-x\r\n\r\n").await.unwrap_err();
         assert_eq!(garbage, r#"it answered "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
-        let endless = answered(&"x".repeat(PROXY_HEAD_MAX + 1)).await.unwrap_err();
+        let endless = connect_with_response(&"x".repeat(PROXY_RESPONSE_HEAD_MAX + 1)).await.unwrap_err();
         assert_eq!(endless, "its answer is too long");
     }
 }

@@ -8,23 +8,23 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::dial::{Egress, ProxyTls};
-use super::tls::ClientFiles;
-use crate::pki::Pair;
+use super::tls::ClientTlsFiles;
+use crate::pki::CertificateFiles;
 
-const VERSIONS: [&str; 2] = ["apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1"];
+const API_VERSIONS: [&str; 2] = ["apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "EgressSelectorConfiguration";
 /// The names that kube-apiserver accepts; ours is the first.
-const NAMES: [&str; 3] = ["controlplane", "etcd", "cluster"];
+const SELECTION_NAMES: [&str; 3] = ["controlplane", "etcd", "cluster"];
 
 /// Why a configuration cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     /// It is not of the form.
     #[error("it is no {KIND}: {0}")]
-    Form(String),
+    Malformed(String),
     /// It is of another kind or version.
-    #[error("it is a {kind} of {version}; wanted is an {KIND} of {} or {}", VERSIONS[0], VERSIONS[1])]
-    Kind {
+    #[error("it is a {kind} of {version}; wanted is an {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
+    UnsupportedKind {
         /// What it says.
         kind: String,
         /// What it says.
@@ -32,7 +32,7 @@ pub enum EgressError {
     },
     /// An entry cannot be followed.
     #[error("egressSelections[{index}].{field}: {reason}")]
-    Entry {
+    InvalidSelection {
         /// Which entry.
         index: usize,
         /// Which field of it.
@@ -43,27 +43,27 @@ pub enum EgressError {
 }
 
 /// The way that a configuration gives for connections to peers; direct if it does not speak of them.
-pub fn controlplane(configuration: Value) -> Result<Egress, EgressError> {
-    let configuration: Configuration =
-        serde_json::from_value(configuration).map_err(|error| EgressError::Form(error.to_string()))?;
-    let Configuration { api_version, kind, egress_selections } = configuration;
-    if kind != KIND || !VERSIONS.contains(&&*api_version) {
-        return Err(EgressError::Kind { kind, version: api_version });
+pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressError> {
+    let configuration: EgressSelectorConfiguration =
+        serde_json::from_value(configuration).map_err(|error| EgressError::Malformed(error.to_string()))?;
+    let EgressSelectorConfiguration { api_version, kind, egress_selections } = configuration;
+    if kind != KIND || !API_VERSIONS.contains(&&*api_version) {
+        return Err(EgressError::UnsupportedKind { kind, version: api_version });
     }
     let mut found = None;
     let mut seen = Vec::new();
     for (index, selection) in egress_selections.into_iter().enumerate() {
-        let fault = |(field, reason)| EgressError::Entry { index, field, reason };
+        let fault = |(field, reason)| EgressError::InvalidSelection { index, field, reason };
         let name = selection.name.to_ascii_lowercase();
-        if !NAMES.contains(&&*name) {
-            return Err(fault(("name", format!("{name:?} is none of {}", NAMES.join(", ")))));
+        if !SELECTION_NAMES.contains(&&*name) {
+            return Err(fault(("name", format!("{name:?} is none of {}", SELECTION_NAMES.join(", ")))));
         }
         if seen.contains(&name) {
             return Err(fault(("name", format!("{name:?} is there twice"))));
         }
-        let egress = selection.connection.egress().map_err(fault);
+        let egress = selection.connection.into_egress().map_err(fault);
         // What is meant for others is checked by others.
-        if name == NAMES[0] {
+        if name == SELECTION_NAMES[0] {
             found = Some(egress?);
         }
         seen.push(name);
@@ -73,55 +73,55 @@ pub fn controlplane(configuration: Value) -> Result<Egress, EgressError> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Configuration {
+struct EgressSelectorConfiguration {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    egress_selections: Vec<Selection>,
+    egress_selections: Vec<EgressSelection>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Selection {
+struct EgressSelection {
     name: String,
-    connection: Connection,
+    connection: EgressConnectionConfig,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Connection {
+struct EgressConnectionConfig {
     #[serde(default)]
     proxy_protocol: String,
-    transport: Option<Transport>,
+    transport: Option<EgressTransport>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Transport {
-    tcp: Option<Tcp>,
-    uds: Option<Uds>,
+struct EgressTransport {
+    tcp: Option<TcpTransport>,
+    uds: Option<UdsTransport>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Tcp {
+struct TcpTransport {
     #[serde(default)]
     url: String,
-    tls_config: Option<Tls>,
+    tls_config: Option<EgressTlsConfig>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Uds {
+struct UdsTransport {
     #[serde(default)]
     uds_name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Tls {
+struct EgressTlsConfig {
     #[serde(default)]
     ca_bundle: String,
     #[serde(default)]
@@ -133,14 +133,14 @@ struct Tls {
 }
 
 /// A field and what is wrong with it.
-type Fault = (&'static str, String);
+type EgressFieldError = (&'static str, String);
 
-impl Connection {
-    fn egress(self) -> Result<Egress, Fault> {
+impl EgressConnectionConfig {
+    fn into_egress(self) -> Result<Egress, EgressFieldError> {
         match &*self.proxy_protocol.to_ascii_lowercase() {
             "direct" if self.transport.is_none() => Ok(Egress::Direct),
             "direct" => Err(("connection.transport", "a direct connection has none".to_owned())),
-            "httpconnect" => self.proxy(),
+            "httpconnect" => self.into_proxy_egress(),
             "grpc" => Err((
                 "connection.proxyProtocol",
                 "GRPC is not supported; use HTTPConnect, which konnectivity offers too (--mode=http-connect)"
@@ -150,25 +150,25 @@ impl Connection {
         }
     }
 
-    fn proxy(self) -> Result<Egress, Fault> {
+    fn into_proxy_egress(self) -> Result<Egress, EgressFieldError> {
         match self.transport {
-            Some(Transport { tcp: None, uds: Some(Uds { uds_name }) }) => {
+            Some(EgressTransport { tcp: None, uds: Some(UdsTransport { uds_name }) }) => {
                 let path = PathBuf::from(uds_name);
                 if !path.is_absolute() {
                     return Err(("connection.transport.uds.udsName", "an absolute path is needed".to_owned()));
                 }
                 Ok(Egress::Unix(path))
             }
-            Some(Transport { tcp: Some(tcp), uds: None }) => tcp.egress(),
-            Some(Transport { tcp: None, uds: None } | Transport { tcp: Some(_), uds: Some(_) }) | None => {
+            Some(EgressTransport { tcp: Some(tcp), uds: None }) => tcp.into_egress(),
+            Some(EgressTransport { tcp: None, uds: None } | EgressTransport { tcp: Some(_), uds: Some(_) }) | None => {
                 Err(("connection.transport", "HTTPConnect needs one of tcp and uds".to_owned()))
             }
         }
     }
 }
 
-impl Tcp {
-    fn egress(self) -> Result<Egress, Fault> {
+impl TcpTransport {
+    fn into_egress(self) -> Result<Egress, EgressFieldError> {
         const URL: &str = "connection.transport.tcp.url";
         let url: Uri = self.url.parse().map_err(|error| (URL, format!("{:?}: {error}", self.url)))?;
         let (scheme, default_port) = if self.tls_config.is_some() { ("https", 443) } else { ("http", 80) };
@@ -178,13 +178,13 @@ impl Tcp {
         }
         let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = url.port_u16().unwrap_or(default_port);
-        let tls = self.tls_config.map(|tls| tls.proxy_tls(&host)).transpose()?;
+        let tls = self.tls_config.map(|tls| tls.into_proxy_tls(&host)).transpose()?;
         Ok(Egress::Tcp { host, port, tls })
     }
 }
 
-impl Tls {
-    fn proxy_tls(self, host: &str) -> Result<ProxyTls, Fault> {
+impl EgressTlsConfig {
+    fn into_proxy_tls(self, host: &str) -> Result<ProxyTls, EgressFieldError> {
         let Self { ca_bundle, client_key, client_cert, tls_server_name } = self;
         if ca_bundle.is_empty() {
             let reason = "is needed: the system's certificate authorities are not used".to_owned();
@@ -192,7 +192,7 @@ impl Tls {
         }
         let own = match (client_cert.is_empty(), client_key.is_empty()) {
             (true, true) => None,
-            (false, false) => Some(Pair { certificate: client_cert.into(), key: client_key.into() }),
+            (false, false) => Some(CertificateFiles { certificate: client_cert.into(), key: client_key.into() }),
             (true, false) | (false, true) => {
                 let reason = "clientCert and clientKey go together".to_owned();
                 return Err(("connection.transport.tcp.tlsConfig", reason));
@@ -201,7 +201,7 @@ impl Tls {
         let name = if tls_server_name.is_empty() { host.to_owned() } else { tls_server_name };
         let server_name = ServerName::try_from(name)
             .map_err(|error| ("connection.transport.tcp.tlsConfig.tlsServerName", error.to_string()))?;
-        Ok(ProxyTls { files: ClientFiles { authorities: ca_bundle.into(), own }, server_name })
+        Ok(ProxyTls { files: ClientTlsFiles { ca_bundle: ca_bundle.into(), client_certificate: own }, server_name })
     }
 }
 

@@ -4,7 +4,7 @@ use h2::Reason;
 
 /// What a connection says for itself when it breaks off.
 #[derive(Debug, thiserror::Error)]
-pub enum LineError {
+pub enum PeerConnectionError {
     /// One that carried a single request.
     #[error(transparent)]
     Http1(#[from] hyper::Error),
@@ -13,18 +13,18 @@ pub enum LineError {
     Http2(#[from] h2::Error),
     /// A request with a body was to share a connection, which none does.
     #[error("requests with a body do not share connections")]
-    Bodied,
+    BodyNotAllowed,
 }
 
-impl LineError {
+impl PeerConnectionError {
     /// Whether the peer sent something that is no HTTP.
-    pub fn is_garbage(&self) -> bool {
+    pub fn is_protocol_violation(&self) -> bool {
         let breaks_rules =
             |reason| matches!(reason, Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR | Reason::COMPRESSION_ERROR);
         match self {
             Self::Http1(error) => error.is_parse(),
             Self::Http2(error) => error.is_library() && error.reason().is_some_and(breaks_rules),
-            Self::Bodied => false,
+            Self::BodyNotAllowed => false,
         }
     }
 }

@@ -10,39 +10,39 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tasks::WorkerNumber;
+use tasks::RuntimeIndex;
 use tokio::io::BufReader;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::body::{PeerBody, RequestBody};
-use super::connection::{Connection, Unanswered};
-use super::dial::{DialError, Dialed, Dialer, Stream};
-use super::error::LineError;
-use super::shared::{Place, Shared};
+use super::dial::{ByteStream, DialError, Dialer, RawConnection};
+use super::error::PeerConnectionError;
+use super::h2_connection::{H2Connection, StreamPermit};
+use super::h2_connection_set::{DialProgress, H2ConnectionSet, NegotiatedConnection, StreamAcquisition, wait_for_dial};
+use super::http1_connection::{Http1Connection, Http1SendError};
 use super::socket::Socket;
-use super::streams::{News, Opened, Streams, Turn, heard};
-use super::tls::{ClientTls, HTTP2};
-use crate::Watched;
+use super::tls::{ALPN_HTTP2, ClientTls};
+use crate::Reloading;
 
 /// What every peer's certificate must be for (KEP-4020 and kube-apiserver): one name for all, since addresses change.
 const SERVER_NAME: &str = "kubernetes.default.svc";
 
 /// How much is read at once of what shares a connection: a record of TLS and what comes with it.
-const READ_AHEAD: usize = 20 << 10;
+const READ_BUFFER_BYTES: usize = 20 << 10;
 
 /// How connections to peers are opened.
 #[derive(Debug)]
 pub struct Connector {
-    tls: Watched<ClientTls>,
+    tls: Reloading<ClientTls>,
     dialer: Dialer,
     server_name: ServerName<'static>,
 }
 
 impl Connector {
     /// Opens connections this way, with these certificates.
-    pub fn new(tls: Watched<ClientTls>, dialer: Dialer) -> Self {
+    pub fn new(tls: Reloading<ClientTls>, dialer: Dialer) -> Self {
         let server_name = ServerName::try_from(SERVER_NAME).expect("it is a name");
         Self { tls, dialer, server_name }
     }
@@ -53,38 +53,44 @@ impl Connector {
     }
 
     /// A connection that carries one request at a time.
-    async fn connect(&self, host: &str, port: u16) -> Result<Connection, DialError> {
+    async fn connect_http1(&self, host: &str, port: u16) -> Result<Http1Connection, DialError> {
         let tls = self.tls.get();
-        let Dialed { stream, socket } = self.dialer.dial(host, port).await?;
-        own(self.secure(&tls.config, stream).await?, socket, tls.generation).await
+        let RawConnection { stream, socket } = self.dialer.dial(host, port).await?;
+        http1_handshake(self.tls_handshake(&tls.http1_config, stream).await?, socket, tls.generation).await
     }
 
     /// A connection that answers share, if the peer can; otherwise one that carries one request at a time.
-    async fn connect_to_share(&self, host: &str, port: u16) -> Result<Opened, DialError> {
+    async fn connect_http2_or_http1(&self, host: &str, port: u16) -> Result<NegotiatedConnection, DialError> {
         let tls = self.tls.get();
-        let Dialed { stream, socket } = self.dialer.dial(host, port).await?;
+        let RawConnection { stream, socket } = self.dialer.dial(host, port).await?;
         // rustls reads little at once, and answers come many at once.
-        let stream = Box::new(BufReader::with_capacity(READ_AHEAD, stream));
-        let stream = self.secure(&tls.sharing, stream).await?;
-        if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
-            Ok(Opened::Shared(Shared::new(stream, tls.generation).await.map_err(DialError::Unreachable)?))
+        let stream = Box::new(BufReader::with_capacity(READ_BUFFER_BYTES, stream));
+        let stream = self.tls_handshake(&tls.http2_config, stream).await?;
+        if stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2) {
+            Ok(NegotiatedConnection::Http2(
+                H2Connection::new(stream, tls.generation).await.map_err(DialError::Unreachable)?,
+            ))
         } else {
-            Ok(Opened::Own(own(stream, socket, tls.generation).await?))
+            Ok(NegotiatedConnection::Http1(http1_handshake(stream, socket, tls.generation).await?))
         }
     }
 
-    async fn secure(
+    async fn tls_handshake(
         &self,
         config: &Arc<ClientConfig>,
-        stream: Box<dyn Stream>,
-    ) -> Result<TlsStream<Box<dyn Stream>>, DialError> {
+        stream: Box<dyn ByteStream>,
+    ) -> Result<TlsStream<Box<dyn ByteStream>>, DialError> {
         let connector = TlsConnector::from(config.clone());
         connector.connect(self.server_name.clone(), stream).await.map_err(DialError::Tls)
     }
 }
 
-async fn own(stream: impl Stream + 'static, socket: Socket, generation: u64) -> Result<Connection, DialError> {
-    let connection = Connection::new(stream, socket, generation).await;
+async fn http1_handshake(
+    stream: impl ByteStream + 'static,
+    socket: Socket,
+    generation: u64,
+) -> Result<Http1Connection, DialError> {
+    let connection = Http1Connection::new(stream, socket, generation).await;
     connection.map_err(|error| DialError::Unreachable(std::io::Error::other(error)))
 }
 
@@ -94,7 +100,7 @@ pub struct PoolLimits {
     /// What is more than this is closed when its request is over.
     pub idle_max: usize,
     /// What was idle for longer is closed.
-    pub idle_age_max: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl PoolLimits {
@@ -102,57 +108,57 @@ impl PoolLimits {
     /// carries only one.
     pub const IDLE_MAX: usize = 100;
     /// Less than the 32 s after which the other side closes a quiet connection: a request should not meet its end.
-    pub const IDLE_AGE_MAX: Duration = Duration::from_secs(25);
+    pub const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 }
 
 impl Default for PoolLimits {
     fn default() -> Self {
-        Self { idle_max: Self::IDLE_MAX, idle_age_max: Self::IDLE_AGE_MAX }
+        Self { idle_max: Self::IDLE_MAX, idle_timeout: Self::IDLE_TIMEOUT }
     }
 }
 
 /// The connections to one peer.
-pub struct Pool {
+pub struct ConnectionPool {
     connector: Arc<Connector>,
     host: Box<str>,
     port: u16,
     limits: PoolLimits,
     /// The one that was used last is at the end, and is used first.
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Http1Connection>>,
     /// Those that lasting answers share.
-    lasting: Streams,
+    long_running: H2ConnectionSet,
     /// Those that brief answers share, of each worker its own.
-    brief: Box<[Streams]>,
+    short_by_runtime: Box<[H2ConnectionSet]>,
     opened: AtomicU64,
     reused: AtomicU64,
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("ConnectionPool").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
     }
 }
 
 /// What shares connections with its like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum StreamClass {
     /// Answers that last, such as watches: a connection each would cost more than the answer.
-    Lasting,
+    LongRunning,
     /// Answers that are short and come soon: what several of them say travels together. They share with those of the same
     /// worker, so that nobody has to be woken elsewhere.
-    Brief,
+    Short,
 }
 
 /// How often connections were opened, and how often one was used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServedBy {
+pub struct PoolStats {
     /// New connections.
     pub opened: u64,
     /// Requests that found one.
     pub reused: u64,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// A pool without connections to a peer that listens there.
     pub fn new(connector: Arc<Connector>, host: &str, port: u16, limits: PoolLimits) -> Arc<Self> {
         Arc::new(Self {
@@ -161,101 +167,112 @@ impl Pool {
             port,
             limits,
             idle: Mutex::default(),
-            lasting: Streams::default(),
-            brief: (0..WorkerNumber::count()).map(|_| Streams::default()).collect(),
+            long_running: H2ConnectionSet::default(),
+            short_by_runtime: (0..RuntimeIndex::count()).map(|_| H2ConnectionSet::default()).collect(),
             opened: AtomicU64::new(0),
             reused: AtomicU64::new(0),
         })
     }
 
     /// An idle connection that seems to be alive, the last used first.
-    pub fn take(self: &Arc<Self>) -> Option<Line> {
+    pub fn take_idle(self: &Arc<Self>) -> Option<PooledConnection> {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
         loop {
-            let mut connection = self.pop()?;
-            let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_age_max;
-            if is_young && connection.generation == generation && connection.is_quiet() && connection.settle() {
+            let mut connection = self.pop_idle()?;
+            let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_timeout;
+            if is_young
+                && connection.generation == generation
+                && connection.is_open_and_idle()
+                && connection.move_to_current_runtime()
+            {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(Line { way: Way::Own(connection, self.clone()), is_reused: true });
+                return Some(PooledConnection {
+                    lease: ConnectionLease::Http1(connection, self.clone()),
+                    is_reused: true,
+                });
             }
         }
     }
 
     /// The last used of those that are at home here; of all if there is none, because a new one costs more than to move it.
-    fn pop(&self) -> Option<Connection> {
+    fn pop_idle(&self) -> Option<Http1Connection> {
         let mut idle = self.idle.lock();
-        match idle.iter().rposition(Connection::is_at_home) {
+        match idle.iter().rposition(Http1Connection::is_on_current_runtime) {
             Some(at) => Some(idle.remove(at)),
             None => idle.pop(),
         }
     }
 
-    /// A place on a connection that others use too; or what [`Pool::take`] gives, if the peer does not let answers share
+    /// A place on a connection that others use too; or what [`ConnectionPool::take_idle`] gives, if the peer does not let answers share
     /// connections.
-    pub fn take_shared(self: &Arc<Self>, sharing: Sharing) -> Option<Line> {
-        let streams = self.streams(sharing);
-        if streams.are_apart() {
-            return self.take();
+    pub fn take_stream(self: &Arc<Self>, class: StreamClass) -> Option<PooledConnection> {
+        let streams = self.h2_connections(class);
+        if streams.is_http1_only() {
+            return self.take_idle();
         }
-        let place = streams.place(self.connector.tls.get().generation)?;
+        let place = streams.try_acquire(self.connector.tls.get().generation)?;
         self.reused.fetch_add(1, Ordering::Relaxed);
-        Some(Line { way: Way::Shared(place), is_reused: true })
+        Some(PooledConnection { lease: ConnectionLease::Http2(place), is_reused: true })
     }
 
     /// A new connection, within `limit`.
-    pub async fn open(self: &Arc<Self>, limit: Duration) -> Result<Line, DialError> {
-        let connecting = self.connector.connect(&self.host, self.port);
-        let connection = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
+    pub async fn open(self: &Arc<Self>, timeout: Duration) -> Result<PooledConnection, DialError> {
+        let connecting = self.connector.connect_http1(&self.host, self.port);
+        let connection = tokio::time::timeout(timeout, connecting).await.map_err(|_| DialError::TimedOut)??;
         self.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(Line { way: Way::Own(connection, self.clone()), is_reused: false })
+        Ok(PooledConnection { lease: ConnectionLease::Http1(connection, self.clone()), is_reused: false })
     }
 
     /// A place on a new connection within `limit`. One that somebody else is just opening is waited for, as long as it will
     /// have room.
-    pub async fn open_shared(self: &Arc<Self>, sharing: Sharing, limit: Duration) -> Result<Line, DialError> {
-        let connecting = self.way_to_share(self.streams(sharing));
-        let way = tokio::time::timeout(limit, connecting).await.map_err(|_| DialError::TimedOut)??;
-        Ok(Line { way, is_reused: false })
+    pub async fn open_stream(
+        self: &Arc<Self>,
+        class: StreamClass,
+        timeout: Duration,
+    ) -> Result<PooledConnection, DialError> {
+        let connecting = self.acquire_or_dial_stream(self.h2_connections(class));
+        let way = tokio::time::timeout(timeout, connecting).await.map_err(|_| DialError::TimedOut)??;
+        Ok(PooledConnection { lease: way, is_reused: false })
     }
 
-    fn streams(&self, sharing: Sharing) -> &Streams {
-        match sharing {
-            Sharing::Lasting => &self.lasting,
-            Sharing::Brief => &self.brief[WorkerNumber::here().index()],
+    fn h2_connections(&self, class: StreamClass) -> &H2ConnectionSet {
+        match class {
+            StreamClass::LongRunning => &self.long_running,
+            StreamClass::Short => &self.short_by_runtime[RuntimeIndex::current().index()],
         }
     }
 
-    fn all_streams(&self) -> impl Iterator<Item = &Streams> {
-        std::iter::once(&self.lasting).chain(&self.brief)
+    fn all_h2_connections(&self) -> impl Iterator<Item = &H2ConnectionSet> {
+        std::iter::once(&self.long_running).chain(&self.short_by_runtime)
     }
 
-    async fn way_to_share(self: &Arc<Self>, streams: &Streams) -> Result<Way, DialError> {
+    async fn acquire_or_dial_stream(self: &Arc<Self>, streams: &H2ConnectionSet) -> Result<ConnectionLease, DialError> {
         loop {
-            let opener = match streams.turn(self.connector.tls.get().generation) {
-                Turn::Take(place) => return Ok(Way::Shared(place)),
-                Turn::Wait(news) => match heard(news).await {
-                    News::Failed(error) => return Err(error.again()),
-                    News::Opened | News::None => continue,
+            let opener = match streams.acquire(self.connector.tls.get().generation) {
+                StreamAcquisition::Acquired(place) => return Ok(ConnectionLease::Http2(place)),
+                StreamAcquisition::WaitForDial(news) => match wait_for_dial(news).await {
+                    DialProgress::Failed(error) => return Err(error.clone_for_waiter()),
+                    DialProgress::Done | DialProgress::Pending => continue,
                 },
-                Turn::Open(opener) => opener,
+                StreamAcquisition::Dial(opener) => opener,
             };
-            let opened = self.connector.connect_to_share(&self.host, self.port).await;
+            let opened = self.connector.connect_http2_or_http1(&self.host, self.port).await;
             if opened.is_ok() {
                 self.opened.fetch_add(1, Ordering::Relaxed);
             }
             match opened {
-                Ok(Opened::Shared(shared)) => {
-                    let place = opener.opened(shared);
+                Ok(NegotiatedConnection::Http2(shared)) => {
+                    let place = opener.complete_http2(shared);
                     let none = || DialError::Unreachable(std::io::ErrorKind::ConnectionRefused.into());
-                    return place.map(Way::Shared).ok_or_else(none);
+                    return place.map(ConnectionLease::Http2).ok_or_else(none);
                 }
-                Ok(Opened::Own(connection)) => {
-                    opener.found_apart();
-                    return Ok(Way::Own(connection, self.clone()));
+                Ok(NegotiatedConnection::Http1(connection)) => {
+                    opener.complete_http1();
+                    return Ok(ConnectionLease::Http1(connection, self.clone()));
                 }
                 Err(error) => {
-                    opener.failed(&error);
+                    opener.fail(&error);
                     return Err(error);
                 }
             }
@@ -263,41 +280,41 @@ impl Pool {
     }
 
     /// Closes what has been idle for too long, or was opened with certificates that have changed since.
-    pub fn sweep(&self) {
+    pub fn close_expired(&self) {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
-        let age_max = self.limits.idle_age_max;
-        let is_old = |connection: &mut Connection| {
+        let age_max = self.limits.idle_timeout;
+        let is_old = |connection: &mut Http1Connection| {
             now.saturating_duration_since(connection.idle_since) >= age_max || connection.generation != generation
         };
         let closed: Vec<_> = self.idle.lock().extract_if(.., is_old).collect();
         drop(closed);
-        self.all_streams().for_each(|streams| streams.sweep(generation, age_max));
+        self.all_h2_connections().for_each(|streams| streams.close_expired(generation, age_max));
     }
 
     /// How many connections are idle.
-    pub fn idle(&self) -> usize {
+    pub fn idle_count(&self) -> usize {
         self.idle.lock().len()
     }
 
     /// How many connections answers share.
-    pub fn shared(&self) -> usize {
-        self.all_streams().map(Streams::len).sum()
+    pub fn h2_connection_count(&self) -> usize {
+        self.all_h2_connections().map(H2ConnectionSet::len).sum()
     }
 
     /// How requests were served so far.
-    pub fn served_by(&self) -> ServedBy {
-        ServedBy { opened: self.opened.load(Ordering::Relaxed), reused: self.reused.load(Ordering::Relaxed) }
+    pub fn stats(&self) -> PoolStats {
+        PoolStats { opened: self.opened.load(Ordering::Relaxed), reused: self.reused.load(Ordering::Relaxed) }
     }
 
     #[cfg(test)]
-    pub(super) fn idle_and_quiet(&self) -> usize {
-        self.idle.lock().iter().filter(|connection| connection.is_quiet()).count()
+    pub(super) fn usable_idle_count(&self) -> usize {
+        self.idle.lock().iter().filter(|connection| connection.is_open_and_idle()).count()
     }
 
     /// Takes back a connection whose answer was read to its end. One that cannot carry another request is closed.
-    pub(super) fn put(&self, mut connection: Connection) {
-        if connection.generation != self.connector.tls.get().generation || !connection.is_free() {
+    pub(super) fn return_idle(&self, mut connection: Http1Connection) {
+        if connection.generation != self.connector.tls.get().generation || !connection.is_reusable() {
             return;
         }
         connection.idle_since = Instant::now();
@@ -310,15 +327,15 @@ impl Pool {
 
 /// A connection taken for one request, or a place on one.
 #[derive(Debug)]
-pub struct Line {
-    way: Way,
+pub struct PooledConnection {
+    lease: ConnectionLease,
     is_reused: bool,
 }
 
 #[derive(Debug)]
-enum Way {
-    Own(Connection, Arc<Pool>),
-    Shared(Place),
+enum ConnectionLease {
+    Http1(Http1Connection, Arc<ConnectionPool>),
+    Http2(StreamPermit),
 }
 
 /// Why a request was not answered.
@@ -327,22 +344,22 @@ enum Way {
 pub struct SendError {
     /// What the connection says.
     #[source]
-    pub error: LineError,
+    pub error: PeerConnectionError,
     /// The request, if nothing of it was sent. Otherwise nobody knows what became of it.
     pub unsent: Option<Box<Request<RequestBody>>>,
 }
 
-impl Line {
+impl PooledConnection {
     /// Whether it has carried a request before. Such a connection may have been closed by the peer while we were about to send.
     pub fn is_reused(&self) -> bool {
         self.is_reused
     }
 
     #[cfg(test)]
-    pub(super) fn is_quiet(&self) -> bool {
-        match &self.way {
-            Way::Own(connection, _) => connection.is_quiet(),
-            Way::Shared(_) => false,
+    pub(super) fn is_open_and_idle(&self) -> bool {
+        match &self.lease {
+            ConnectionLease::Http1(connection, _) => connection.is_open_and_idle(),
+            ConnectionLease::Http2(_) => false,
         }
     }
 
@@ -350,26 +367,26 @@ impl Line {
     /// time limit; dropping it closes the connection, or takes back the request on one that is shared, which carries no bodies
     /// of requests.
     pub async fn send(self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
-        match self.way {
-            Way::Own(mut connection, pool) => match connection.send(request).await {
+        match self.lease {
+            ConnectionLease::Http1(mut connection, pool) => match connection.send(request).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    Ok(response.map(|incoming| PeerBody::of_upgrade(incoming, connection, pool)))
+                    Ok(response.map(|incoming| PeerBody::from_upgrade(incoming, connection, pool)))
                 }
-                Ok(response) => Ok(response.map(|incoming| PeerBody::own(incoming, connection, pool))),
-                Err(Unanswered { error, unsent }) => {
+                Ok(response) => Ok(response.map(|incoming| PeerBody::from_http1(incoming, connection, pool))),
+                Err(Http1SendError { error, unsent }) => {
                     Err(SendError { error: error.into(), unsent: unsent.map(Box::new) })
                 }
             },
-            Way::Shared(place) => {
+            ConnectionLease::Http2(place) => {
                 let (head, body) = request.into_parts();
                 if !body.is_end_stream() {
                     let unsent = Some(Box::new(Request::from_parts(head, body)));
-                    return Err(SendError { error: LineError::Bodied, unsent });
+                    return Err(SendError { error: PeerConnectionError::BodyNotAllowed, unsent });
                 }
                 match place.send(Request::from_parts(head, ())).await {
                     Ok(response) => {
                         let (head, stream) = response.into_parts();
-                        let body = PeerBody::shared(stream, &head.headers, place);
+                        let body = PeerBody::from_http2(stream, &head.headers, place);
                         Ok(Response::from_parts(head, body))
                     }
                     // Nobody knows whether the peer has seen it.

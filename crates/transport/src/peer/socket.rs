@@ -21,21 +21,21 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_COUNT: u32 = 3;
 /// The same for what was sent and not acknowledged.
-const ACKNOWLEDGED_WITHIN_MS: u32 = 30_000;
+const TCP_USER_TIMEOUT_MS: u32 = 30_000;
 
 /// A connected socket. Clones are the same socket.
 ///
 /// Behind a lock, which nobody ever waits for: whoever looks at it has the connection to themselves. Only through a mutable
 /// stream does the runtime remember that a read took all there was, which spares the next look at the kernel.
 #[derive(Clone, Debug)]
-pub(super) struct Socket(Arc<Mutex<Kind>>);
+pub(super) struct Socket(Arc<Mutex<SocketStream>>);
 
 #[derive(Debug)]
-enum Kind {
+enum SocketStream {
     Tcp(TcpStream),
     Unix(UnixStream),
     /// It could not be moved, and is closed.
-    Gone,
+    Closed,
 }
 
 impl Socket {
@@ -46,33 +46,33 @@ impl Socket {
         sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_COUNT)?;
-        sockopt::set_tcp_user_timeout(&stream, ACKNOWLEDGED_WITHIN_MS)?;
-        Ok(Self(Arc::new(Mutex::new(Kind::Tcp(stream)))))
+        sockopt::set_tcp_user_timeout(&stream, TCP_USER_TIMEOUT_MS)?;
+        Ok(Self(Arc::new(Mutex::new(SocketStream::Tcp(stream)))))
     }
 
     pub(super) fn from_unix(stream: UnixStream) -> Self {
-        Self(Arc::new(Mutex::new(Kind::Unix(stream))))
+        Self(Arc::new(Mutex::new(SocketStream::Unix(stream))))
     }
 
     /// Whether it is open and holds nothing to read: all that an idle connection may be.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_open_and_idle(&self) -> bool {
         let mut byte = [0];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let looked = match &*self.0.lock() {
-            Kind::Tcp(stream) => recv(stream, &mut byte, flags),
-            Kind::Unix(stream) => recv(stream, &mut byte, flags),
-            Kind::Gone => return false,
+            SocketStream::Tcp(stream) => recv(stream, &mut byte, flags),
+            SocketStream::Unix(stream) => recv(stream, &mut byte, flags),
+            SocketStream::Closed => return false,
         };
         matches!(looked, Err(Errno::AGAIN))
     }
 
     /// Has the runtime of this thread watch over it, and no longer the one that did. Nobody may wait for it.
-    pub(super) fn move_here(&self) -> io::Result<()> {
+    pub(super) fn move_to_current_runtime(&self) -> io::Result<()> {
         let mut kind = self.0.lock();
-        *kind = match std::mem::replace(&mut *kind, Kind::Gone) {
-            Kind::Tcp(stream) => Kind::Tcp(TcpStream::from_std(stream.into_std()?)?),
-            Kind::Unix(stream) => Kind::Unix(UnixStream::from_std(stream.into_std()?)?),
-            Kind::Gone => return Err(io::ErrorKind::NotConnected.into()),
+        *kind = match std::mem::replace(&mut *kind, SocketStream::Closed) {
+            SocketStream::Tcp(stream) => SocketStream::Tcp(TcpStream::from_std(stream.into_std()?)?),
+            SocketStream::Unix(stream) => SocketStream::Unix(UnixStream::from_std(stream.into_std()?)?),
+            SocketStream::Closed => return Err(io::ErrorKind::NotConnected.into()),
         };
         Ok(())
     }
@@ -81,9 +81,9 @@ impl Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut *self.0.lock() {
-            Kind::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Kind::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            SocketStream::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }
@@ -91,9 +91,9 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self.0.lock() {
-            Kind::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Kind::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
-            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            SocketStream::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -103,9 +103,9 @@ impl AsyncWrite for Socket {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match &mut *self.0.lock() {
-            Kind::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            Kind::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            SocketStream::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -119,9 +119,9 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self.0.lock() {
-            Kind::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Kind::Unix(stream) => Pin::new(stream).poll_shutdown(context),
-            Kind::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            SocketStream::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }

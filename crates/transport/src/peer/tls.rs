@@ -11,29 +11,29 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder};
 use tasks::Tasks;
 
-use crate::pki::Pair;
-use crate::{Authorities, Watched};
+use crate::pki::CertificateFiles;
+use crate::{ClientCaBundle, Reloading};
 
 /// What HTTP/1.1 and HTTP/2 are called in a handshake.
-pub(super) const HTTP1: &[u8] = b"http/1.1";
-pub(super) const HTTP2: &[u8] = b"h2";
+pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";
+pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Where it is written whom we believe and what we show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientFiles {
+pub struct ClientTlsFiles {
     /// The certificates that may sign the other side's, PEM. Nobody else is believed, the system's authorities least of all.
-    pub authorities: PathBuf,
+    pub ca_bundle: PathBuf,
     /// Our own certificate and its key, PEM, if we show one.
-    pub own: Option<Pair>,
+    pub client_certificate: Option<CertificateFiles>,
 }
 
 /// Whom we believe and what we show, ready for handshakes.
 #[derive(Debug)]
 pub struct ClientTls {
     /// For connections that carry one request at a time, or are handed over: HTTP/1.1 and nothing else.
-    pub(super) config: Arc<ClientConfig>,
+    pub(super) http1_config: Arc<ClientConfig>,
     /// The same certificates, for connections that answers share if the other side can: HTTP/2, or else HTTP/1.1.
-    pub(super) sharing: Arc<ClientConfig>,
+    pub(super) http2_config: Arc<ClientConfig>,
     /// Different for every reading of the files: connections of an earlier one are not used again.
     pub(super) generation: u64,
 }
@@ -43,7 +43,7 @@ pub struct ClientTls {
 pub enum ClientTlsError {
     /// The bundle of authorities cannot be read, is empty, or holds a certificate that is no authority.
     #[error("cannot use the certificate authorities {file}: {reason}")]
-    Authorities {
+    CaBundle {
         /// Which file.
         file: String,
         /// What is wrong.
@@ -77,47 +77,50 @@ pub enum ClientTlsError {
     },
 }
 
-impl ClientFiles {
+impl ClientTlsFiles {
     /// Reads the files now, and again whenever one of them changes. A change that cannot be used keeps what there was.
-    pub fn watch(self, tasks: &Tasks) -> Result<Watched<ClientTls>, ClientTlsError> {
-        let mut files = vec![self.authorities.clone()];
-        files.extend(self.own.iter().flat_map(|own| [own.certificate.clone(), own.key.clone()]));
-        Watched::start(files, move || self.read(), tasks)
+    pub fn start_reloading(self, tasks: &Tasks) -> Result<Reloading<ClientTls>, ClientTlsError> {
+        let mut files = vec![self.ca_bundle.clone()];
+        files.extend(self.client_certificate.iter().flat_map(|own| [own.certificate.clone(), own.key.clone()]));
+        Reloading::start(files, move || self.load(), tasks)
     }
 
     /// Reads the files once.
-    pub fn read(&self) -> Result<ClientTls, ClientTlsError> {
+    pub fn load(&self) -> Result<ClientTls, ClientTlsError> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider supports TLS 1.2 and 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(read_authorities(&self.authorities)?.into_server_verifier());
-        let mut config = match &self.own {
+            .with_custom_certificate_verifier(read_ca_bundle(&self.ca_bundle)?.into_server_verifier());
+        let mut config = match &self.client_certificate {
             None => builder.with_no_client_auth(),
-            Some(own) => with_own(builder, own)?,
+            Some(own) => with_client_certificate(builder, own)?,
         };
-        config.alpn_protocols = vec![HTTP1.to_vec()];
+        config.alpn_protocols = vec![ALPN_HTTP1.to_vec()];
         let mut sharing = config.clone();
-        sharing.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        sharing.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()];
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
-        Ok(ClientTls { config: Arc::new(config), sharing: Arc::new(sharing), generation })
+        Ok(ClientTls { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation })
     }
 }
 
-fn read_authorities(file: &Path) -> Result<Authorities, ClientTlsError> {
+fn read_ca_bundle(file: &Path) -> Result<ClientCaBundle, ClientTlsError> {
     let name = file.display().to_string();
     let read = std::fs::read(file).map_err(|error| error.to_string());
-    read.and_then(|pem| Authorities::from_pem(&pem, &name))
-        .map_err(|reason| ClientTlsError::Authorities { file: name, reason })
+    read.and_then(|pem| ClientCaBundle::from_pem(&pem, &name))
+        .map_err(|reason| ClientTlsError::CaBundle { file: name, reason })
 }
 
-fn with_own(builder: ConfigBuilder<ClientConfig, WantsClientCert>, own: &Pair) -> Result<ClientConfig, ClientTlsError> {
-    let certificate = own.certificate.display().to_string();
-    let key = own.key.display().to_string();
-    let chain = read_certificates(&own.certificate)
+fn with_client_certificate(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    files: &CertificateFiles,
+) -> Result<ClientConfig, ClientTlsError> {
+    let certificate = files.certificate.display().to_string();
+    let key = files.key.display().to_string();
+    let chain = read_certificates(&files.certificate)
         .map_err(|reason| ClientTlsError::Certificate { file: certificate.clone(), reason })?;
-    let private = PrivateKeyDer::from_pem_file(&own.key)
+    let private = PrivateKeyDer::from_pem_file(&files.key)
         .map_err(|error| ClientTlsError::Key { file: key.clone(), reason: error.to_string() })?;
     builder.with_client_auth_cert(chain, private).map_err(|error| ClientTlsError::Mismatch {
         certificate,

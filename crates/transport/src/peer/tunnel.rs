@@ -11,30 +11,30 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::body::PeerBody;
-use super::connection::Connection;
+use super::http1_connection::Http1Connection;
 
 /// How long one direction may go on when the other has ended: for what is still on its way.
-const LINGER: Duration = Duration::from_secs(10);
+const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read at once if each piece has to wait; as much as without a wait.
-const PIECE_BYTES: usize = 8 * 1024;
+const CHUNK_BYTES: usize = 8 * 1024;
 
 /// The peer's end of a connection that is being handed over.
 #[derive(Debug)]
-pub struct PeerEnd {
+pub struct PeerUpgrade {
     upgrade: OnUpgrade,
-    connection: Option<Connection>,
+    connection: Option<Http1Connection>,
 }
 
-impl PeerEnd {
+impl PeerUpgrade {
     /// From an answer with status 101, whose head stays with the caller.
-    pub fn of(mut response: Response<PeerBody>) -> (http::response::Parts, Self) {
+    pub fn from_response(mut response: Response<PeerBody>) -> (http::response::Parts, Self) {
         let upgrade = hyper::upgrade::on(&mut response);
         let (head, body) = response.into_parts();
         (head, Self { upgrade, connection: body.into_connection() })
     }
 
     /// Waits until the connection has been handed over.
-    pub async fn ready(self) -> hyper::Result<Upgraded> {
+    pub async fn wait_for_upgrade(self) -> hyper::Result<Upgraded> {
         let Self { upgrade, mut connection } = self;
         let mut upgrade = pin!(upgrade);
         poll_fn(|context| {
@@ -48,20 +48,28 @@ impl PeerEnd {
 }
 
 /// Carries bytes between two upgraded connections until both directions have ended, or one has and the other does not follow.
-pub async fn join(a: Upgraded, b: Upgraded) -> io::Result<()> {
+pub async fn copy_bidirectional(a: Upgraded, b: Upgraded) -> io::Result<()> {
     let (mut from_a, mut to_a) = tokio::io::split(TokioIo::new(a));
     let (mut from_b, mut to_b) = tokio::io::split(TokioIo::new(b));
-    both(carry(&mut from_a, &mut to_b), carry(&mut from_b, &mut to_a)).await
+    join_directions(copy_and_shutdown(&mut from_a, &mut to_b), copy_and_shutdown(&mut from_b, &mut to_a)).await
 }
 
 /// The same, with a wait before each piece is passed on, which is given its length.
-pub async fn join_paced<W: Future<Output = ()>>(a: Upgraded, b: Upgraded, wait: impl Fn(usize) -> W) -> io::Result<()> {
+pub async fn copy_bidirectional_throttled<W: Future<Output = ()>>(
+    a: Upgraded,
+    b: Upgraded,
+    throttle: impl Fn(usize) -> W,
+) -> io::Result<()> {
     let (mut from_a, mut to_a) = tokio::io::split(TokioIo::new(a));
     let (mut from_b, mut to_b) = tokio::io::split(TokioIo::new(b));
-    both(carry_paced(&mut from_a, &mut to_b, &wait), carry_paced(&mut from_b, &mut to_a, &wait)).await
+    join_directions(
+        copy_throttled(&mut from_a, &mut to_b, &throttle),
+        copy_throttled(&mut from_b, &mut to_a, &throttle),
+    )
+    .await
 }
 
-async fn both(
+async fn join_directions(
     there: impl Future<Output = io::Result<()>>,
     back: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
@@ -69,32 +77,32 @@ async fn both(
     tokio::select! {
         ended = &mut there => {
             ended?;
-            tokio::time::timeout(LINGER, back).await.unwrap_or(Ok(()))
+            tokio::time::timeout(HALF_CLOSE_TIMEOUT, back).await.unwrap_or(Ok(()))
         }
         ended = &mut back => {
             ended?;
-            tokio::time::timeout(LINGER, there).await.unwrap_or(Ok(()))
+            tokio::time::timeout(HALF_CLOSE_TIMEOUT, there).await.unwrap_or(Ok(()))
         }
     }
 }
 
-async fn carry(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+async fn copy_and_shutdown(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     tokio::io::copy(from, to).await?;
     to.shutdown().await
 }
 
-async fn carry_paced<W: Future<Output = ()>>(
+async fn copy_throttled<W: Future<Output = ()>>(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    wait: &impl Fn(usize) -> W,
+    throttle: &impl Fn(usize) -> W,
 ) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; CHUNK_BYTES];
     loop {
         let length = from.read(&mut piece).await?;
         if length == 0 {
             return to.shutdown().await;
         }
-        wait(length).await;
+        throttle(length).await;
         to.write_all(&piece[..length]).await?;
         to.flush().await?;
     }
@@ -107,9 +115,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_paced_way_waits_for_each_piece_and_then_closes() {
-        let (mut client, mut near) = tokio::io::duplex(PIECE_BYTES);
-        let (mut far, mut peer) = tokio::io::duplex(2 * PIECE_BYTES);
+    async fn copy_throttled_waits_for_each_chunk_and_then_closes() {
+        let (mut client, mut near) = tokio::io::duplex(CHUNK_BYTES);
+        let (mut far, mut peer) = tokio::io::duplex(2 * CHUNK_BYTES);
         let pieces = RefCell::new(Vec::new());
         client.write_all(b"stdin").await.unwrap();
         client.shutdown().await.unwrap();
@@ -117,7 +125,7 @@ mod tests {
             pieces.borrow_mut().push(length);
             std::future::ready(())
         };
-        carry_paced(&mut near, &mut far, &wait).await.unwrap();
+        copy_throttled(&mut near, &mut far, &wait).await.unwrap();
         let mut received = String::new();
         peer.read_to_string(&mut received).await.unwrap();
         assert_eq!((&*received, &pieces.borrow()[..]), ("stdin", &[5][..]));

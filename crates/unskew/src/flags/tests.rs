@@ -5,41 +5,41 @@ use expect_test::{Expect, expect};
 use super::*;
 
 static TABLE: &[Flag] = &[
-    Flag { name: "secure-port", kind: Kind::Text, default: "6443", help: "the port" },
-    Flag { name: "etcd-servers", kind: Kind::List, default: "", help: "the servers" },
-    Flag { name: "anonymous-auth", kind: Kind::Bool, default: "true", help: "let anybody in" },
-    Flag { name: "kubelet-client-key", kind: Kind::NoMeaning, default: "", help: "" },
-    Flag { name: "allow-privileged", kind: Kind::NoMeaningBool, default: "", help: "" },
-    Flag { name: "v", kind: Kind::Text, default: "0", help: "how much is logged" },
+    Flag { name: "secure-port", kind: FlagKind::Text, default: "6443", help: "the port" },
+    Flag { name: "etcd-servers", kind: FlagKind::List, default: "", help: "the servers" },
+    Flag { name: "anonymous-auth", kind: FlagKind::Bool, default: "true", help: "let anybody in" },
+    Flag { name: "kubelet-client-key", kind: FlagKind::Ignored, default: "", help: "" },
+    Flag { name: "allow-privileged", kind: FlagKind::IgnoredBool, default: "", help: "" },
+    Flag { name: "v", kind: FlagKind::Text, default: "0", help: "how much is logged" },
 ];
 
 #[track_caller]
 fn check(line: &str, expected: &Expect) {
-    let shown = match Values::parse(TABLE, line.split_whitespace().map(str::to_owned)) {
+    let shown = match FlagValues::parse(TABLE, line.split_whitespace().map(str::to_owned)) {
         Ok(values) => show(&values),
         Err(error) => format!("error: {error}"),
     };
     expected.assert_eq(&shown);
 }
 
-fn show(values: &Values) -> String {
+fn show(values: &FlagValues) -> String {
     format!(
         "port {} servers {:?} anonymous {} v {} ignored {:?}",
-        values.text("secure-port"),
-        values.list("etcd-servers"),
-        values.is("anonymous-auth"),
-        values.text("v"),
-        values.without_meaning()
+        values.value_or_default("secure-port"),
+        values.list_values("etcd-servers"),
+        values.is_true("anonymous-auth"),
+        values.value_or_default("v"),
+        values.ignored_flags()
     )
 }
 
 #[test]
-fn defaults_hold_where_nothing_is_given() {
+fn flags_not_given_have_their_default() {
     check("", &expect!["port 6443 servers [] anonymous true v 0 ignored []"]);
 }
 
 #[test]
-fn values_follow_after_a_blank_or_an_equals_sign() {
+fn flag_values_follow_a_space_or_equals_sign() {
     check(
         "--secure-port 1 --etcd-servers=a,b --etcd-servers c --anonymous-auth=false -v=3",
         &expect![[r#"port 1 servers ["a", "b", "c"] anonymous false v 3 ignored []"#]],
@@ -48,10 +48,10 @@ fn values_follow_after_a_blank_or_an_equals_sign() {
 }
 
 #[test]
-fn blank_entries_of_a_list_are_seen_where_they_matter() {
+fn list_entries_with_blanks_keeps_blank_entries() {
     let entries = |line: &str| {
-        let values = Values::parse(TABLE, line.split_whitespace().map(str::to_owned)).unwrap();
-        values.entries("etcd-servers").join("|")
+        let values = FlagValues::parse(TABLE, line.split_whitespace().map(str::to_owned)).unwrap();
+        values.list_entries_with_blanks("etcd-servers").join("|")
     };
     assert_eq!(entries(""), "");
     assert_eq!(entries("--etcd-servers="), "");
@@ -59,7 +59,7 @@ fn blank_entries_of_a_list_are_seen_where_they_matter() {
 }
 
 #[test]
-fn flags_without_a_meaning_are_taken_and_named() {
+fn ignored_flags_are_accepted_and_listed() {
     check(
         "--allow-privileged --kubelet-client-key /k",
         &expect![[r#"port 6443 servers [] anonymous true v 0 ignored ["allow-privileged", "kubelet-client-key"]"#]],
@@ -67,7 +67,7 @@ fn flags_without_a_meaning_are_taken_and_named() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn parse_names_wrong_flags_and_values() {
     check("--frobnicate=1", &expect!["error: unknown flag: --frobnicate"]);
     check("--secure-prot=1", &expect!["error: unknown flag: --secure-prot (is --secure-port meant?)"]);
     check("--secure-port", &expect!["error: flag needs an argument: --secure-port"]);
@@ -81,11 +81,11 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn a_file_gives_what_the_command_line_does_not() {
-    let values = Values::parse(TABLE, ["--secure-port=1".to_owned()]).unwrap();
+fn config_file_fills_flags_not_on_the_command_line() {
+    let values = FlagValues::parse(TABLE, ["--secure-port=1".to_owned()]).unwrap();
     let file = r#"{"secure-port": 2, "etcd-servers": ["x", "y"], "anonymous-auth": false}"#;
     expect![[r#"port 1 servers ["x", "y"] anonymous false v 0 ignored []"#]]
-        .assert_eq(&show(&values.with_file(file).unwrap()));
-    let unknown = Values::parse(TABLE, []).unwrap().with_file(r#"{"nope": 1}"#);
+        .assert_eq(&show(&values.with_config_file(file).unwrap()));
+    let unknown = FlagValues::parse(TABLE, []).unwrap().with_config_file(r#"{"nope": 1}"#);
     assert_eq!(unknown.unwrap_err(), FlagError::Unknown("nope".to_owned(), None));
 }

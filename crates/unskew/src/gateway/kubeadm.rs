@@ -7,15 +7,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use access::authenticate::HeaderNames;
+use access::authentication::FrontProxyHeaderNames;
 use gateway::Cidr;
-use object::decode::{self, Encoding};
+use object::decode::{self, BodyEncoding};
 
-use super::table::TABLE;
-use crate::flags::{FlagError, Values};
+use super::flag_table::FLAGS;
+use crate::flags::{FlagError, FlagValues};
 
 /// Files below the folder, and the flags that they are found for.
-const FILES: [(&str, &str); 6] = [
+const KUBEADM_FILES: [(&str, &str); 6] = [
     ("upstream-ca-file", "pki/ca.crt"),
     ("client-ca-file", "pki/ca.crt"),
     ("proxy-client-cert-file", "pki/front-proxy-client.crt"),
@@ -26,69 +26,72 @@ const FILES: [(&str, &str); 6] = [
 /// The manifest of the local kube-apiserver.
 const MANIFEST: &str = "manifests/kube-apiserver.yaml";
 /// The port that kube-apiserver has unless it is told otherwise.
-const PORT: &str = "6443";
+const DEFAULT_PORT: &str = "6443";
 
 /// Control-plane nodes are in one network, as big as networks of machines usually are.
-const NETWORK_V4: u32 = 24;
-const NETWORK_V6: u32 = 64;
+const NETWORK_PREFIX_LENGTH_V4: u32 = 24;
+const NETWORK_PREFIX_LENGTH_V6: u32 = 64;
 
 /// What was found, by flag.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    values: BTreeMap<&'static str, Value>,
+pub(crate) struct KubeadmValues {
+    values: BTreeMap<&'static str, KubeadmValue>,
 }
 
 #[derive(Debug)]
-struct Value {
+struct KubeadmValue {
     text: String,
     /// Where it was found.
-    from: PathBuf,
+    source: PathBuf,
 }
 
 /// Looks for whatever is not given. Nothing is looked for if an upstream is given: then this is no question of kubeadm.
-pub(crate) fn find(flags: &Values) -> Result<Found, FlagError> {
-    let mut found = Found::default();
-    if !flags.list("upstream").is_empty() {
+pub(crate) fn detect(flags: &FlagValues) -> Result<KubeadmValues, FlagError> {
+    let mut found = KubeadmValues::default();
+    if !flags.list_values("upstream").is_empty() {
         return Ok(found);
     }
-    let folder = Path::new(flags.text("kubeadm-dir"));
-    for (flag, file) in FILES {
+    let folder = Path::new(flags.value_or_default("kubeadm-dir"));
+    for (flag, file) in KUBEADM_FILES {
         let file = folder.join(file);
         if file.exists() {
-            found.values.insert(flag, Value { text: file.display().to_string(), from: file });
+            found.values.insert(flag, KubeadmValue { text: file.display().to_string(), source: file });
         }
     }
     let manifest = folder.join(MANIFEST);
     if let Ok(content) = std::fs::read(&manifest) {
-        let fault = |reason: String| FlagError::Refused(format!("{}: {reason}", manifest.display()));
-        let (host, port) = address_in(&content).map_err(fault)?;
-        let mut put = |flag, text| found.values.insert(flag, Value { text, from: manifest.clone() });
+        let fault = |reason: String| FlagError::Rejected(format!("{}: {reason}", manifest.display()));
+        let (host, port) = parse_apiserver_address(&content).map_err(fault)?;
+        let mut put = |flag, text| found.values.insert(flag, KubeadmValue { text, source: manifest.clone() });
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         put("upstream", format!("local=https://{bracketed}:{port}"));
         if let Ok(address) = host.parse() {
             put("upstream-discovery", "endpointslices".to_owned());
-            put("upstream-cidr", Cidr::around(address, NETWORK_V4, NETWORK_V6).to_string());
+            put(
+                "upstream-cidr",
+                Cidr::containing(address, NETWORK_PREFIX_LENGTH_V4, NETWORK_PREFIX_LENGTH_V6).to_string(),
+            );
         }
     }
     Ok(found)
 }
 
 /// Where the kube-apiserver of a manifest listens.
-fn address_in(manifest: &[u8]) -> Result<(String, String), String> {
-    let words = words_in(manifest)?;
-    let host = flag_in(&words, "advertise-address").pop().unwrap_or_else(|| "127.0.0.1".to_owned());
-    Ok((host, flag_in(&words, "secure-port").pop().unwrap_or_else(|| PORT.to_owned())))
+fn parse_apiserver_address(manifest: &[u8]) -> Result<(String, String), String> {
+    let words = command_line_words(manifest)?;
+    let host = flag_values(&words, "advertise-address").pop().unwrap_or_else(|| "127.0.0.1".to_owned());
+    Ok((host, flag_values(&words, "secure-port").pop().unwrap_or_else(|| DEFAULT_PORT.to_owned())))
 }
 
 /// From which headers the kube-apiserver of a manifest reads users that a front proxy names.
-fn header_names_in(manifest: &[u8]) -> Result<HeaderNames, String> {
-    let words = words_in(manifest)?;
+fn parse_header_names(manifest: &[u8]) -> Result<FrontProxyHeaderNames, String> {
+    let words = command_line_words(manifest)?;
     let list = |name: &str| -> Vec<String> {
-        let values = flag_in(&words, &format!("requestheader-{name}"));
+        let values = flag_values(&words, &format!("requestheader-{name}"));
         let entries = values.iter().flat_map(|value| value.split(',')).map(str::trim);
         entries.filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
     };
-    Ok(HeaderNames {
+    Ok(FrontProxyHeaderNames {
         user: list("username-headers"),
         uid: list("uid-headers"),
         group: list("group-headers"),
@@ -97,7 +100,7 @@ fn header_names_in(manifest: &[u8]) -> Result<HeaderNames, String> {
 }
 
 /// The values of a flag, in the order they are given: `--flag=value` or `--flag value`.
-fn flag_in(words: &[String], name: &str) -> Vec<String> {
+fn flag_values(words: &[String], name: &str) -> Vec<String> {
     let value = |(index, word): (usize, &String)| match word.strip_prefix("--")?.strip_prefix(name)? {
         "" => words.get(index + 1).cloned(),
         rest => rest.strip_prefix('=').map(str::to_owned),
@@ -106,8 +109,8 @@ fn flag_in(words: &[String], name: &str) -> Vec<String> {
 }
 
 /// The command line of the kube-apiserver of a manifest.
-fn words_in(manifest: &[u8]) -> Result<Vec<String>, String> {
-    let pod = decode::value(manifest, Encoding::Yaml)?.value;
+fn command_line_words(manifest: &[u8]) -> Result<Vec<String>, String> {
+    let pod = decode::decode_value(manifest, BodyEncoding::Yaml)?.value;
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let words = containers.flat_map(|container| ["command", "args"].map(|part| container[part].clone()));
     let words: Vec<String> = words
@@ -120,25 +123,25 @@ fn words_in(manifest: &[u8]) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-impl Found {
+impl KubeadmValues {
     /// Reads the settings of the local kube-apiserver from its manifest, anew at every call; `None` if it was not found there.
-    pub(super) fn local_header_names(&self) -> Option<gateway::vouching::Manifest> {
-        let manifest = self.values.get("upstream")?.from.clone();
+    pub(super) fn local_header_names(&self) -> Option<gateway::vouching::ManifestReader> {
+        let manifest = self.values.get("upstream")?.source.clone();
         Some(Arc::new(move || {
             let content = std::fs::read(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
-            header_names_in(&content)
+            parse_header_names(&content)
         }))
     }
 
     /// The file of a flag: as given, or as found.
-    pub(super) fn path(&self, flags: &Values, name: &str) -> Option<PathBuf> {
+    pub(super) fn path_of_flag(&self, flags: &FlagValues, name: &str) -> Option<PathBuf> {
         let found = || self.values.get(name).map(|value| PathBuf::from(&value.text));
-        flags.given(name).map(PathBuf::from).or_else(found)
+        flags.given_value(name).map(PathBuf::from).or_else(found)
     }
 
     /// The values of a list: as given, or as found.
-    pub(super) fn list(&self, flags: &Values, name: &str) -> Vec<String> {
-        let given = flags.list(name);
+    pub(super) fn list_of_flag(&self, flags: &FlagValues, name: &str) -> Vec<String> {
+        let given = flags.list_values(name);
         if given.is_empty() {
             self.values.get(name).map(|value| value.text.clone()).into_iter().collect()
         } else {
@@ -147,12 +150,12 @@ impl Found {
     }
 
     /// Every setting, and where it comes from.
-    pub(super) fn describe(&self, flags: &Values) -> String {
+    pub(super) fn render_config(&self, flags: &FlagValues) -> String {
         let mut page = String::new();
-        for flag in TABLE.iter().filter(|flag| flag.name != "print-config") {
+        for flag in FLAGS.iter().filter(|flag| flag.name != "print-config") {
             let (text, from) = match (flags.is_given(flag.name), self.values.get(flag.name)) {
-                (false, Some(value)) => (value.text.clone(), format!("found: {}", value.from.display())),
-                (true, _) => (flags.all(flag.name), "given".to_owned()),
+                (false, Some(value)) => (value.text.clone(), format!("found: {}", value.source.display())),
+                (true, _) => (flags.joined_values(flag.name), "given".to_owned()),
                 (false, None) => (flag.default.to_owned(), "default".to_owned()),
             };
             let _ = writeln!(page, "--{}={text}  # {from}", flag.name);
@@ -169,14 +172,14 @@ mod tests {
 
     #[track_caller]
     fn check(manifest: &str, expected: &Expect) {
-        expected.assert_eq(&match address_in(manifest.as_bytes()) {
+        expected.assert_eq(&match parse_apiserver_address(manifest.as_bytes()) {
             Ok((host, port)) => format!("{host} {port}"),
             Err(reason) => format!("error: {reason}"),
         });
     }
 
     #[test]
-    fn the_manifest_says_where_the_server_listens() {
+    fn apiserver_address_is_parsed_from_the_manifest() {
         check(
             "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --advertise-address=10.0.0.1\n    - --secure-port=6444\n",
             &expect!["10.0.0.1 6444"],
@@ -189,34 +192,34 @@ mod tests {
     }
 
     #[test]
-    fn manifest_names_the_headers_that_users_are_read_from() {
+    fn header_names_are_parsed_from_the_manifest() {
         let manifest = "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --requestheader-username-headers=X-Remote-User, X-A\n    \
                         - --requestheader-username-headers=X-B\n    - --requestheader-group-headers\n    - X-Remote-Group\n";
-        let names = header_names_in(manifest.as_bytes()).unwrap();
+        let names = parse_header_names(manifest.as_bytes()).unwrap();
         assert_eq!(names.user, ["X-Remote-User", "X-A", "X-B"]);
         assert_eq!((names.group, names.uid, names.extra_prefix), (vec!["X-Remote-Group".to_owned()], vec![], vec![]));
     }
 
     #[test]
-    fn what_is_given_wins_and_the_page_says_where_the_rest_was_found() {
+    fn given_flags_override_kubeadm_and_config_names_each_source() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("pki")).unwrap();
         std::fs::write(folder.path().join("pki/ca.crt"), "").unwrap();
         let parse = |args: &[&str]| {
             let all = [format!("--kubeadm-dir={}", folder.path().display())];
-            Values::parse(TABLE, all.into_iter().chain(args.iter().map(|arg| (*arg).to_owned()))).unwrap()
+            FlagValues::parse(FLAGS, all.into_iter().chain(args.iter().map(|arg| (*arg).to_owned()))).unwrap()
         };
         let flags = parse(&["--client-ca-file=mine.crt"]);
-        let found = find(&flags).unwrap();
-        assert_eq!(found.path(&flags, "client-ca-file").unwrap(), Path::new("mine.crt"));
-        assert_eq!(found.path(&flags, "upstream-ca-file").unwrap(), folder.path().join("pki/ca.crt"));
-        assert_eq!(found.path(&flags, "tls-cert-file"), None);
-        let page = found.describe(&flags);
+        let found = detect(&flags).unwrap();
+        assert_eq!(found.path_of_flag(&flags, "client-ca-file").unwrap(), Path::new("mine.crt"));
+        assert_eq!(found.path_of_flag(&flags, "upstream-ca-file").unwrap(), folder.path().join("pki/ca.crt"));
+        assert_eq!(found.path_of_flag(&flags, "tls-cert-file"), None);
+        let page = found.render_config(&flags);
         assert!(page.contains("--client-ca-file=mine.crt  # given\n"), "{page}");
         let line = format!("pki/ca.crt  # found: {}/pki/ca.crt\n", folder.path().display());
         assert!(page.contains(&line), "{page}");
         assert!(page.contains("--secure-port=7443  # default\n"), "{page}");
         let flags = parse(&["--upstream=10.0.0.1:6443"]);
-        assert_eq!(find(&flags).unwrap().path(&flags, "upstream-ca-file"), None);
+        assert_eq!(detect(&flags).unwrap().path_of_flag(&flags, "upstream-ca-file"), None);
     }
 }

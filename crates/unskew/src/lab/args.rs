@@ -6,13 +6,13 @@ use catalogue::Release;
 use clap::Args;
 
 /// `unskew up` in a process that stays; nobody types it.
-pub(crate) const STAY: &str = "stay";
+pub(crate) const DETACHED_COMMAND: &str = "stay";
 /// The same, for a lab that leaves nothing behind.
-pub(crate) const STAY_AND_PURGE: &str = "stay-and-purge";
+pub(crate) const DETACHED_PURGE_COMMAND: &str = "stay-and-purge";
 
 /// Which lab.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Where {
+pub(crate) struct DataDirArgs {
     /// The folder of the lab [default: unskew/lab below the user's data home]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -20,23 +20,23 @@ pub(crate) struct Where {
 
 /// What becomes of a lab in the background when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stays {
+pub(crate) enum DetachedMode {
     /// It is in the foreground.
     #[default]
-    No,
+    Foreground,
     /// Its folder is kept.
-    Keeping,
+    KeepDataDir,
     /// Its folder is deleted.
-    Purging,
+    PurgeDataDir,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Releases of the servers, one each [default: 1.33,1.34,1.36, or what the lab was when it stopped]
     #[arg(long, value_name = "RELEASES", value_delimiter = ',')]
     pub(crate) servers: Vec<Release>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
     /// Use a new folder and delete it at the end
     #[arg(long, conflicts_with = "data_dir")]
     pub(crate) ephemeral: bool,
@@ -60,31 +60,31 @@ pub(crate) struct Up {
     pub(crate) detach: bool,
     /// Whether this is the process that `--detach` leaves behind.
     #[arg(skip)]
-    pub(crate) stays: Stays,
+    pub(crate) detached: DetachedMode,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Down {
+pub(crate) struct DownArgs {
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
     /// Delete the lab's folder: objects, keys, ports
     #[arg(long)]
     pub(crate) purge: bool,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kubeconfig {
+pub(crate) struct KubeconfigArgs {
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
     /// The one for this server alone, such as a, and not for the front door
     #[arg(long)]
     pub(crate) server: Option<String>,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
     /// Show it again every second
     #[arg(long)]
     pub(crate) watch: bool,
@@ -100,15 +100,15 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct ServerActionArgs {
     /// The name of the server, such as b
     pub(crate) server: String,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rollout {
+pub(crate) struct RolloutArgs {
     /// The release that every server becomes, or one for each server, such as 1.33,1.34,1.36
     #[arg(long, value_name = "RELEASES", value_delimiter = ',', required_unless_present = "back")]
     pub(crate) to: Vec<Release>,
@@ -116,5 +116,5 @@ pub(crate) struct Rollout {
     #[arg(long, conflicts_with = "to")]
     pub(crate) back: bool,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) lab: DataDirArgs,
 }

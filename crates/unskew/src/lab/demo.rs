@@ -2,65 +2,67 @@
 
 use std::process::ExitCode;
 
-use ::lab::demo::{GATE_OFF, GATE_ON, RELEASES, Teller};
-use ::lab::folder::Layout;
-use ::lab::folder::state::Wish;
-use ::lab::{Config, Keep, Lab};
+use ::lab::data_dir::DataDir;
+use ::lab::data_dir::state::LabOptions;
+use ::lab::demo::{Demo, GATE_OFF, GATE_ON, RELEASES};
+use ::lab::{Config, DataDirRetention, Lab};
 use anyhow::Context as _;
 
-use super::place;
-use crate::{EXIT_NOT_CLEAN, complain, say};
+use super::environment;
+use crate::{EXIT_CHECK_FAILED, print_error, print_line};
 
 pub(super) async fn run() -> anyhow::Result<ExitCode> {
-    let layout = place::throw_away();
-    let told = match half(&layout, GATE_OFF, Keep::Folder).await {
-        Ok(()) => half(&layout, GATE_ON, Keep::Nothing).await,
+    let layout = environment::temporary_data_dir();
+    let told = match run_half(&layout, GATE_OFF, DataDirRetention::Keep).await {
+        Ok(()) => run_half(&layout, GATE_ON, DataDirRetention::Delete).await,
         Err(error) => {
-            let _ = std::fs::remove_dir_all(layout.folder());
+            let _ = std::fs::remove_dir_all(layout.path());
             Err(error)
         }
     };
     match told {
         Ok(()) => {
-            say(&mut std::io::stdout(), "\nEvery line above was a real request, and every claim was checked.");
+            print_line(&mut std::io::stdout(), "\nEvery line above was a real request, and every claim was checked.");
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            complain("unskew demo", &error);
-            Ok(ExitCode::from(EXIT_NOT_CLEAN))
+            print_error("unskew demo", &error);
+            Ok(ExitCode::from(EXIT_CHECK_FAILED))
         }
     }
 }
 
 /// One half of the story, on a lab of its own in the same folder.
-async fn half(layout: &Layout, gate: &str, keep: Keep) -> anyhow::Result<()> {
-    let wish = Wish {
+async fn run_half(data_dir: &DataDir, gate: &str, retention: DataDirRetention) -> anyhow::Result<()> {
+    let options = LabOptions {
         releases: Some(RELEASES.map(str::to_owned).to_vec()),
         feature_gates: Some(vec![gate.to_owned()]),
-        ..Wish::default()
+        ..LabOptions::default()
     };
-    let lab = Lab::open(Config { layout: layout.clone(), wish, etcd: None, kubeconfig: None, keep }).await?;
-    let inside = lab.inside();
-    let telling = async {
-        let told = async {
-            inside.ready().await?;
-            let mut line = |line: &str| say(&mut std::io::stdout(), line);
-            let mut teller = Teller::new(&inside, &mut line);
+    let lab =
+        Lab::open(Config { data_dir: data_dir.clone(), options, etcd_binary: None, kubeconfig_copy: None, retention })
+            .await?;
+    let handle = lab.handle();
+    let running = async {
+        let outcome = async {
+            handle.wait_until_ready().await?;
+            let mut line = |line: &str| print_line(&mut std::io::stdout(), line);
+            let mut demo = Demo::new(&handle, &mut line);
             match gate {
-                GATE_OFF => teller.without_proxy().await?,
-                _ => teller.with_proxy().await?,
+                GATE_OFF => demo.run_without_proxy().await?,
+                _ => demo.run_with_proxy().await?,
             }
             anyhow::Ok(())
         };
-        let told = tokio::select! {
-            told = told => told,
-            () = inside.stop.cancelled() => Err(anyhow::anyhow!("the lab stopped")),
-            () = super::up::told_to_stop() => Err(anyhow::anyhow!("interrupted")),
+        let outcome = tokio::select! {
+            outcome = outcome => outcome,
+            () = handle.stop.cancelled() => Err(anyhow::anyhow!("the lab stopped")),
+            () = super::up::wait_for_signal() => Err(anyhow::anyhow!("interrupted")),
         };
-        inside.stop.cancel();
-        told
+        handle.stop.cancel();
+        outcome
     };
-    let (ran, told) = tokio::join!(lab.run(), telling);
+    let (ran, outcome) = tokio::join!(lab.run(), running);
     ran.context("the lab")?;
-    told
+    outcome
 }

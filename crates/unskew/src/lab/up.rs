@@ -4,79 +4,89 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::lab::folder::state::{Wish, WishedStore};
-use ::lab::status::{Snapshot, table};
-use ::lab::{Config, Inside, Keep, Lab, LabError};
+use ::lab::data_dir::state::{LabOptions, RequestedStorage};
+use ::lab::status::{LabSnapshot, table};
+use ::lab::{Config, DataDirRetention, Lab, LabError, LabHandle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{args, place};
-use crate::{EXIT_UNAVAILABLE, logging, say};
+use super::{args, environment};
+use crate::{EXIT_UNAVAILABLE, logging, print_line};
 
 /// How long the summary waits for what the servers serve; they are ready by then.
-const SUMMARY_PATIENCE: Duration = Duration::from_secs(3);
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a shell says of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
 
-pub(super) async fn run(up: args::Up) -> anyhow::Result<ExitCode> {
-    logging::start(false, 0);
-    if up.stays != args::Stays::No {
+pub(super) async fn run(up: args::UpArgs) -> anyhow::Result<ExitCode> {
+    logging::init(false, 0);
+    if up.detached != args::DetachedMode::Foreground {
         // A session of its own: the terminal that started it may close.
         let _ = rustix::process::setsid();
     }
-    let keep = if up.ephemeral || up.stays == args::Stays::Purging { Keep::Nothing } else { Keep::Folder };
-    let layout = match (up.ephemeral, &up.place.data_dir) {
-        (true, None) => place::throw_away(),
-        _ => place::layout(&up.place)?,
+    let keep = if up.ephemeral || up.detached == args::DetachedMode::PurgeDataDir {
+        DataDirRetention::Delete
+    } else {
+        DataDirRetention::Keep
     };
-    let config = Config { layout, wish: wish(&up), etcd: place::etcd(), kubeconfig: up.kubeconfig, keep };
+    let layout = match (up.ephemeral, &up.lab.data_dir) {
+        (true, None) => environment::temporary_data_dir(),
+        _ => environment::data_dir(&up.lab)?,
+    };
+    let config = Config {
+        data_dir: layout,
+        options: lab_options(&up),
+        etcd_binary: environment::find_etcd(),
+        kubeconfig_copy: up.kubeconfig,
+        retention: keep,
+    };
     let lab = Lab::open(config).await?;
-    let inside = lab.inside();
-    let (ran, conducted) = tokio::join!(lab.run(), conduct(&inside));
+    let inside = lab.handle();
+    let (ran, conducted) = tokio::join!(lab.run(), run_until_stopped(&inside));
     ran?;
     conducted?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn wish(up: &args::Up) -> Wish {
-    let store = match (&up.etcd_servers[..], up.etcd) {
-        ([], true) => Some(WishedStore::OwnEtcd),
+pub(super) fn lab_options(args: &args::UpArgs) -> LabOptions {
+    let store = match (&args.etcd_servers[..], args.etcd) {
+        ([], true) => Some(RequestedStorage::OwnEtcd),
         ([], false) => None,
-        (servers, _) => Some(WishedStore::Etcd(servers.to_vec())),
+        (servers, _) => Some(RequestedStorage::Etcd(servers.to_vec())),
     };
-    Wish {
-        releases: (!up.servers.is_empty()).then(|| up.servers.iter().map(ToString::to_string).collect()),
-        port: up.port,
+    LabOptions {
+        releases: (!args.servers.is_empty()).then(|| args.servers.iter().map(ToString::to_string).collect()),
+        port: args.port,
         store,
-        feature_gates: (!up.feature_gates.is_empty()).then(|| up.feature_gates.clone()),
+        feature_gates: (!args.feature_gates.is_empty()).then(|| args.feature_gates.clone()),
     }
 }
 
 /// Says when the lab is ready, and ends it when that is asked for.
-async fn conduct(inside: &Inside) -> Result<(), LabError> {
+async fn run_until_stopped(lab: &LabHandle) -> Result<(), LabError> {
     let ready = async {
-        inside.ready().await?;
-        let (snapshot, flags) = (known(inside).await, place::flags(&inside.layout));
-        say(&mut std::io::stdout(), &table::summary(&snapshot, &place::program(), &flags));
+        lab.wait_until_ready().await?;
+        let (snapshot, flags) = (complete_snapshot(lab).await, environment::data_dir_flag(&lab.data_dir));
+        print_line(&mut std::io::stdout(), &table::render_summary(&snapshot, &environment::program_name(), &flags));
         Ok(())
     };
     let outcome = tokio::select! {
         outcome = ready => outcome,
-        () = inside.stop.cancelled() => Ok(()),
-        () = told_to_stop() => {
-            inside.stop.cancel();
+        () = lab.stop.cancelled() => Ok(()),
+        () = wait_for_signal() => {
+            lab.stop.cancel();
             Ok(())
         }
     };
     if outcome.is_err() {
-        inside.stop.cancel();
+        lab.stop.cancel();
     }
     tokio::select! {
-        () = inside.stop.cancelled() => {}
-        () = told_to_stop() => inside.stop.cancel(),
+        () = lab.stop.cancelled() => {}
+        () = wait_for_signal() => lab.stop.cancel(),
     }
     // Whoever asks twice does not want to wait; the servers end with this process.
-    inside.tasks.spawn("impatience", |stop| async move {
-        if stop.run_until_cancelled(told_to_stop()).await.is_some() {
+    lab.tasks.spawn("impatience", |stop| async move {
+        if stop.run_until_cancelled(wait_for_signal()).await.is_some() {
             std::process::exit(EXIT_INTERRUPTED);
         }
     });
@@ -84,17 +94,17 @@ async fn conduct(inside: &Inside) -> Result<(), LabError> {
 }
 
 /// A snapshot in which every server has said what it serves, if they do so in time.
-async fn known(inside: &Inside) -> Arc<Snapshot> {
-    let mut snapshots = inside.snapshots.clone();
-    let complete = |snapshot: &Arc<Snapshot>| {
+async fn complete_snapshot(lab: &LabHandle) -> Arc<LabSnapshot> {
+    let mut snapshots = lab.snapshots.clone();
+    let complete = |snapshot: &Arc<LabSnapshot>| {
         !snapshot.servers.is_empty() && snapshot.servers.iter().all(|server| server.resources > 0)
     };
-    let waited = tokio::time::timeout(SUMMARY_PATIENCE, snapshots.wait_for(complete)).await;
+    let waited = tokio::time::timeout(SUMMARY_TIMEOUT, snapshots.wait_for(complete)).await;
     drop(waited);
     snapshots.borrow_and_update().clone()
 }
 
-pub(super) async fn told_to_stop() {
+pub(super) async fn wait_for_signal() {
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
     else {
@@ -108,13 +118,13 @@ pub(super) async fn told_to_stop() {
 }
 
 /// Becomes another process, or a server, that ends with its parent. Only an error comes back.
-pub(crate) fn leashed(parent: u32, command: &[std::ffi::OsString]) -> ExitCode {
+pub(crate) fn run_tied_to_parent(parent: u32, command: &[std::ffi::OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt as _;
     let failed = |error: std::io::Error| {
-        say(&mut std::io::stderr(), &format!("unskew: {error}"));
+        print_line(&mut std::io::stderr(), &format!("unskew: {error}"));
         ExitCode::from(EXIT_UNAVAILABLE)
     };
-    if let Err(error) = ::lab::leash::hold(parent) {
+    if let Err(error) = ::lab::parent_death::exit_with_parent(parent) {
         return failed(error);
     }
     match command.split_first() {

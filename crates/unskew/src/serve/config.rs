@@ -6,138 +6,147 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
-use catalogue::{Gates, Release, RuntimeConfig, Surface};
-use edge::pipeline::Limits;
+use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use edge::pipeline::RequestLimits;
 
-use super::audit::Audit;
-use super::authentication::Authentication;
+use super::audit::AuditFlags;
+use super::authentication::AuthenticationFlags;
 use super::controllers::ControllerFlags;
 use super::peers::PeerFlags;
-use crate::flags::{FlagError, Values};
-use crate::settings::is_json;
+use crate::flags::{FlagError, FlagValues};
+use crate::shared_flags::parse_logging_format;
 
 /// Everything that `unskew serve` needs to know before it binds a port.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) bind: IpAddr,
+    pub(crate) bind_ip: IpAddr,
     pub(crate) port: u16,
-    pub(crate) advertise: Option<IpAddr>,
-    pub(crate) serving: Option<(PathBuf, PathBuf)>,
+    pub(crate) advertise_ip: Option<IpAddr>,
+    pub(crate) serving_certificate: Option<(PathBuf, PathBuf)>,
     pub(crate) cert_dir: PathBuf,
     pub(crate) client_ca: Option<PathBuf>,
-    pub(crate) storage: Storage,
+    pub(crate) storage: StorageConfig,
     pub(crate) prefix: String,
     pub(crate) compaction_interval: Duration,
-    pub(crate) authentication: Authentication,
+    pub(crate) authentication: AuthenticationFlags,
     pub(crate) authorizer: Authorizer,
     pub(crate) peers: PeerFlags,
-    pub(crate) audit: Option<Audit>,
+    pub(crate) audit: Option<AuditFlags>,
     pub(crate) controllers: ControllerFlags,
-    pub(crate) surface: Arc<Surface>,
+    pub(crate) served_resources: Arc<ServedResources>,
     /// The address of the service `kubernetes`.
-    pub(crate) service_ip: Option<IpAddr>,
-    pub(crate) gates: Gates,
+    pub(crate) kubernetes_service_ip: Option<IpAddr>,
+    pub(crate) gates: FeatureGates,
     pub(crate) request_timeout: Duration,
     pub(crate) watch_seconds_min: u64,
     pub(crate) shutdown_delay: Duration,
-    pub(crate) reads_max: usize,
-    pub(crate) writes_max: usize,
-    pub(crate) logging: Logging,
+    pub(crate) reads_in_flight_max: usize,
+    pub(crate) writes_in_flight_max: usize,
+    pub(crate) logging: LoggingConfig,
     /// What should be said once at the start.
-    pub(crate) notices: Vec<String>,
+    pub(crate) startup_warnings: Vec<String>,
     /// Given, and without a meaning here.
-    pub(crate) without_meaning: Vec<&'static str>,
+    pub(crate) ignored_flags: Vec<&'static str>,
 }
 
 /// Where objects are kept.
 #[derive(Debug)]
-pub(crate) enum Storage {
+pub(crate) enum StorageConfig {
     Sqlite(PathBuf),
     Etcd(store::etcd::Config),
 }
 
 /// How the log looks and how much is in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Logging {
+pub(crate) struct LoggingConfig {
     pub(crate) json: bool,
     pub(crate) verbosity: u8,
 }
 
 impl Config {
-    pub(crate) fn from_flags(flags: &Values) -> Result<Self, FlagError> {
-        let path = |name: &str| flags.given(name).map(PathBuf::from);
-        let number = |name: &str| flags.parsed(name, str::parse::<usize>);
-        let duration = |name: &str| flags.parsed(name, api::duration::parse);
-        flags.parsed("storage-media-type", only_json)?;
-        let release = match flags.given("emulated-version") {
+    pub(crate) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
+        let path = |name: &str| flags.given_value(name).map(PathBuf::from);
+        let number = |name: &str| flags.parse_value(name, str::parse::<usize>);
+        let duration = |name: &str| flags.parse_value(name, api::duration::parse);
+        flags.parse_value("storage-media-type", check_json_media_type)?;
+        let release = match flags.given_value("emulated-version") {
             None => Release::NEWEST,
-            Some(_) => flags.parsed("emulated-version", str::parse)?,
+            Some(_) => flags.parse_value("emulated-version", str::parse)?,
         };
-        let gates = flags.parsed("feature-gates", |_| Gates::parse(release, &flags.list("feature-gates").join(",")))?;
-        let runtime = flags
-            .parsed("runtime-config", |_| RuntimeConfig::parse(release, &flags.list("runtime-config").join(",")))?;
-        let authorizer =
-            flags.parsed("authorization-mode", |_| Authorizer::parse(&flags.list("authorization-mode").join(",")))?;
+        let gates = flags.parse_value("feature-gates", |_| {
+            FeatureGates::parse(release, &flags.list_values("feature-gates").join(","))
+        })?;
+        let runtime = flags.parse_value("runtime-config", |_| {
+            RuntimeConfig::parse(release, &flags.list_values("runtime-config").join(","))
+        })?;
+        let authorizer = flags.parse_value("authorization-mode", |_| {
+            Authorizer::parse(&flags.list_values("authorization-mode").join(","))
+        })?;
         let peers = PeerFlags::from_flags(flags, &gates)?;
-        let notices = authorizer.notice().into_iter().chain(Audit::notice(flags));
+        let notices = authorizer.startup_warning().into_iter().chain(AuditFlags::startup_warning(flags));
         let mut notices: Vec<String> = notices.map(str::to_owned).collect();
-        notices.extend(gates.notices().iter().map(ToString::to_string));
+        notices.extend(gates.warnings().iter().map(ToString::to_string));
         Ok(Self {
-            bind: flags.parsed("bind-address", str::parse)?,
-            port: flags.parsed("secure-port", str::parse)?,
-            advertise: match flags.given("advertise-address") {
+            bind_ip: flags.parse_value("bind-address", str::parse)?,
+            port: flags.parse_value("secure-port", str::parse)?,
+            advertise_ip: match flags.given_value("advertise-address") {
                 None => None,
-                Some(_) => Some(flags.parsed("advertise-address", str::parse)?),
+                Some(_) => Some(flags.parse_value("advertise-address", str::parse)?),
             },
-            serving: pair(flags, "tls-cert-file", "tls-private-key-file")?,
-            cert_dir: PathBuf::from(flags.text("cert-dir")),
+            serving_certificate: parse_file_pair(flags, "tls-cert-file", "tls-private-key-file")?,
+            cert_dir: PathBuf::from(flags.value_or_default("cert-dir")),
             client_ca: path("client-ca-file"),
-            storage: storage(flags),
-            prefix: flags.text("etcd-prefix").trim_end_matches('/').to_owned(),
+            storage: parse_storage(flags),
+            prefix: flags.value_or_default("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
-            authentication: Authentication::from_flags(flags, &gates, &peers.certificates, &mut notices)?,
+            authentication: AuthenticationFlags::from_flags(flags, &gates, &peers.certificates, &mut notices)?,
             authorizer,
             peers,
-            audit: Audit::from_flags(flags)?,
+            audit: AuditFlags::from_flags(flags)?,
             controllers: ControllerFlags::from_flags(flags)?,
-            service_ip: flags
-                .parsed("service-cluster-ip-range", |_| first_address(&flags.list("service-cluster-ip-range")))?,
-            surface: Arc::new(Surface::new(&gates, &runtime)),
+            kubernetes_service_ip: flags.parse_value("service-cluster-ip-range", |_| {
+                first_service_address(&flags.list_values("service-cluster-ip-range"))
+            })?,
+            served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
             request_timeout: duration("request-timeout")?,
-            watch_seconds_min: flags.parsed("min-request-timeout", str::parse)?,
+            watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
             shutdown_delay: duration("shutdown-delay-duration")?,
-            reads_max: number("max-requests-inflight")?,
-            writes_max: number("max-mutating-requests-inflight")?,
-            logging: Logging {
-                json: flags.parsed("logging-format", is_json)?,
-                verbosity: flags.parsed("v", str::parse)?,
+            reads_in_flight_max: number("max-requests-inflight")?,
+            writes_in_flight_max: number("max-mutating-requests-inflight")?,
+            logging: LoggingConfig {
+                json: flags.parse_value("logging-format", parse_logging_format)?,
+                verbosity: flags.parse_value("v", str::parse)?,
             },
-            notices,
-            without_meaning: flags.without_meaning(),
+            startup_warnings: notices,
+            ignored_flags: flags.ignored_flags(),
         })
     }
 }
 
 impl Config {
     /// How much the pipeline takes on.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits { reads: self.reads_max, writes: self.writes_max, request_timeout: self.request_timeout }
+    pub(crate) fn pipeline_limits(&self) -> RequestLimits {
+        RequestLimits {
+            reads: self.reads_in_flight_max,
+            writes: self.writes_in_flight_max,
+            request_timeout: self.request_timeout,
+        }
     }
 
     /// What the handlers are told.
-    pub(crate) fn local(&self, address: SocketAddr) -> apiserver::Config {
+    pub(crate) fn apiserver_config(&self, address: SocketAddr) -> apiserver::Config {
         apiserver::Config {
-            git_version: format!("v{}.0+unskew.{}", self.surface.release(), env!("CARGO_PKG_VERSION")),
+            git_version: format!("v{}.0+unskew.{}", self.served_resources.release(), env!("CARGO_PKG_VERSION")),
             address: address.to_string(),
             watch_seconds_min: self.watch_seconds_min,
-            gates: self.gates.clone(),
+            feature_gates: self.gates.clone(),
         }
     }
 }
 
 /// The first address that a service can have: the one after the network's own.
-fn first_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
+fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     let Some(range) = ranges.first() else { return Ok(None) };
     let invalid = || format!("invalid CIDR address: {range}");
     let (address, length) = range.split_once('/').ok_or_else(invalid)?;
@@ -156,13 +165,13 @@ fn first_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     }))
 }
 
-fn storage(flags: &Values) -> Storage {
-    let servers = flags.list("etcd-servers");
+fn parse_storage(flags: &FlagValues) -> StorageConfig {
+    let servers = flags.list_values("etcd-servers");
     if servers.is_empty() {
-        return Storage::Sqlite(PathBuf::from(flags.text("sqlite-file")));
+        return StorageConfig::Sqlite(PathBuf::from(flags.value_or_default("sqlite-file")));
     }
-    let path = |name: &str| flags.given(name).map(PathBuf::from);
-    Storage::Etcd(store::etcd::Config {
+    let path = |name: &str| flags.given_value(name).map(PathBuf::from);
+    StorageConfig::Etcd(store::etcd::Config {
         ca_file: path("etcd-cafile"),
         cert_file: path("etcd-certfile"),
         key_file: path("etcd-keyfile"),
@@ -171,8 +180,12 @@ fn storage(flags: &Values) -> Storage {
 }
 
 /// Two files that go together, or neither.
-fn pair(flags: &Values, certificate: &'static str, key: &'static str) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
-    match (flags.given(certificate), flags.given(key)) {
+fn parse_file_pair(
+    flags: &FlagValues,
+    certificate: &'static str,
+    key: &'static str,
+) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
+    match (flags.given_value(certificate), flags.given_value(key)) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some((certificate.into(), key.into()))),
         (Some(_), None) => Err(FlagError::Invalid {
@@ -188,7 +201,7 @@ fn pair(flags: &Values, certificate: &'static str, key: &'static str) -> Result<
     }
 }
 
-fn only_json(media_type: &str) -> Result<(), &'static str> {
+fn check_json_media_type(media_type: &str) -> Result<(), &'static str> {
     match media_type {
         "application/json" => Ok(()),
         _ => Err("only application/json is built"),
@@ -200,8 +213,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_services_begins_after_its_network() {
-        let first = |range: &str| match first_address(&[range.to_owned()]) {
+    fn first_service_address_follows_the_network_address() {
+        let first = |range: &str| match first_service_address(&[range.to_owned()]) {
             Ok(address) => address.unwrap().to_string(),
             Err(error) => error,
         };
@@ -213,6 +226,6 @@ mod tests {
         for wrong in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1"] {
             assert_eq!(first(wrong), format!("invalid CIDR address: {wrong}"));
         }
-        assert_eq!(first_address(&[]), Ok(None));
+        assert_eq!(first_service_address(&[]), Ok(None));
     }
 }

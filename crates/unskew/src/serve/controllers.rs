@@ -8,54 +8,58 @@ use std::time::Duration;
 use access::User;
 use anyhow::Context as _;
 use apiserver::bootstrap;
-use controllers::{Address, Selection, Tokens};
+use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
 use tasks::Tasks;
 
-use super::trust::Trust;
-use crate::flags::{FlagError, Values};
+use super::certificates::ServerCertificates;
+use crate::flags::{FlagError, FlagValues};
 
 /// How often it is looked whether the roles are there that controllers work by.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many random bytes a token has.
 const TOKEN_BYTES: usize = 32;
 /// Where the controllers' service accounts are.
-const NAMESPACE: &str = "kube-system";
+const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
 
 /// What the flags say about controllers.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerFlags {
-    pub(crate) selection: Selection,
+    pub(crate) selection: ControllerSelection,
     root_ca_file: Option<PathBuf>,
     /// Known to this process alone, and new at every start.
-    tokens: Tokens,
+    tokens: ControllerTokens,
 }
 
 impl ControllerFlags {
-    pub(super) fn from_flags(flags: &Values) -> Result<Self, FlagError> {
-        let list = flags.list("controllers");
+    pub(super) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
+        let list = flags.list_values("controllers");
         Ok(Self {
-            selection: flags.parsed("controllers", |_| Selection::parse(list.iter().map(String::as_str)))?,
-            root_ca_file: flags.given("root-ca-file").map(PathBuf::from),
-            tokens: Tokens {
-                namespace_controller: token(),
-                garbage_collector: token(),
-                service_account_controller: token(),
-                root_ca_publisher: token(),
-                controller_manager: token(),
-                server: token(),
+            selection: flags
+                .parse_value("controllers", |_| ControllerSelection::parse(list.iter().map(String::as_str)))?,
+            root_ca_file: flags.given_value("root-ca-file").map(PathBuf::from),
+            tokens: ControllerTokens {
+                namespace_controller: random_token(),
+                garbage_collector: random_token(),
+                service_account_controller: random_token(),
+                root_ca_publisher: random_token(),
+                controller_manager: random_token(),
+                server: random_token(),
             },
         })
     }
 
     /// The tokens of the controllers, and whose they are. None if no controller runs.
-    pub(super) fn identities(&self) -> Vec<(String, User)> {
+    pub(super) fn token_users(&self) -> Vec<(String, User)> {
         if self.selection.is_empty() {
             return Vec::new();
         }
-        let Tokens { namespace_controller, garbage_collector, .. } = &self.tokens;
-        let Tokens { service_account_controller, root_ca_publisher, controller_manager, server, .. } = &self.tokens;
-        let account = |token: &String, name: &str| (token.clone(), User::service_account(NAMESPACE, name, ""));
-        let masters = User { groups: vec![access::user::MASTERS.to_owned()], ..User::named(access::user::API_SERVER) };
+        let ControllerTokens { namespace_controller, garbage_collector, .. } = &self.tokens;
+        let ControllerTokens { service_account_controller, root_ca_publisher, controller_manager, server, .. } =
+            &self.tokens;
+        let account =
+            |token: &String, name: &str| (token.clone(), User::service_account(SERVICE_ACCOUNT_NAMESPACE, name, ""));
+        let masters =
+            User { groups: vec![access::user::MASTERS_GROUP.to_owned()], ..User::named(access::user::API_SERVER_USER) };
         vec![
             account(namespace_controller, "namespace-controller"),
             account(garbage_collector, "generic-garbage-collector"),
@@ -67,14 +71,18 @@ impl ControllerFlags {
     }
 
     /// What the controllers are told, for a server that listens there.
-    fn config(&self, listens: SocketAddr, trust: &Trust) -> anyhow::Result<controllers::Config> {
-        let root_ca = match self.root_ca_file.as_ref().or(trust.own_authority.as_ref()) {
+    fn controllers_config(
+        &self,
+        listen_address: SocketAddr,
+        certificates: &ServerCertificates,
+    ) -> anyhow::Result<controllers::Config> {
+        let root_ca = match self.root_ca_file.as_ref().or(certificates.generated_ca_file.as_ref()) {
             Some(file) => {
                 let pem = std::fs::read_to_string(file);
                 Some(Arc::from(pem.with_context(|| format!("--root-ca-file: cannot read {}", file.display()))?))
             }
             None => {
-                if self.selection.has(controllers::Controller::RootCaPublisher) {
+                if self.selection.is_enabled(controllers::Controller::RootCaPublisher) {
                     tracing::warn!("without --root-ca-file namespaces get no ConfigMap kube-root-ca.crt");
                 }
                 None
@@ -82,13 +90,13 @@ impl ControllerFlags {
         };
         Ok(controllers::Config {
             selection: self.selection.clone(),
-            address: Address {
-                socket: SocketAddr::new(here(listens.ip()), listens.port()),
-                certificate: trust.serving_certificate.clone(),
+            address: ApiServerAddress {
+                socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
+                certificate: certificates.serving_certificate_file.clone(),
             },
             tokens: self.tokens.clone(),
             root_ca,
-            holder: format!("{listens}_{:016x}", fastrand::u64(..)),
+            holder: format!("{listen_address}_{:016x}", fastrand::u64(..)),
             clock: jiff::Timestamp::now,
         })
     }
@@ -98,33 +106,33 @@ impl ControllerFlags {
 /// their connections last as long as `tasks`, so that they can give back what they lead.
 pub(super) fn start(
     flags: &ControllerFlags,
-    listens: SocketAddr,
-    trust: &Trust,
-    started: &bootstrap::Progress,
+    listen_address: SocketAddr,
+    certificates: &ServerCertificates,
+    bootstrap_progress: &bootstrap::BootstrapProgress,
     metrics: &prometheus::Registry,
     tasks: &Tasks,
 ) -> anyhow::Result<Tasks> {
-    let family = Tasks::new();
+    let controller_tasks = Tasks::new();
     if flags.selection.is_empty() {
-        return Ok(family);
+        return Ok(controller_tasks);
     }
-    let config = flags.config(listens, trust)?;
+    let config = flags.controllers_config(listen_address, certificates)?;
     let metrics = controllers::Metrics::new(metrics);
-    let (started, controllers, connections) = (started.clone(), family.clone(), tasks.clone());
-    family.spawn_once("controllers", async move {
-        let stopping = controllers.stopping();
+    let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
+    controller_tasks.spawn_once("controllers", async move {
+        let stopping = controllers.stop_token();
         while !started.is_done() {
-            if stopping.run_until_cancelled(tokio::time::sleep(LOOK_INTERVAL)).await.is_none() {
+            if stopping.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_none() {
                 return;
             }
         }
         controllers::start(&config, &metrics, &controllers, connections);
     });
-    Ok(family)
+    Ok(controller_tasks)
 }
 
 /// Where a server that listens everywhere is reached from its own machine.
-fn here(ip: IpAddr) -> IpAddr {
+fn loopback_if_unspecified(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -132,7 +140,7 @@ fn here(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn token() -> String {
+fn random_token() -> String {
     let mut bytes = [0; TOKEN_BYTES];
     let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).expect("the system has random numbers");

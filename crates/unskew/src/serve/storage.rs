@@ -5,44 +5,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use store::etcd::Etcd;
+use store::etcd::EtcdStore;
 use store::sqlite::SqliteStore;
-use store::{Range, Store};
+use store::{KeyRange, Store};
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::config::Storage;
+use super::config::StorageConfig;
 
 /// How often storage is asked whether it answers, and how long it may take.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many values are looked at to tell in which form others store theirs.
-const SAMPLE: usize = 500;
+const SAMPLE_ENTRIES: usize = 500;
 /// What Kubernetes' protobuf form begins with.
-const PROTOBUF: &[u8] = b"k8s\0";
+const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
 /// A store that was opened and must be closed.
-pub(super) struct Opened {
+pub(super) struct StoreHandle {
     store: Arc<dyn Store>,
     sqlite: Option<Arc<SqliteStore>>,
     tasks: Tasks,
 }
 
-impl Opened {
+impl StoreHandle {
     /// Opens a store. An etcd that is there and was filled by servers that store protobuf is refused, and nothing is written.
-    pub(super) async fn open(storage: &Storage, prefix: &str) -> anyhow::Result<Self> {
+    pub(super) async fn open(storage: &StorageConfig, prefix: &str) -> anyhow::Result<Self> {
         let tasks = Tasks::new();
         match storage {
-            Storage::Sqlite(file) => {
-                create_folder(file)?;
+            StorageConfig::Sqlite(file) => {
+                create_parent_dir(file)?;
                 let store = Arc::new(SqliteStore::open(store::sqlite::Config::new(file), &tasks).await?);
                 Ok(Self { store: store.clone(), sqlite: Some(store), tasks })
             }
-            Storage::Etcd(config) => {
-                let store = Arc::new(Etcd::open(config, tasks.clone()).await?);
-                refuse_protobuf(&*store, prefix).await?;
+            StorageConfig::Etcd(config) => {
+                let store = Arc::new(EtcdStore::open(config, tasks.clone()).await?);
+                reject_protobuf_storage(&*store, prefix).await?;
                 Ok(Self { store, sqlite: None, tasks })
             }
         }
@@ -53,8 +53,8 @@ impl Opened {
     }
 
     /// Waits for the first task of the store that ends unasked.
-    pub(super) async fn failed(&self) -> tasks::Failure {
-        self.tasks.failed().await
+    pub(super) async fn wait_for_failure(&self) -> tasks::TaskFailure {
+        self.tasks.wait_for_failure().await
     }
 
     pub(super) async fn close(&self, grace: Duration) {
@@ -69,9 +69,9 @@ impl Opened {
 
 /// Namespaces tell, because every kube-apiserver writes some. Of everything else one part is JSON always, so more than half of
 /// a sample must be protobuf; single values of it are told of when they are read.
-async fn refuse_protobuf(store: &dyn Store, prefix: &str) -> anyhow::Result<()> {
+async fn reject_protobuf_storage(store: &dyn Store, prefix: &str) -> anyhow::Result<()> {
     for (below, share_max) in [(format!("{prefix}/namespaces/"), 0.0), (format!("{prefix}/"), 0.5)] {
-        let entries = match store.range(Range::prefix(below).limit(SAMPLE)).await {
+        let entries = match store.range(KeyRange::prefix(below).limit(SAMPLE_ENTRIES)).await {
             Ok(page) => page.entries,
             // Requests are answered 503 until it is there; it cannot be judged now.
             Err(error) => {
@@ -79,7 +79,7 @@ async fn refuse_protobuf(store: &dyn Store, prefix: &str) -> anyhow::Result<()> 
                 return Ok(());
             }
         };
-        let mut found = entries.iter().filter(|entry| entry.value.starts_with(PROTOBUF)).peekable();
+        let mut found = entries.iter().filter(|entry| entry.value.starts_with(PROTOBUF_PREFIX)).peekable();
         let Some(first) = found.peek().map(|entry| entry.key.escape_ascii().to_string()) else { continue };
         anyhow::ensure!(
             found.count() as f64 <= share_max * entries.len() as f64,
@@ -93,23 +93,23 @@ async fn refuse_protobuf(store: &dyn Store, prefix: &str) -> anyhow::Result<()> 
 
 /// Whether storage answers, as of the last time it was asked. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
-    last: watch::Receiver<Result<(), String>>,
+pub(super) struct StorageProbe {
+    last_result: watch::Receiver<Result<(), String>>,
 }
 
-impl Probe {
+impl StorageProbe {
     pub(super) fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Self {
         let (sender, last) = watch::channel(Err("storage was not asked yet".to_owned()));
-        tasks.spawn("storage-probe", |stop| ask_on(store, sender, stop));
-        Self { last }
+        tasks.spawn("storage-probe", |stop| probe_repeatedly(store, sender, stop));
+        Self { last_result: last }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
-        self.last.borrow().clone()
+        self.last_result.borrow().clone()
     }
 }
 
-async fn ask_on(store: Arc<dyn Store>, answers: watch::Sender<Result<(), String>>, stop: CancellationToken) {
+async fn probe_repeatedly(store: Arc<dyn Store>, results: watch::Sender<Result<(), String>>, stop: CancellationToken) {
     let ask = async || match tokio::time::timeout(PROBE_TIMEOUT, store.get("unskew-probe".into())).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -117,7 +117,7 @@ async fn ask_on(store: Arc<dyn Store>, answers: watch::Sender<Result<(), String>
     };
     loop {
         let Some(answer) = stop.run_until_cancelled(ask()).await else { return };
-        answers.send_if_modified(|last| {
+        results.send_if_modified(|last| {
             let is_news = *last != answer;
             match &answer {
                 Err(reason) if is_news => tracing::warn!(reason, "storage is not available"),
@@ -133,7 +133,7 @@ async fn ask_on(store: Arc<dyn Store>, answers: watch::Sender<Result<(), String>
     }
 }
 
-fn create_folder(file: &Path) -> anyhow::Result<()> {
+fn create_parent_dir(file: &Path) -> anyhow::Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {} for --sqlite-file", folder.display()))
 }

@@ -17,7 +17,7 @@ fn check(args: &[&str], expected: &Expect) {
 }
 
 #[test]
-fn version_is_printed() {
+fn version_command_prints_the_version() {
     check(
         &["version"],
         &expect![[r#"
@@ -39,7 +39,7 @@ fn wrong_usage_exits_64() {
 }
 
 #[test]
-fn help_goes_to_standard_output() {
+fn help_is_printed_to_standard_output() {
     check(
         &["--help"],
         &expect![[r#"

@@ -6,33 +6,35 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::PACK_LIMIT;
-use crate::process::Job;
+use super::PACK_TIMEOUT;
+use crate::process::TimedCommand;
 
 /// Every file that has to be there for a program to start, its loader too, by the path at which it is looked for.
-pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
-    let text = Job::new("ldd", PACK_LIMIT).arg(program).output();
-    let mut found: BTreeSet<PathBuf> = listed(&text.context("ldd says what a program is linked with")?).collect();
-    found.insert(loader(program)?);
+pub(super) fn linked_libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let text = TimedCommand::new("ldd", PACK_TIMEOUT).arg(program).output_text();
+    let mut found: BTreeSet<PathBuf> =
+        parse_ldd_output(&text.context("ldd says what a program is linked with")?).collect();
+    found.insert(loader_of(program)?);
     Ok(found)
 }
 
 /// The loader that a program asks for.
-pub(super) fn loader(program: &Path) -> Result<PathBuf> {
-    let text = Job::new("readelf", PACK_LIMIT).args(["--wide", "--program-headers"]).arg(program).output();
-    interpreter(&text.context("readelf is part of binutils")?).with_context(|| {
+pub(super) fn loader_of(program: &Path) -> Result<PathBuf> {
+    let text =
+        TimedCommand::new("readelf", PACK_TIMEOUT).args(["--wide", "--program-headers"]).arg(program).output_text();
+    parse_interpreter(&text.context("readelf is part of binutils")?).with_context(|| {
         format!("{} asks for no loader: a static program needs no libraries in its image", program.display())
     })
 }
 
 /// `[Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]`
-fn interpreter(headers: &str) -> Option<PathBuf> {
+fn parse_interpreter(headers: &str) -> Option<PathBuf> {
     let (_, rest) = headers.split_once("program interpreter: ")?;
     rest.split(']').next().map(PathBuf::from)
 }
 
 /// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, and the loader, which stands alone. What the kernel brings has no path.
-pub(super) fn listed(text: &str) -> impl Iterator<Item = PathBuf> {
+pub(super) fn parse_ldd_output(text: &str) -> impl Iterator<Item = PathBuf> {
     let path = |line: &str| {
         let place = line.split_once("=> ").map_or(line, |(_, place)| place).trim();
         place.starts_with('/').then(|| PathBuf::from(place.split(" (").next().unwrap_or(place)))
@@ -41,7 +43,7 @@ pub(super) fn listed(text: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Every folder below that holds a library, as the loader wants them.
-pub(super) fn folders(root: &Path) -> Result<String> {
+pub(super) fn library_search_path(root: &Path) -> Result<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -63,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_read_by_their_paths() {
+    fn libraries_and_interpreter_are_parsed() {
         let text = "\tlinux-vdso.so.1 (0x00007f4026b12000)\n\
                     \tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f4023b20000)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f4026b14000)\n";
-        let found: Vec<_> = listed(text).collect();
+        let found: Vec<_> = parse_ldd_output(text).collect();
         assert_eq!(found, [Path::new("/lib/x86_64-linux-gnu/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
         let headers = "      [Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]\n";
-        assert_eq!(interpreter(headers), Some(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
-        assert_eq!(interpreter("  LOAD"), None);
+        assert_eq!(parse_interpreter(headers), Some(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
+        assert_eq!(parse_interpreter("  LOAD"), None);
     }
 }

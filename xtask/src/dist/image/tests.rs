@@ -1,25 +1,26 @@
 //! Packs a small program that is linked as ours is, and looks at what comes out.
 
-use super::super::tests::{Scene, release};
+use super::super::tests::{DistTestFolder, test_release};
 use super::*;
 
 /// Linked with the C library, and says what it is told.
 const STAND_IN: &str = "/bin/echo";
 
-fn pack_into(scene: &Scene, name: &str) -> PathBuf {
+fn pack_test_image(scene: &DistTestFolder, name: &str) -> PathBuf {
     let into = scene.0.join(name);
     fs::create_dir_all(&into).unwrap();
-    pack(&Program { binary: Path::new(STAND_IN), licence: "Do what you like.\n" }, &release(), &into).unwrap()
+    pack_image(&ImageProgram { binary: Path::new(STAND_IN), licence: "Do what you like.\n" }, &test_release(), &into)
+        .unwrap()
 }
 
 #[test]
-fn an_image_is_what_it_says_and_runs_without_a_file_from_outside() {
-    let scene = Scene::new("image");
-    let archive = pack_into(&scene, "out");
+fn image_holds_the_program_with_all_libraries_and_runs() {
+    let scene = DistTestFolder::new("image");
+    let archive = pack_test_image(&scene, "out");
     assert_eq!(archive.file_name().unwrap(), "unskew-1.2.3-x86_64.oci.tar");
-    let image = open(&archive, &scene.0.join("scratch")).unwrap();
-    assert_eq!(image.run(&["hello"]).unwrap(), "hello\n");
-    let found = super::super::tests::listed(&image.root);
+    let image = unpack_image(&archive, &scene.0.join("scratch")).unwrap();
+    assert_eq!(image.run_program(&["hello"]).unwrap(), "hello\n");
+    let found = super::super::tests::files_with_modes(&image.root);
     for path in ["usr/bin/unskew 755", "etc/nsswitch.conf 644", "etc/passwd 644", "usr/share/doc/libc6/copyright 644"] {
         assert!(found.contains(path), "{path} is not in {found:#?}");
     }
@@ -28,9 +29,9 @@ fn an_image_is_what_it_says_and_runs_without_a_file_from_outside() {
 }
 
 #[test]
-fn engines_find_what_they_look_for() {
-    let scene = Scene::new("image-index");
-    open(&pack_into(&scene, "out"), &scene.0.join("scratch")).unwrap();
+fn image_index_names_manifest_config_and_layer() {
+    let scene = DistTestFolder::new("image-index");
+    unpack_image(&pack_test_image(&scene, "out"), &scene.0.join("scratch")).unwrap();
     let layout = scene.0.join("scratch/layout");
     let read = |file: &Path| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let index = read(&layout.join("index.json"));
@@ -52,21 +53,21 @@ fn engines_find_what_they_look_for() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_image() {
-    let scene = Scene::new("image-same");
-    let (first, second) = (pack_into(&scene, "first"), pack_into(&scene, "second"));
+fn image_bytes_are_reproducible() {
+    let scene = DistTestFolder::new("image-same");
+    let (first, second) = (pack_test_image(&scene, "first"), pack_test_image(&scene, "second"));
     assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
 }
 
 /// Unpacks an image, changes its layout, packs it again and says why that is refused.
-fn refusal(name: &str, change: impl Fn(&Path)) -> String {
-    let scene = Scene::new(name);
+fn open_error_after_change(name: &str, change: impl Fn(&Path)) -> String {
+    let scene = DistTestFolder::new(name);
     let layout = scene.0.join("layout");
-    archives::untar(&pack_into(&scene, "out"), &layout).unwrap();
+    archives::extract_tar(&pack_test_image(&scene, "out"), &layout).unwrap();
     change(&layout);
     let changed = scene.0.join("changed.tar");
-    archives::tar_plainly(&layout, "0", &changed).unwrap();
-    open(&changed, &scene.0.join("scratch")).err().unwrap().to_string()
+    archives::create_tar(&layout, "0", &changed).unwrap();
+    unpack_image(&changed, &scene.0.join("scratch")).err().unwrap().to_string()
 }
 
 /// The blob of some kind.
@@ -76,39 +77,40 @@ fn blob(layout: &Path, is_it: impl Fn(&[u8]) -> bool) -> PathBuf {
 }
 
 #[test]
-fn an_image_that_is_not_what_it_says_is_refused() {
+fn image_with_wrong_digest_size_or_blob_is_rejected() {
     let is_layer = |bytes: &[u8]| bytes.starts_with(&[0x1f, 0x8b]);
-    let changed = refusal("image-changed", |layout| {
+    let changed = open_error_after_change("image-changed", |layout| {
         let file = blob(layout, is_layer);
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(file, bytes).unwrap();
     });
     assert!(changed.contains(" holds "), "{changed}");
-    let longer = refusal("image-longer", |layout| {
+    let longer = open_error_after_change("image-longer", |layout| {
         let file = blob(layout, is_layer);
         let mut bytes = fs::read(&file).unwrap();
         bytes.push(0);
         fs::write(file, bytes).unwrap();
     });
     assert!(longer.contains(" are said"), "{longer}");
-    let missing = refusal("image-missing", |layout| fs::remove_file(blob(layout, is_layer)).unwrap());
+    let missing = open_error_after_change("image-missing", |layout| fs::remove_file(blob(layout, is_layer)).unwrap());
     assert!(missing.contains("is not in the archive"), "{missing}");
 }
 
 #[test]
-fn a_library_from_outside_is_noticed() {
-    let scene = Scene::new("image-library");
-    let image = open(&pack_into(&scene, "out"), &scene.0.join("scratch")).unwrap();
-    let library = libraries::of(Path::new(STAND_IN)).unwrap().into_iter().find(|file| file.ends_with("libc.so.6"));
+fn image_without_a_linked_library_does_not_run() {
+    let scene = DistTestFolder::new("image-library");
+    let image = unpack_image(&pack_test_image(&scene, "out"), &scene.0.join("scratch")).unwrap();
+    let library =
+        libraries::linked_libraries(Path::new(STAND_IN)).unwrap().into_iter().find(|file| file.ends_with("libc.so.6"));
     let library = library.unwrap();
     fs::remove_file(image.root.join(library.strip_prefix("/").unwrap())).unwrap();
-    let error = image.run(&["hello"]).unwrap_err().to_string();
+    let error = image.run_program(&["hello"]).unwrap_err().to_string();
     assert!(error.contains("libc.so.6, which is not in it") || error.contains("finds no libraries"), "{error}");
 }
 
 #[test]
-fn manifests_name_the_image_that_is_made() {
+fn deploy_manifests_name_the_built_image() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for file in ["static-pod.yaml", "gateway-static-pod.yaml"] {
         let manifest = fs::read_to_string(root.join("docs/deploy").join(file)).unwrap();

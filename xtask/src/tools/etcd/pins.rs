@@ -3,11 +3,11 @@
 //! The releases are chosen because their packages no longer change, or hardly; the version is asked for by name and the
 //! file must have the pinned checksum.
 
-use crate::tools::sources::Family;
+use crate::tools::apt_sources::DistributionFamily;
 
 /// One package of one release.
-pub(crate) struct Pin {
-    pub(crate) family: Family,
+pub(crate) struct EtcdPin {
+    pub(crate) family: DistributionFamily,
     pub(crate) suite: &'static str,
     pub(crate) version: &'static str,
     /// Architecture and SHA-256 of the package file.
@@ -15,9 +15,9 @@ pub(crate) struct Pin {
 }
 
 /// Without usable progress requests: they came with 3.4.31 and 3.5.13.
-pub(crate) const OLD: &[Pin] = &[
-    Pin {
-        family: Family::Debian,
+pub(crate) const OLD: &[EtcdPin] = &[
+    EtcdPin {
+        family: DistributionFamily::Debian,
         suite: "bookworm",
         version: "3.4.23-4+b4",
         checksums: &[
@@ -25,8 +25,8 @@ pub(crate) const OLD: &[Pin] = &[
             ("arm64", "821e59be145fa42bd72b3e003d275640947c3d824b4c06b1ed2a01a631d555a1"),
         ],
     },
-    Pin {
-        family: Family::Ubuntu,
+    EtcdPin {
+        family: DistributionFamily::Ubuntu,
         suite: "noble",
         version: "3.4.30-1build1",
         checksums: &[("amd64", "ad77c6a8e310f108d485483acb783ba6bd417db769fd54931fe0688e292a91cd")],
@@ -34,9 +34,9 @@ pub(crate) const OLD: &[Pin] = &[
 ];
 
 /// With progress requests. The second of a family is for mirrors that do not have the first.
-pub(crate) const NEW: &[Pin] = &[
-    Pin {
-        family: Family::Debian,
+pub(crate) const NEW: &[EtcdPin] = &[
+    EtcdPin {
+        family: DistributionFamily::Debian,
         suite: "trixie",
         version: "3.5.16-4",
         checksums: &[
@@ -44,8 +44,8 @@ pub(crate) const NEW: &[Pin] = &[
             ("arm64", "5e21469a4f59f1cb2ed7af9c6eb9dda7d9734809c011cfa8a39b34f82a161a32"),
         ],
     },
-    Pin {
-        family: Family::Debian,
+    EtcdPin {
+        family: DistributionFamily::Debian,
         suite: "forky",
         version: "3.5.30-2",
         checksums: &[
@@ -53,14 +53,14 @@ pub(crate) const NEW: &[Pin] = &[
             ("arm64", "c9f0208925c51d44ba026367930c67a1fd2bef12d162e8b99d249f42242f7100"),
         ],
     },
-    Pin {
-        family: Family::Ubuntu,
+    EtcdPin {
+        family: DistributionFamily::Ubuntu,
         suite: "resolute",
         version: "3.5.16-10",
         checksums: &[("amd64", "d78873854a6d31341853fe5b5dc75e128e53a7c00a1146c33180fdbdd14abbb2")],
     },
-    Pin {
-        family: Family::Ubuntu,
+    EtcdPin {
+        family: DistributionFamily::Ubuntu,
         suite: "questing",
         version: "3.5.16-4",
         checksums: &[("amd64", "f01dbdc0d2c2bfac24f302e09fde20c6d508a47719dd544abd39bf7045495343")],

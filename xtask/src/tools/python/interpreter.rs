@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, Job};
-use crate::tools::packages::{self, Inspected};
-use crate::tools::shelf::Shelf;
-use crate::tools::version::Version;
+use crate::process::{self, TimedCommand};
+use crate::tools::packages::{self, UnpackedTool};
+use crate::tools::tool_cache::ToolCache;
+use crate::tools::version::ToolVersion;
 
 /// What the Kubernetes client asks for.
-const VERSION_MIN: Version = Version(3, 10, 0);
+const VERSION_MIN: ToolVersion = ToolVersion(3, 10, 0);
 
 /// Some 20 MB of wheels.
-const PIP_LIMIT: Duration = Duration::from_secs(10 * 60);
-const LOCAL_LIMIT: Duration = Duration::from_secs(60);
+const PIP_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where the distribution keeps pip for virtual environments.
-const WHEELS: &str = "usr/share/python-wheels";
+const WHEELS_DIR: &str = "usr/share/python-wheels";
 
 pub(crate) struct Interpreter {
     program: PathBuf,
@@ -31,49 +31,50 @@ pub(crate) struct Interpreter {
 
 impl Interpreter {
     /// The one on `PATH` if there is one, else the distribution's, unpacked.
-    pub(crate) fn find(shelf: &Shelf) -> Result<Interpreter> {
+    pub(crate) fn find(shelf: &ToolCache) -> Result<Interpreter> {
         if process::find_on_path("python3").is_none() {
             return Interpreter::unpack(shelf);
         }
         let show = "import sys; print(sys.version.split()[0]); print(sys.executable)";
-        let shown = Job::new("python3", LOCAL_LIMIT).args(["-c", show]).output()?;
+        let shown = TimedCommand::new("python3", LOCAL_TIMEOUT).args(["-c", show]).output_text()?;
         let (version, program) = shown.trim().split_once('\n').context("python3 names no version and place")?;
-        if Version::find(version).is_none_or(|version| version < VERSION_MIN) {
+        if ToolVersion::find_in(version).is_none_or(|version| version < VERSION_MIN) {
             bail!("the Kubernetes client needs Python {VERSION_MIN} or newer; python3 on PATH is {version}");
         }
         let origin = format!("Python {version} on PATH");
         let mut python = Interpreter { program: program.into(), libraries: Vec::new(), pip: None, origin };
-        if python.job(LOCAL_LIMIT).args(["-m", "pip", "--version"]).output().is_err() {
-            python.pip = Some(packages::unpack(shelf, "pip", &["python3-pip-whl"], &pip_wheel)?.executable);
+        if python.command(LOCAL_TIMEOUT).args(["-m", "pip", "--version"]).output_text().is_err() {
+            python.pip =
+                Some(packages::find_or_unpack(shelf, "pip", &["python3-pip-whl"], &find_pip_wheel)?.executable);
         }
         Ok(python)
     }
 
-    fn unpack(shelf: &Shelf) -> Result<Interpreter> {
+    fn unpack(shelf: &ToolCache) -> Result<Interpreter> {
         let inspect = |root: &Path| {
-            pip_wheel(root)?;
-            Ok(Inspected { executable: "usr/bin/python3".to_owned(), version: "of the distribution".to_owned() })
+            find_pip_wheel(root)?;
+            Ok(UnpackedTool { executable: "usr/bin/python3".to_owned(), version: "of the distribution".to_owned() })
         };
-        let base = packages::unpack(shelf, "python-base", &["python3", "python3-pip-whl"], &inspect)?;
+        let base = packages::find_or_unpack(shelf, "python-base", &["python3", "python3-pip-whl"], &inspect)?;
         let libraries = packages::library_folders(&base.folder)?;
         let libraries = libraries.iter().map(|folder| base.folder.join(folder)).collect();
-        let pip = Some(base.folder.join(pip_wheel(&base.folder)?.executable));
+        let pip = Some(base.folder.join(find_pip_wheel(&base.folder)?.executable));
         Ok(Interpreter { program: base.executable, libraries, pip, origin: base.origin })
     }
 
-    pub(crate) fn job(&self, limit: Duration) -> Job {
-        let job = Job::new(&self.program, limit);
+    pub(crate) fn command(&self, limit: Duration) -> TimedCommand {
+        let job = TimedCommand::new(&self.program, limit);
         if self.libraries.is_empty() { job } else { job.env("LD_LIBRARY_PATH", self.library_path()) }
     }
 
     /// Runs a command of pip on a requirements file; every file it takes must have a hash listed there.
-    pub(crate) fn pip(&self, command: &[&str], requirements: &Path) -> Result<()> {
-        let mut job = self.job(PIP_LIMIT).args(["-m", "pip"]).args(command);
+    pub(crate) fn run_pip(&self, command: &[&str], requirements: &Path) -> Result<()> {
+        let mut job = self.command(PIP_TIMEOUT).args(["-m", "pip"]).args(command);
         if let Some(pip) = &self.pip {
             job = job.env("PYTHONPATH", pip);
         }
         job = job.args(["--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
-        job.arg("--requirement").arg(requirements).output().map(drop)
+        job.arg("--requirement").arg(requirements).output_text().map(drop)
     }
 
     /// For `LD_LIBRARY_PATH`; empty if the machine has all it needs.
@@ -82,11 +83,11 @@ impl Interpreter {
     }
 }
 
-fn pip_wheel(root: &Path) -> Result<Inspected> {
-    let folder = root.join(WHEELS);
+fn find_pip_wheel(root: &Path) -> Result<UnpackedTool> {
+    let folder = root.join(WHEELS_DIR);
     let files = std::fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
     let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let name = names.into_iter().find(|name| name.starts_with("pip-")).context("the package has no pip in it")?;
     let version = name.split('-').nth(1).unwrap_or_default().to_owned();
-    Ok(Inspected { executable: format!("{WHEELS}/{name}"), version })
+    Ok(UnpackedTool { executable: format!("{WHEELS_DIR}/{name}"), version })
 }

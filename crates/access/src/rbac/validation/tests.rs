@@ -4,34 +4,34 @@ use serde_json::json;
 use super::*;
 
 #[track_caller]
-fn check(kind: Kind, object: &Value, expected: &Expect) {
-    let found = faults(kind, "x", object.to_string().as_bytes()).unwrap();
+fn check(kind: RbacKind, object: &Value, expected: &Expect) {
+    let found = validate_object(kind, "x", object.to_string().as_bytes()).unwrap();
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
 }
 
 #[test]
-fn good_objects_have_no_faults() {
+fn validate_accepts_valid_and_default_objects() {
     let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
-    check(Kind::Role, &json!({"rules": [rule]}), &expect![""]);
-    check(Kind::Role, &json!({}), &expect![""]);
+    check(RbacKind::Role, &json!({"rules": [rule]}), &expect![""]);
+    check(RbacKind::Role, &json!({}), &expect![""]);
     let paths = json!({"verbs": ["get"], "nonResourceURLs": ["/healthz"]});
     let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]});
     check(
-        Kind::ClusterRole,
+        RbacKind::ClusterRole,
         &json!({"rules": [rule, paths], "aggregationRule": {"clusterRoleSelectors": [selector]}}),
         &expect![""],
     );
-    for bundled in crate::bootstrap::wanted() {
+    for bundled in crate::bootstrap::default_rbac_objects() {
         let name = &bundled.metadata().name;
-        assert_eq!(faults(bundled.kind(), name, &bundled.to_json()).unwrap(), [], "{name}");
+        assert_eq!(validate_object(bundled.kind(), name, &bundled.to_json()).unwrap(), [], "{name}");
     }
 }
 
 #[test]
-fn a_rule_is_about_resources_or_paths_and_has_verbs() {
+fn validate_requires_verbs_and_either_resources_or_paths() {
     check(
-        Kind::Role,
+        RbacKind::Role,
         &json!({"rules": [{}, {"verbs": ["get"], "nonResourceURLs": ["/a"]}]}),
         &expect![[r#"
             rules[0].verbs: Required value: verbs must contain at least one value
@@ -40,7 +40,7 @@ fn a_rule_is_about_resources_or_paths_and_has_verbs() {
             rules[1].nonResourceURLs: Invalid value: ["/a"]: namespaced rules cannot apply to non-resource URLs"#]],
     );
     check(
-        Kind::ClusterRole,
+        RbacKind::ClusterRole,
         &json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/a"], "resources": ["pods"]}]}),
         &expect![[
             r#"rules[0].nonResourceURLs: Invalid value: ["/a"]: rules cannot apply to both regular resources and non-resource URLs"#
@@ -49,16 +49,16 @@ fn a_rule_is_about_resources_or_paths_and_has_verbs() {
 }
 
 #[test]
-fn an_aggregation_selects_by_well_formed_labels() {
+fn validate_rejects_malformed_aggregation_selectors() {
     check(
-        Kind::ClusterRole,
+        RbacKind::ClusterRole,
         &json!({"aggregationRule": {}}),
         &expect![
             "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil"
         ],
     );
     check(
-        Kind::ClusterRole,
+        RbacKind::ClusterRole,
         &json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a/b/c": "x"}, "matchExpressions": [
             {"key": "k", "operator": "In"}, {"key": "k", "operator": "Exists", "values": ["v"]}, {"key": "k", "operator": "Like"}, {"key": "", "operator": "Exists"}]}]}}),
         &expect![[r#"
@@ -72,15 +72,15 @@ fn an_aggregation_selects_by_well_formed_labels() {
 }
 
 #[test]
-fn a_binding_names_a_role_and_somebody() {
-    let role = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
+fn validate_rejects_bindings_with_invalid_role_or_subjects() {
+    let role = |kind: &str, name: &str| json!({"apiGroup": RBAC_GROUP, "kind": kind, "name": name});
     check(
-        Kind::RoleBinding,
+        RbacKind::RoleBinding,
         &json!({"roleRef": role("Role", "r"), "subjects": [{"kind": "ServiceAccount", "name": "s"}]}),
         &expect![""],
     );
     check(
-        Kind::ClusterRoleBinding,
+        RbacKind::ClusterRoleBinding,
         &json!({"roleRef": role("Role", ".."), "subjects": [
             {"kind": "ServiceAccount", "name": "S", "apiGroup": "x"}, {"kind": "User", "name": "u"}, {"kind": "Robot"}]}),
         &expect![[r#"
@@ -94,7 +94,7 @@ fn a_binding_names_a_role_and_somebody() {
             subjects[2].kind: Unsupported value: "Robot": supported values: "ServiceAccount", "User", "Group""#]],
     );
     check(
-        Kind::RoleBinding,
+        RbacKind::RoleBinding,
         &json!({}),
         &expect![[r#"
             roleRef.apiGroup: Unsupported value: "": supported values: "rbac.authorization.k8s.io"
@@ -104,19 +104,19 @@ fn a_binding_names_a_role_and_somebody() {
 }
 
 #[test]
-fn groups_that_are_left_out_are_filled_in() {
+fn set_defaults_fills_in_missing_api_groups() {
     let mut binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [
         {"kind": "User", "name": "u"}, {"kind": "Group", "name": "g", "apiGroup": ""}, {"kind": "ServiceAccount", "name": "s"}, {"kind": "User", "name": "o", "apiGroup": "other"}, 7]});
-    set_defaults(Kind::RoleBinding, binding.as_object_mut().unwrap());
+    set_defaults(RbacKind::RoleBinding, binding.as_object_mut().unwrap());
     expect![[r#"{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"u"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"g"},{"kind":"ServiceAccount","name":"s"},{"apiGroup":"other","kind":"User","name":"o"},7]}"#]]
         .assert_eq(&binding.to_string());
     let mut role = json!({"roleRef": {}});
-    set_defaults(Kind::Role, role.as_object_mut().unwrap());
+    set_defaults(RbacKind::Role, role.as_object_mut().unwrap());
     assert_eq!(role, json!({"roleRef": {}}));
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
-    assert!(faults(Kind::Role, "x", b"[]").is_err());
-    assert!(faults(Kind::RoleBinding, "x", b"[]").is_err());
+fn validate_rejects_unreadable_objects() {
+    assert!(validate_object(RbacKind::Role, "x", b"[]").is_err());
+    assert!(validate_object(RbacKind::RoleBinding, "x", b"[]").is_err());
 }

@@ -19,7 +19,7 @@ fn pem_blocks_are_found_among_comments() {
 }
 
 #[test]
-fn every_kind_of_key_signs_what_it_verifies() {
+fn each_key_algorithm_verifies_its_own_signatures() {
     for (text, algorithm) in [
         (ecdsa_pem(&ECDSA_P256_SHA256_FIXED_SIGNING), Algorithm::Es256),
         (ecdsa_pem(&ECDSA_P384_SHA384_FIXED_SIGNING), Algorithm::Es384),
@@ -38,32 +38,32 @@ fn every_kind_of_key_signs_what_it_verifies() {
 }
 
 #[test]
-fn the_older_forms_of_private_keys_are_read() {
+fn signing_key_reads_sec1_and_pkcs1() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
     let sec1 = AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key()).unwrap();
     // openssl puts the parameters of the curve before the key.
-    let text = format!("{}{}", pem("EC PARAMETERS", &[6, 1, 0]), pem("EC PRIVATE KEY", sec1.as_ref()));
+    let text = format!("{}{}", encode_pem("EC PARAMETERS", &[6, 1, 0]), encode_pem("EC PRIVATE KEY", sec1.as_ref()));
     assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Es384);
 
     // PKCS #1 is what PKCS #8 wraps: version, algorithm, and the key in an OCTET STRING.
     let pkcs8 = blocks(rsa_pem()).remove(0).contents;
     let at = pkcs8.windows(2).enumerate().filter(|(_, tag)| *tag == [0x30, 0x82]).nth(1).unwrap().0;
-    let text = pem("RSA PRIVATE KEY", &pkcs8[at..]);
+    let text = encode_pem("RSA PRIVATE KEY", &pkcs8[at..]);
     assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Rs256);
 }
 
 #[test]
-fn other_keys_are_refused_by_name() {
+fn unsupported_keys_are_rejected_with_their_label() {
     let other = ecdsa_pem(&ECDSA_P256K1_SHA256_FIXED_SIGNING);
     let words = "the PRIVATE KEY is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521";
     assert_eq!(SigningKey::from_pem(&other).unwrap_err().to_string(), words);
     assert_eq!(VerifyingKey::all_from_pem(&other).unwrap_err().to_string(), words);
-    let junk = pem("PUBLIC KEY", b"junk");
+    let junk = encode_pem("PUBLIC KEY", b"junk");
     assert_eq!(
         VerifyingKey::all_from_pem(&junk).unwrap_err().to_string(),
         "the PUBLIC KEY is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521"
     );
-    let encrypted = pem("ENCRYPTED PRIVATE KEY", b"junk");
+    let encrypted = encode_pem("ENCRYPTED PRIVATE KEY", b"junk");
     assert!(
         matches!(SigningKey::from_pem(&encrypted), Err(KeyError::Unsupported { label }) if label == "ENCRYPTED PRIVATE KEY")
     );
@@ -74,7 +74,7 @@ fn other_keys_are_refused_by_name() {
 }
 
 #[test]
-fn no_secret_is_shown() {
-    let shown = format!("{:?}", key());
+fn signing_key_debug_shows_no_secret() {
+    let shown = format!("{:?}", signing_key());
     assert!(shown.starts_with("SigningKey { public: VerifyingKey { algorithm: Es256, id: "), "{shown}");
 }

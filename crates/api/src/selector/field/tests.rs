@@ -14,7 +14,7 @@ fn check_error(text: &str, error: &str) {
 }
 
 #[test]
-fn the_grammar() {
+fn field_selector_parses_to_canonical_form() {
     check("", "");
     check(",,", "");
     check("=", "");
@@ -33,7 +33,7 @@ fn the_grammar() {
 }
 
 #[test]
-fn errors_are_worded_as_in_kubernetes() {
+fn field_selector_errors_match_kubernetes() {
     check_error("a", "invalid selector: 'a'; can't understand 'a'");
     check_error("metadata.name=x,foo", "invalid selector: 'metadata.name=x,foo'; can't understand 'foo'");
     check_error("a!b", "invalid selector: 'a!b'; can't understand 'a!b'");
@@ -44,7 +44,7 @@ fn errors_are_worded_as_in_kubernetes() {
 }
 
 #[test]
-fn matching() {
+fn field_selector_matches_fields() {
     let phase = |field: &str| (field == "phase").then_some("a,b");
     for (text, expected) in [
         ("", true),
@@ -62,7 +62,7 @@ fn matching() {
 }
 
 #[test]
-fn an_exact_match_is_recognized() {
+fn requires_exact_match_returns_first_equality() {
     let requires = |text: &str| FieldSelector::parse(text).unwrap().requires_exact_match("n").map(str::to_owned);
     assert_eq!(requires("n=a").as_deref(), Some("a"));
     assert_eq!(requires("m=x,n=a").as_deref(), Some("a"));
@@ -75,12 +75,12 @@ fn an_exact_match_is_recognized() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_selector_or_an_error(text in any::<String>()) {
+    fn parse_never_panics(text in any::<String>()) {
         let _ = FieldSelector::parse(&text).map_err(|error| error.to_string());
     }
 
     #[test]
-    fn what_parses_prints_back_to_the_same_terms(text in r"([a-b!=,\\]){0,12}") {
+    fn field_selector_round_trips_through_display(text in r"([a-b!=,\\]){0,12}") {
         if let Ok(selector) = FieldSelector::parse(&text) {
             let mut terms = selector.terms().to_vec();
             let mut again = FieldSelector::parse(&selector.to_string()).unwrap().terms().to_vec();
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn any_value_survives(value in any::<String>()) {
+    fn field_term_value_round_trips(value in any::<String>()) {
         let term = FieldTerm { field: "f".to_owned(), operator: FieldOperator::Equals, value };
         prop_assert_eq!(FieldSelector::parse(&term.to_string()), Ok(FieldSelector { terms: vec![term] }));
     }

@@ -1,6 +1,6 @@
 //! The tokens of a label selector.
 
-use super::super::requirement::Operator;
+use super::super::requirement::LabelOperator;
 
 /// A token; those that vary borrow from the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +27,15 @@ impl<'a> Token<'a> {
     }
 
     /// As what stands between a key and its values.
-    pub(super) fn as_operator(self) -> Option<Operator> {
+    pub(super) fn as_operator(self) -> Option<LabelOperator> {
         match self {
-            Self::In => Some(Operator::In),
-            Self::NotIn => Some(Operator::NotIn),
-            Self::Equals => Some(Operator::Equals),
-            Self::DoubleEquals => Some(Operator::DoubleEquals),
-            Self::NotEquals => Some(Operator::NotEquals),
-            Self::Greater => Some(Operator::GreaterThan),
-            Self::Less => Some(Operator::LessThan),
+            Self::In => Some(LabelOperator::In),
+            Self::NotIn => Some(LabelOperator::NotIn),
+            Self::Equals => Some(LabelOperator::Equals),
+            Self::DoubleEquals => Some(LabelOperator::DoubleEquals),
+            Self::NotEquals => Some(LabelOperator::NotEquals),
+            Self::Greater => Some(LabelOperator::GreaterThan),
+            Self::Less => Some(LabelOperator::LessThan),
             Self::Identifier(_)
             | Self::Not
             | Self::Comma
@@ -68,23 +68,23 @@ impl<'a> Token<'a> {
 /// Reads one token ahead.
 pub(super) struct Lexer<'a> {
     rest: &'a str,
-    ahead: Token<'a>,
+    lookahead: Token<'a>,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let mut lexer = Self { rest: text, ahead: Token::End };
+        let mut lexer = Self { rest: text, lookahead: Token::End };
         lexer.next();
         lexer
     }
 
     pub(super) fn peek(&self) -> Token<'a> {
-        self.ahead
+        self.lookahead
     }
 
     pub(super) fn next(&mut self) -> Token<'a> {
         let next = self.scan();
-        std::mem::replace(&mut self.ahead, next)
+        std::mem::replace(&mut self.lookahead, next)
     }
 
     fn scan(&mut self) -> Token<'a> {

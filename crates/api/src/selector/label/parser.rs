@@ -1,24 +1,24 @@
 //! The grammar of label selectors, one function per rule.
 
-use super::super::requirement::{Operator, Requirement};
+use super::super::requirement::{LabelOperator, LabelRequirement};
 use super::lexer::{Lexer, Token};
-use super::{Expected, LabelSelectorError};
+use super::{ExpectedToken, LabelSelectorError};
 use crate::field_error::FieldError;
 use crate::validation;
 
 /// All requirements of a selector, in the order of the text.
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, LabelSelectorError> {
+pub(super) fn parse_requirements(text: &str) -> Result<Vec<LabelRequirement>, LabelSelectorError> {
     let mut lexer = Lexer::new(text);
     let mut requirements = Vec::new();
     if lexer.peek() == Token::End {
         return Ok(requirements);
     }
     if !starts_requirement(lexer.peek()) {
-        return Err(unexpected(lexer.peek(), Expected::RequirementOrEnd));
+        return Err(unexpected_token(lexer.peek(), ExpectedToken::RequirementOrEnd));
     }
     loop {
-        requirements.push(requirement(&mut lexer)?);
-        if !another_follows(&mut lexer)? {
+        requirements.push(parse_requirement(&mut lexer)?);
+        if !has_next_requirement(&mut lexer)? {
             return Ok(requirements);
         }
     }
@@ -28,72 +28,74 @@ fn starts_requirement(token: Token<'_>) -> bool {
     token == Token::Not || token.as_identifier().is_some()
 }
 
-fn another_follows(lexer: &mut Lexer<'_>) -> Result<bool, LabelSelectorError> {
+fn has_next_requirement(lexer: &mut Lexer<'_>) -> Result<bool, LabelSelectorError> {
     let token = lexer.next();
     if token == Token::End {
         return Ok(false);
     }
     if token != Token::Comma {
-        return Err(unexpected(token, Expected::CommaOrEnd));
+        return Err(unexpected_token(token, ExpectedToken::CommaOrEnd));
     }
     if !starts_requirement(lexer.peek()) {
-        return Err(unexpected(lexer.peek(), Expected::RequirementAfterComma));
+        return Err(unexpected_token(lexer.peek(), ExpectedToken::RequirementAfterComma));
     }
     Ok(true)
 }
 
-fn requirement(lexer: &mut Lexer<'_>) -> Result<Requirement, LabelSelectorError> {
+fn parse_requirement(lexer: &mut Lexer<'_>) -> Result<LabelRequirement, LabelSelectorError> {
     let is_negated = lexer.peek() == Token::Not;
     if is_negated {
         lexer.next();
     }
-    let key = key(lexer)?;
+    let key = parse_key(lexer)?;
     if is_negated {
-        return Ok(Requirement::new(key, Operator::DoesNotExist, Vec::new())?);
+        return Ok(LabelRequirement::new(key, LabelOperator::DoesNotExist, Vec::new())?);
     }
     if ends_requirement(lexer.peek()) {
-        return Ok(Requirement::new(key, Operator::Exists, Vec::new())?);
+        return Ok(LabelRequirement::new(key, LabelOperator::Exists, Vec::new())?);
     }
     let token = lexer.next();
-    let operator = token.as_operator().ok_or_else(|| unexpected_inside(token, Expected::Operator))?;
-    let values = if matches!(operator, Operator::In | Operator::NotIn) {
-        value_list(lexer)?
+    let operator =
+        token.as_operator().ok_or_else(|| unexpected_token_in_requirement(token, ExpectedToken::Operator))?;
+    let values = if matches!(operator, LabelOperator::In | LabelOperator::NotIn) {
+        parse_value_list(lexer)?
     } else {
-        vec![single_value(lexer)?]
+        vec![parse_single_value(lexer)?]
     };
-    Ok(Requirement::new(key, operator, values)?)
+    Ok(LabelRequirement::new(key, operator, values)?)
 }
 
 fn ends_requirement(token: Token<'_>) -> bool {
     matches!(token, Token::End | Token::Comma)
 }
 
-fn key(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
+fn parse_key(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
     let token = lexer.next();
-    let key = token.as_identifier().ok_or_else(|| unexpected_inside(token, Expected::Identifier))?;
-    let faults = validation::label_key(key);
-    if faults.is_empty() {
+    let key = token.as_identifier().ok_or_else(|| unexpected_token_in_requirement(token, ExpectedToken::Identifier))?;
+    let errors = validation::validate_label_key(key);
+    if errors.is_empty() {
         return Ok(key.to_owned());
     }
     // Kubernetes has no path to name here, and prints that.
-    Err(LabelSelectorError::Key(FieldError::invalid("<nil>", key, faults.join("; "))))
+    Err(LabelSelectorError::Key(FieldError::invalid("<nil>", key, errors.join("; "))))
 }
 
 /// A value behind `=` and the like; nothing at all is the empty value.
-fn single_value(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
+fn parse_single_value(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
     if ends_requirement(lexer.peek()) {
         return Ok(String::new());
     }
     let token = lexer.next();
-    let value = token.as_identifier().ok_or_else(|| unexpected_inside(token, Expected::Identifier))?;
+    let value =
+        token.as_identifier().ok_or_else(|| unexpected_token_in_requirement(token, ExpectedToken::Identifier))?;
     Ok(value.to_owned())
 }
 
 /// Values in parentheses, separated by commas; nothing before or behind a comma is the empty value.
-fn value_list(lexer: &mut Lexer<'_>) -> Result<Vec<String>, LabelSelectorError> {
+fn parse_value_list(lexer: &mut Lexer<'_>) -> Result<Vec<String>, LabelSelectorError> {
     let token = lexer.next();
     if token != Token::OpeningParenthesis {
-        return Err(unexpected_inside(token, Expected::OpeningParenthesis));
+        return Err(unexpected_token_in_requirement(token, ExpectedToken::OpeningParenthesis));
     }
     let first = lexer.peek();
     if first == Token::ClosingParenthesis {
@@ -101,22 +103,24 @@ fn value_list(lexer: &mut Lexer<'_>) -> Result<Vec<String>, LabelSelectorError> 
         return Ok(vec![String::new()]);
     }
     if first != Token::Comma && first.as_identifier().is_none() {
-        return Err(unexpected_inside(first, Expected::ValueOrClosingParenthesis));
+        return Err(unexpected_token_in_requirement(first, ExpectedToken::ValueOrClosingParenthesis));
     }
     let mut values = Vec::new();
     loop {
         let token = lexer.next();
         let ahead = lexer.peek();
-        let value_is_over = matches!(ahead, Token::Comma | Token::ClosingParenthesis);
+        let is_value_end = matches!(ahead, Token::Comma | Token::ClosingParenthesis);
         if token == Token::Comma {
-            if values.is_empty() || value_is_over {
+            if values.is_empty() || is_value_end {
                 values.push(String::new());
             }
         } else {
-            let value = token.as_identifier().ok_or_else(|| unexpected_inside(token, Expected::CommaOrValue))?;
+            let value = token
+                .as_identifier()
+                .ok_or_else(|| unexpected_token_in_requirement(token, ExpectedToken::CommaOrValue))?;
             values.push(value.to_owned());
-            if !value_is_over {
-                return Err(unexpected_inside(ahead, Expected::CommaOrClosingParenthesis));
+            if !is_value_end {
+                return Err(unexpected_token_in_requirement(ahead, ExpectedToken::CommaOrClosingParenthesis));
             }
         }
         if ahead == Token::ClosingParenthesis {
@@ -126,10 +130,10 @@ fn value_list(lexer: &mut Lexer<'_>) -> Result<Vec<String>, LabelSelectorError> 
     }
 }
 
-fn unexpected(found: Token<'_>, expected: Expected) -> LabelSelectorError {
+fn unexpected_token(found: Token<'_>, expected: ExpectedToken) -> LabelSelectorError {
     LabelSelectorError::Unexpected { found: found.text().into(), expected }
 }
 
-fn unexpected_inside(found: Token<'_>, expected: Expected) -> LabelSelectorError {
+fn unexpected_token_in_requirement(found: Token<'_>, expected: ExpectedToken) -> LabelSelectorError {
     LabelSelectorError::UnexpectedInRequirement { found: found.text().into(), expected }
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::selector::Operator;
+use crate::selector::LabelOperator;
 
 #[track_caller]
 fn check(text: &str, canonical: &str) {
@@ -26,7 +26,7 @@ fn check_match(text: &str, labels: &[(&str, &str)], expected: bool) {
 }
 
 #[test]
-fn the_grammar() {
+fn label_selector_parses_to_canonical_form() {
     check("", "");
     check("  ", "");
     check("x", "x");
@@ -58,7 +58,7 @@ fn the_grammar() {
 }
 
 #[test]
-fn errors_are_worded_as_in_kubernetes() {
+fn label_selector_errors_match_kubernetes() {
     check_error(",", &expect!["found ',', expected: !, identifier, or 'end of string'"]);
     check_error("=a", &expect!["found '=', expected: !, identifier, or 'end of string'"]);
     check_error("x=a,", &expect!["found '', expected: identifier after ','"]);
@@ -80,7 +80,7 @@ fn errors_are_worded_as_in_kubernetes() {
 }
 
 #[test]
-fn keys_and_values_obey_the_rules_of_labels() {
+fn label_selector_rejects_invalid_keys_and_values() {
     check_error(
         "-x=a",
         &expect![[
@@ -106,28 +106,32 @@ fn keys_and_values_obey_the_rules_of_labels() {
 }
 
 #[test]
-fn the_number_of_values_must_fit_the_operator() {
+fn requirement_rejects_wrong_number_of_values() {
     let values = |count: usize| (0..count).map(|value| value.to_string()).collect::<Vec<_>>();
     for (operator, count, error) in [
-        (Operator::In, 0, "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"),
+        (LabelOperator::In, 0, "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"),
         (
-            Operator::Equals,
+            LabelOperator::Equals,
             2,
             r#"values: Invalid value: ["0","1"]: exact-match compatibility requires one single value"#,
         ),
         (
-            Operator::Exists,
+            LabelOperator::Exists,
             1,
             r#"values: Invalid value: ["0"]: values set must be empty for exists and does not exist"#,
         ),
-        (Operator::LessThan, 0, "values: Invalid value: []: for 'Gt', 'Lt' operators, exactly one value is required"),
+        (
+            LabelOperator::LessThan,
+            0,
+            "values: Invalid value: []: for 'Gt', 'Lt' operators, exactly one value is required",
+        ),
     ] {
-        assert_eq!(Requirement::new("x", operator, values(count)).unwrap_err().to_string(), error);
+        assert_eq!(LabelRequirement::new("x", operator, values(count)).unwrap_err().to_string(), error);
     }
 }
 
 #[test]
-fn matching() {
+fn label_selector_matches_labels() {
     check_match("", &[], true);
     check_match("x", &[("x", "")], true);
     check_match("x", &[], false);
@@ -154,12 +158,12 @@ fn matching() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_selector_or_an_error(text in any::<String>()) {
+    fn parse_never_panics(text in any::<String>()) {
         let _ = LabelSelector::parse(&text).map_err(|error| error.to_string());
     }
 
     #[test]
-    fn what_parses_prints_canonically(text in "([a-c!=,() <>]|in |notin |1){0,16}") {
+    fn label_selector_round_trips_through_display(text in "([a-c!=,() <>]|in |notin |1){0,16}") {
         if let Ok(selector) = LabelSelector::parse(&text) {
             let canonical = selector.to_string();
             prop_assert_eq!(LabelSelector::parse(&canonical), Ok(selector));

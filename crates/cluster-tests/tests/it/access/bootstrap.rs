@@ -3,9 +3,9 @@
 use super::*;
 
 #[test]
-fn a_new_cluster_has_what_kube_apiserver_puts_into_it() {
+fn new_cluster_has_the_bootstrap_objects_of_kube_apiserver() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
+    let server = start_on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
     let admin = server.admin();
     let (host, port) = server.address().rsplit_once(':').unwrap();
     let port: u16 = port.parse().unwrap();
@@ -29,7 +29,7 @@ fn a_new_cluster_has_what_kube_apiserver_puts_into_it() {
         assert_eq!(class["value"], 2_000_001_000, "{class}");
     });
     assert_eq!(server.stop(), Some(0));
-    let again = on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
+    let again = start_on_sqlite(folder.path(), &["--service-cluster-ip-range=10.96.0.0/12"]);
     let new_port: u16 = again.address().rsplit_once(':').unwrap().1.parse().unwrap();
     block_on(async {
         let endpoints = again.admin().get("/api/v1/namespaces/default/endpoints/kubernetes").await.json();

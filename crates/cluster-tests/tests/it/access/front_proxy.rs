@@ -2,7 +2,7 @@
 
 use super::*;
 
-const HEADERS: [(&str, &str); 6] = [
+const REMOTE_HEADERS: [(&str, &str); 6] = [
     ("X-Remote-User", "alice"),
     ("X-Remote-Uid", "u-1"),
     ("X-Remote-Group", "devs"),
@@ -12,7 +12,7 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 /// The flags of a server that believes a front proxy of this authority.
-fn flags(authority: &Authority, more: &[&str]) -> Vec<String> {
+fn front_proxy_flags(authority: &CertificateAuthority, more: &[&str]) -> Vec<String> {
     let ca = authority.certificate().display();
     let standard = [
         format!("--requestheader-client-ca-file={ca}"),
@@ -24,59 +24,74 @@ fn flags(authority: &Authority, more: &[&str]) -> Vec<String> {
     standard.into_iter().chain(more.iter().map(ToString::to_string)).collect()
 }
 
-fn start(folder: &Path, flags: &[String]) -> Server {
+fn start_server(folder: &Path, flags: &[String]) -> Server {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    on_sqlite(folder, &flags)
+    start_on_sqlite(folder, &flags)
 }
 
 #[test]
-fn what_a_front_proxy_says_counts_and_what_anybody_else_says_does_not() {
+fn remote_headers_are_trusted_from_front_proxies_only() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::open(&folder.path().join("front"), "front-proxy-ca").unwrap();
-    let server = start(folder.path(), &flags(&authority, &["--requestheader-allowed-names=front-proxy-client"]));
-    let proxy = |name: &str| server.client(certificate(&authority.issue(name, name, None, &Purpose::Client).unwrap()));
+    let authority = CertificateAuthority::open_or_create(&folder.path().join("front"), "front-proxy-ca").unwrap();
+    let server = start_server(
+        folder.path(),
+        &front_proxy_flags(&authority, &["--requestheader-allowed-names=front-proxy-client"]),
+    );
+    let proxy = |name: &str| {
+        server.client_with(certificate_credentials(
+            &authority.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
+        ))
+    };
     let (front, other) = (proxy("front-proxy-client"), proxy("somebody-else"));
-    let (jane, nobody) = (server.client(issue(&server, "jane", None)), server.client(Identity::Nobody));
+    let (jane, nobody) = (
+        server.client_with(issue_client_certificate(&server, "jane", None)),
+        server.client_with(ClientCredentials::Anonymous),
+    );
     block_on(async {
-        assert_eq!(whoami(&front, &HEADERS).await, "alice [devs system:masters system:authenticated]");
-        let full = post(&front, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &HEADERS).await.json();
+        assert_eq!(whoami(&front, &REMOTE_HEADERS).await, "alice [devs system:masters system:authenticated]");
+        let full =
+            post_with_headers(&front, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &REMOTE_HEADERS)
+                .await
+                .json();
         let user = &full["status"]["userInfo"];
         assert_eq!((&user["uid"], &user["extra"]), (&json!("u-1"), &json!({"example.com/team": ["red"]})));
         let anonymous = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
         assert!(whoami(&front, &anonymous).await.starts_with("403 "), "anonymous stays anonymous");
 
-        assert_eq!(whoami(&jane, &HEADERS).await, "jane [system:authenticated]");
-        assert!(whoami(&nobody, &HEADERS).await.contains("system:anonymous"), "and may not ask");
-        assert_eq!(whoami(&other, &HEADERS).await, "401 Unauthorized", "its name is not in the list");
+        assert_eq!(whoami(&jane, &REMOTE_HEADERS).await, "jane [system:authenticated]");
+        assert!(whoami(&nobody, &REMOTE_HEADERS).await.contains("system:anonymous"), "and may not ask");
+        assert_eq!(whoami(&other, &REMOTE_HEADERS).await, "401 Unauthorized", "its name is not in the list");
         assert_eq!(whoami(&front, &[]).await, "401 Unauthorized", "it speaks for nobody and is no user itself");
     });
 }
 
 #[test]
-fn a_good_token_counts_beside_a_bad_certificate() {
+fn valid_token_authenticates_despite_invalid_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens.csv");
     std::fs::write(&file, "secret,alice,u1\n").unwrap();
-    let server = on_sqlite(folder.path(), &[&format!("--token-auth-file={}", file.display())]);
-    let foreign = Authority::open(&folder.path().join("foreign"), "ca").unwrap();
-    let mallory = server.client(certificate(&foreign.issue("m", "m", None, &Purpose::Client).unwrap()));
+    let server = start_on_sqlite(folder.path(), &[&format!("--token-auth-file={}", file.display())]);
+    let foreign = CertificateAuthority::open_or_create(&folder.path().join("foreign"), "ca").unwrap();
+    let mallory = server.client_with(certificate_credentials(
+        &foreign.open_or_issue("m", "m", None, &CertificateUsage::Client).unwrap(),
+    ));
     block_on(async {
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer secret")]).await, "alice [system:authenticated]");
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
         assert_eq!(whoami(&mallory, &[]).await, "401 Unauthorized");
-        let nobody = server.client(Identity::Nobody);
+        let nobody = server.client_with(ClientCredentials::Anonymous);
         assert_eq!(whoami(&nobody, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
     });
 }
 
 #[test]
-fn bundles_that_overlap_need_allowed_names() {
+fn overlapping_ca_bundles_require_allowed_names() {
     let folder = tempfile::tempdir().unwrap();
-    on_sqlite(folder.path(), &[]).stop();
-    let own = Authority::open(&folder.path().join("unskew-data/pki"), "ca").unwrap();
-    let mut command = std::process::Command::new(cluster_tests::tools::unskew());
-    command.current_dir(folder.path()).args(["serve", "--secure-port=0"]).args(flags(&own, &[]));
-    let refused = cluster_tests::process::run(command, Duration::from_secs(30));
+    start_on_sqlite(folder.path(), &[]).stop();
+    let own = CertificateAuthority::open_or_create(&folder.path().join("unskew-data/pki"), "ca").unwrap();
+    let mut command = std::process::Command::new(cluster_tests::tools::unskew_binary());
+    command.current_dir(folder.path()).args(["serve", "--secure-port=0"]).args(front_proxy_flags(&own, &[]));
+    let refused = cluster_tests::process::run_command(command, Duration::from_secs(30));
     assert_eq!(refused.code, Some(64), "{refused:?}");
     assert!(
         refused.stderr.contains(

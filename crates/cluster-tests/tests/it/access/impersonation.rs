@@ -3,10 +3,10 @@
 use super::*;
 
 #[test]
-fn every_part_of_another_identity_must_be_allowed() {
+fn impersonation_requires_permission_for_each_attribute() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let (admin, jane) = (server.admin(), server.client(issue(&server, "jane", None)));
+    let server = start_on_sqlite(folder.path(), &[]);
+    let (admin, jane) = (server.admin(), server.client_with(issue_client_certificate(&server, "jane", None)));
     block_on(async {
         let rules = json!([
             {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]},
@@ -14,7 +14,7 @@ fn every_part_of_another_identity_must_be_allowed() {
             {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["uids"], "resourceNames": ["u-7"]},
             {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/team"]},
         ]);
-        grant(&admin, &jane, "jane", &rules).await;
+        grant_cluster_role(&admin, &jane, "jane", &rules).await;
         let all = [
             ("Impersonate-User", "bob"),
             ("Impersonate-Group", "devs"),
@@ -22,7 +22,9 @@ fn every_part_of_another_identity_must_be_allowed() {
             ("Impersonate-Extra-Team", "red"),
         ];
         assert_eq!(whoami(&jane, &all).await, "bob [devs system:authenticated]");
-        let full = post(&jane, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &all).await.json();
+        let full = post_with_headers(&jane, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), &all)
+            .await
+            .json();
         let user = &full["status"]["userInfo"];
         assert_eq!((&user["uid"], &user["extra"]), (&json!("u-7"), &json!({"team": ["red"]})));
 
@@ -42,13 +44,13 @@ fn every_part_of_another_identity_must_be_allowed() {
 }
 
 #[test]
-fn whoever_acts_as_somebody_may_do_what_that_one_may_and_no_more() {
+fn impersonated_request_has_only_the_permissions_of_that_user() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let admin = server.admin();
     block_on(async {
         let list = async |headers: &[(&str, &str)]| {
-            let mut request = admin.request(Method::GET, CONFIG_MAPS);
+            let mut request = admin.request_builder(Method::GET, CONFIG_MAPS_PATH);
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }

@@ -1,16 +1,16 @@
 //! What kubectl asks about access.
 
-use cluster_tests::tools::{is_left_out, kubectl};
+use cluster_tests::tools::{is_skipped, kubectl};
 
 use super::*;
 
 #[test]
-fn kubectl_makes_a_token_and_a_client_uses_it() {
-    if is_left_out("kubectl") {
+fn kubectl_creates_a_token_that_authenticates() {
+    if is_skipped("kubectl") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let kubeconfig = server.kubeconfig();
     let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
     run(&["create", "serviceaccount", "builder"]);
@@ -45,12 +45,12 @@ fn kubectl_makes_a_token_and_a_client_uses_it() {
 }
 
 #[test]
-fn kubectl_acts_as_somebody_else() {
-    if is_left_out("kubectl") {
+fn kubectl_impersonates_a_user() {
+    if is_skipped("kubectl") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let kubeconfig = server.kubeconfig();
     let as_bob =
         |args: &[&str]| kubectl(&kubeconfig, &[&["--as=bob", "--as-group=devs", "--as-uid=u1"], args].concat());

@@ -2,46 +2,46 @@
 
 use super::*;
 
-const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
+const AUTHORIZATION_PATH: &str = "/apis/authorization.k8s.io/v1";
 
 #[test]
-fn reviews_answer_what_the_gate_would() {
+fn access_reviews_agree_with_authorization() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
-    let (admin, jane) = (server.admin(), server.client(issue(&server, "jane", None)));
+    let server = start_on_sqlite(folder.path(), &[]);
+    let (admin, jane) = (server.admin(), server.client_with(issue_client_certificate(&server, "jane", None)));
     block_on(async {
         let rules = json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}]);
-        grant(&admin, &jane, "jane", &rules).await;
+        grant_cluster_role(&admin, &jane, "jane", &rules).await;
         let question = json!({"verb": "list", "resource": "configmaps", "namespace": "default"});
         let of_jane = json!({"spec": {"user": "jane", "resourceAttributes": question}});
-        let asked = admin.create(&format!("{AUTHORIZATION}/subjectaccessreviews"), &of_jane).await.json();
+        let asked = admin.create(&format!("{AUTHORIZATION_PATH}/subjectaccessreviews"), &of_jane).await.json();
         assert_eq!(asked["status"]["allowed"], true, "{asked}");
         let reason = "RBAC: allowed by ClusterRoleBinding \"jane\" of ClusterRole \"jane\" to User \"jane\"";
         assert_eq!(asked["status"]["reason"], reason);
-        let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
+        let local = format!("{AUTHORIZATION_PATH}/namespaces/default/localsubjectaccessreviews");
         assert_eq!(admin.create(&local, &of_jane).await.json()["status"]["allowed"], true);
-        let elsewhere = format!("{AUTHORIZATION}/namespaces/kube-system/localsubjectaccessreviews");
+        let elsewhere = format!("{AUTHORIZATION_PATH}/namespaces/kube-system/localsubjectaccessreviews");
         assert_eq!(admin.create(&elsewhere, &of_jane).await.status, 422, "the namespaces differ");
 
         let own = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}});
-        let own = jane.create(&format!("{AUTHORIZATION}/selfsubjectaccessreviews"), &own).await.json();
+        let own = jane.create(&format!("{AUTHORIZATION_PATH}/selfsubjectaccessreviews"), &own).await.json();
         assert_eq!(own["status"]["allowed"], false);
         let rules = json!({"spec": {"namespace": "default"}});
-        let rules = jane.create(&format!("{AUTHORIZATION}/selfsubjectrulesreviews"), &rules).await.json();
+        let rules = jane.create(&format!("{AUTHORIZATION_PATH}/selfsubjectrulesreviews"), &rules).await.json();
         let found = json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]});
         assert!(rules["status"]["resourceRules"].as_array().unwrap().contains(&found), "{rules}");
-        let refused = jane.create(&format!("{AUTHORIZATION}/subjectaccessreviews"), &of_jane).await;
+        let refused = jane.create(&format!("{AUTHORIZATION_PATH}/subjectaccessreviews"), &of_jane).await;
         assert_eq!(refused.status, 403, "only about themselves may everybody ask");
     });
 }
 
 #[test]
-fn a_review_that_makes_no_sense_is_refused_in_kubernetes_words() {
+fn invalid_reviews_are_rejected_like_kubernetes() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let admin = server.admin();
     block_on(async {
-        let path = format!("{AUTHORIZATION}/subjectaccessreviews");
+        let path = format!("{AUTHORIZATION_PATH}/subjectaccessreviews");
         assert_eq!(admin.create(&path, &json!({"spec": {}})).await.status, 422);
         assert_eq!(admin.create(&path, &json!({"kind": "Pod", "apiVersion": "v1"})).await.status, 400);
         assert_eq!(admin.create(&path, &json!({"spec": {"user": 7}})).await.status, 400);
@@ -49,10 +49,10 @@ fn a_review_that_makes_no_sense_is_refused_in_kubernetes_words() {
         assert_eq!(admin.get(&format!("{path}/x")).await.status, 404);
         let tokens = "/apis/authentication.k8s.io/v1/tokenreviews";
         let empty = admin.create(tokens, &json!({})).await;
-        assert_eq!(empty.brief(), "400 token is required for TokenReview in authentication");
+        assert_eq!(empty.summary(), "400 token is required for TokenReview in authentication");
         let yaml = "spec: {nonResourceAttributes: {verb: get, path: /healthz}}";
-        let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
-        let answer = admin.write(Method::POST, &own, "application/yaml", yaml.into()).await;
+        let own = format!("{AUTHORIZATION_PATH}/selfsubjectaccessreviews");
+        let answer = admin.send_body(Method::POST, &own, "application/yaml", yaml.into()).await;
         assert_eq!(answer.json()["status"]["allowed"], true, "{answer:?}");
     });
 }

@@ -2,59 +2,59 @@
 
 use super::*;
 
-const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const SERVICE_ACCOUNTS_PATH: &str = "/api/v1/namespaces/default/serviceaccounts";
 
-async fn account(admin: &Client, name: &str) {
-    let created = admin.create(ACCOUNTS, &json!({"metadata": {"name": name}})).await;
+async fn create_service_account(admin: &Client, name: &str) {
+    let created = admin.create(SERVICE_ACCOUNTS_PATH, &json!({"metadata": {"name": name}})).await;
     assert_eq!(created.status, 201, "{created:?}");
 }
 
-async fn token(admin: &Client, name: &str, spec: &Value) -> String {
-    let made = admin.create(&format!("{ACCOUNTS}/{name}/token"), &json!({"spec": spec})).await;
+async fn create_token(admin: &Client, name: &str, spec: &Value) -> String {
+    let made = admin.create(&format!("{SERVICE_ACCOUNTS_PATH}/{name}/token"), &json!({"spec": spec})).await;
     assert_eq!(made.status, 201, "{made:?}");
     made.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn a_service_account_acts_with_its_token_until_it_is_deleted() {
-    on_both(|server| {
+fn service_account_token_is_valid_until_the_account_is_deleted() {
+    for_each_store(|server| {
         let admin = server.admin();
         block_on(async {
-            account(&admin, "builder").await;
-            let token = token(&admin, "builder", &json!({})).await;
-            let builder = server.client(Identity::Token(token));
+            create_service_account(&admin, "builder").await;
+            let token = create_token(&admin, "builder", &json!({})).await;
+            let builder = server.client_with(ClientCredentials::Token(token));
             let expected = "system:serviceaccount:default:builder \
                             [system:serviceaccounts system:serviceaccounts:default system:authenticated]";
             assert_eq!(whoami(&builder, &[]).await, expected);
-            assert_eq!(builder.get(CONFIG_MAPS).await.status, 403, "it has no rights yet");
-            admin.delete(&format!("{ACCOUNTS}/builder")).await;
-            let took = wait_for(async || builder.get("/version").await.status == 401).await;
+            assert_eq!(builder.get(CONFIG_MAPS_PATH).await.status, 403, "it has no rights yet");
+            admin.delete(&format!("{SERVICE_ACCOUNTS_PATH}/builder")).await;
+            let took = wait_until(async || builder.get("/version").await.status == 401).await;
             println!("refused {took:?} after the account was deleted");
-            account(&admin, "builder").await;
+            create_service_account(&admin, "builder").await;
             assert_eq!(whoami(&builder, &[]).await, "401 Unauthorized", "another account of the same name");
         });
     });
 }
 
 #[test]
-fn a_token_of_one_server_counts_on_another_at_once_and_dies_on_all() {
+fn token_is_valid_and_revoked_on_all_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let servers: Vec<Server> = (0..3).map(|_| on_sqlite(folder.path(), &[])).collect();
+    let servers: Vec<Server> = (0..3).map(|_| start_on_sqlite(folder.path(), &[])).collect();
     let admin = servers[0].admin();
     block_on(async {
         for round in 0..20 {
             let name = format!("a{round}");
-            account(&admin, &name).await;
-            let token = token(&admin, &name, &json!({})).await;
+            create_service_account(&admin, &name).await;
+            let token = create_token(&admin, &name, &json!({})).await;
             let clients: Vec<Client> =
-                servers.iter().map(|server| server.client(Identity::Token(token.clone()))).collect();
+                servers.iter().map(|server| server.client_with(ClientCredentials::Token(token.clone()))).collect();
             for client in &clients {
                 assert_eq!(client.get("/version").await.status, 200, "round {round}");
             }
-            admin.delete(&format!("{ACCOUNTS}/{name}")).await;
+            admin.delete(&format!("{SERVICE_ACCOUNTS_PATH}/{name}")).await;
             let mut slowest = Duration::ZERO;
             for client in &clients {
-                slowest = slowest.max(wait_for(async || client.get("/version").await.status == 401).await);
+                slowest = slowest.max(wait_until(async || client.get("/version").await.status == 401).await);
             }
             println!("refused by all {slowest:?} after the account was deleted");
         }
@@ -62,35 +62,35 @@ fn a_token_of_one_server_counts_on_another_at_once_and_dies_on_all() {
 }
 
 #[test]
-fn a_bound_token_dies_with_what_it_is_bound_to() {
+fn bound_token_is_revoked_with_its_bound_object() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let admin = server.admin();
     block_on(async {
-        account(&admin, "x").await;
+        create_service_account(&admin, "x").await;
         let secrets = "/api/v1/namespaces/default/secrets";
         let secret = admin.create(secrets, &json!({"metadata": {"name": "s"}})).await.json();
         let uid = secret["metadata"]["uid"].as_str().unwrap();
         let bound =
             |uid: &str| json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s", "uid": uid}});
-        let other = admin.create(&format!("{ACCOUNTS}/x/token"), &json!({"spec": bound("not-it")})).await;
+        let other = admin.create(&format!("{SERVICE_ACCOUNTS_PATH}/x/token"), &json!({"spec": bound("not-it")})).await;
         assert_eq!(other.status, 409, "{other:?}");
-        let client = server.client(Identity::Token(token(&admin, "x", &bound(uid)).await));
+        let client = server.client_with(ClientCredentials::Token(create_token(&admin, "x", &bound(uid)).await));
         assert_eq!(client.get("/version").await.status, 200);
         admin.delete(&format!("{secrets}/s")).await;
-        wait_for(async || client.get("/version").await.status == 401).await;
+        wait_until(async || client.get("/version").await.status == 401).await;
     });
 }
 
 #[test]
-fn a_token_is_for_its_audience_and_reviews_say_so() {
+fn token_is_valid_for_its_audience_only() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let admin = server.admin();
     block_on(async {
-        account(&admin, "x").await;
-        let token = token(&admin, "x", &json!({"audiences": ["vault"], "expirationSeconds": 600})).await;
-        assert_eq!(whoami(&server.client(Identity::Token(token.clone())), &[]).await, "401 Unauthorized");
+        create_service_account(&admin, "x").await;
+        let token = create_token(&admin, "x", &json!({"audiences": ["vault"], "expirationSeconds": 600})).await;
+        assert_eq!(whoami(&server.client_with(ClientCredentials::Token(token.clone())), &[]).await, "401 Unauthorized");
         let review = async |spec: Value| {
             let answer = admin.create("/apis/authentication.k8s.io/v1/tokenreviews", &json!({"spec": spec})).await;
             assert_eq!(answer.status, 201, "{answer:?}");
@@ -104,17 +104,18 @@ fn a_token_is_for_its_audience_and_reviews_say_so() {
         let unknown = review(json!({"token": "x.y.z"})).await;
         assert!(unknown["authenticated"].is_null(), "{unknown}");
 
-        let missing = admin.create(&format!("{ACCOUNTS}/none/token"), &json!({})).await;
-        assert_eq!(missing.brief(), "404 serviceaccounts \"none\" not found");
-        let short = admin.create(&format!("{ACCOUNTS}/x/token"), &json!({"spec": {"expirationSeconds": 1}})).await;
+        let missing = admin.create(&format!("{SERVICE_ACCOUNTS_PATH}/none/token"), &json!({})).await;
+        assert_eq!(missing.summary(), "404 serviceaccounts \"none\" not found");
+        let short =
+            admin.create(&format!("{SERVICE_ACCOUNTS_PATH}/x/token"), &json!({"spec": {"expirationSeconds": 1}})).await;
         assert_eq!(short.status, 422, "{short:?}");
     });
 }
 
 #[test]
-fn others_can_verify_tokens_by_the_published_keys() {
+fn published_jwks_holds_the_token_signing_key() {
     let folder = tempfile::tempdir().unwrap();
-    let server = on_sqlite(folder.path(), &[]);
+    let server = start_on_sqlite(folder.path(), &[]);
     let admin = server.admin();
     block_on(async {
         let configuration = admin.get("/.well-known/openid-configuration").await.json();
@@ -123,11 +124,11 @@ fn others_can_verify_tokens_by_the_published_keys() {
         let keys = admin.get("/openid/v1/jwks").await;
         assert_eq!(keys.headers["content-type"], "application/jwk-set+json");
         let id = keys.json()["keys"][0]["kid"].as_str().unwrap().to_owned();
-        account(&admin, "x").await;
-        let token = token(&admin, "x", &json!({})).await;
+        create_service_account(&admin, "x").await;
+        let token = create_token(&admin, "x", &json!({})).await;
         let python = "import base64, json, sys; head = sys.argv[1].split('.')[0]; \
                       print(json.loads(base64.urlsafe_b64decode(head + '=' * (-len(head) % 4)))['kid'])";
-        if !cluster_tests::tools::is_left_out("python") {
+        if !cluster_tests::tools::is_skipped("python") {
             let named = cluster_tests::tools::python(python, &[&token]).expect_success();
             assert_eq!(named.trim(), id);
         }
@@ -135,15 +136,15 @@ fn others_can_verify_tokens_by_the_published_keys() {
 }
 
 #[test]
-fn keys_given_by_flags_sign_and_verify() {
+fn configured_keys_sign_and_verify_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let keys = ["old.key", "new.key"].map(|name| folder.path().join(name));
     for key in &keys {
-        transport::pki::signing_key(key).unwrap();
+        transport::pki::ensure_signing_key(key).unwrap();
     }
     let [old, new] = keys.map(|key| key.display().to_string());
     let start = |signing: &str| {
-        on_sqlite(
+        start_on_sqlite(
             folder.path(),
             &[
                 &format!("--service-account-signing-key-file={signing}"),
@@ -155,13 +156,13 @@ fn keys_given_by_flags_sign_and_verify() {
     };
     let first = start(&old);
     let made = block_on(async {
-        account(&first.admin(), "x").await;
-        token(&first.admin(), "x", &json!({"audiences": ["there"]})).await
+        create_service_account(&first.admin(), "x").await;
+        create_token(&first.admin(), "x", &json!({"audiences": ["there"]})).await
     });
     first.stop();
     let second = start(&new);
     block_on(async {
-        let client = second.client(Identity::Token(made));
+        let client = second.client_with(ClientCredentials::Token(made));
         assert_eq!(client.get("/version").await.status, 200, "the old key still verifies");
         let keys = second.admin().get("/openid/v1/jwks").await.json();
         assert_eq!(keys["keys"].as_array().unwrap().len(), 2);
@@ -169,29 +170,29 @@ fn keys_given_by_flags_sign_and_verify() {
 }
 
 #[test]
-fn a_token_file_is_read_again_when_it_changes() {
+fn token_file_is_reloaded_when_it_changes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens.csv");
     std::fs::write(&file, "t1,alice,u1,\"devs,ops\"\n").unwrap();
-    let server = on_sqlite(folder.path(), &[&format!("--token-auth-file={}", file.display())]);
-    let [first, second] = ["t1", "t2"].map(|token| server.client(Identity::Token(token.to_owned())));
+    let server = start_on_sqlite(folder.path(), &[&format!("--token-auth-file={}", file.display())]);
+    let [first, second] = ["t1", "t2"].map(|token| server.client_with(ClientCredentials::Token(token.to_owned())));
     block_on(async {
         assert_eq!(whoami(&first, &[]).await, "alice [devs ops system:authenticated]");
         assert_eq!(whoami(&second, &[]).await, "401 Unauthorized");
         std::fs::write(&file, "t2,bob,u2\n").unwrap();
-        wait_for(async || second.get("/version").await.status == 200).await;
+        wait_until(async || second.get("/version").await.status == 200).await;
         assert_eq!(whoami(&second, &[]).await, "bob [system:authenticated]");
         assert_eq!(whoami(&first, &[]).await, "401 Unauthorized");
     });
 }
 
 #[test]
-fn an_unreadable_token_file_or_key_is_one_clear_line() {
+fn unreadable_token_or_key_file_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     for flag in ["--token-auth-file", "--service-account-key-file", "--service-account-signing-key-file"] {
-        let mut command = std::process::Command::new(cluster_tests::tools::unskew());
+        let mut command = std::process::Command::new(cluster_tests::tools::unskew_binary());
         command.current_dir(folder.path()).args(["serve", "--secure-port=0", &format!("{flag}=/nowhere/x")]);
-        let refused = cluster_tests::process::run(command, Duration::from_secs(30));
+        let refused = cluster_tests::process::run_command(command, Duration::from_secs(30));
         assert_eq!(refused.code, Some(69), "{refused:?}");
         let line = refused.stderr.lines().last().unwrap_or_default();
         assert!(line.contains(flag) && line.contains("/nowhere/x"), "{}", refused.stderr);

@@ -8,8 +8,8 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const SHOP: &str = "/api/v1/namespaces/shop";
 
 #[test]
-fn a_namespace_goes_with_everything_in_it() {
-    on_both(async |client| {
+fn namespace_deletion_removes_all_its_objects() {
+    with_controllers_on_each_store(async |client| {
         create_namespace(&client, "shop").await;
         for (path, object) in [
             ("/api/v1/namespaces/shop/configmaps", config_map("a")),
@@ -20,10 +20,10 @@ fn a_namespace_goes_with_everything_in_it() {
                 json!({"metadata": {"name": "a"}, "rules": []}),
             ),
         ] {
-            create(&client, path, &object).await;
+            create_object(&client, path, &object).await;
         }
         assert_eq!(client.delete(SHOP).await.status, StatusCode::OK);
-        wait_gone(&client, SHOP).await;
+        wait_until_deleted(&client, SHOP).await;
         create_namespace(&client, "shop").await;
         for path in
             ["/api/v1/secrets", "/apis/coordination.k8s.io/v1/leases", "/apis/rbac.authorization.k8s.io/v1/roles"]
@@ -36,12 +36,12 @@ fn a_namespace_goes_with_everything_in_it() {
 }
 
 #[test]
-fn kubectl_deletes_a_namespace_and_comes_back() {
-    if tools::is_left_out("kubectl") {
+fn kubectl_delete_namespace_returns_after_deletion() {
+    if tools::is_skipped("kubectl") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), Store::Sqlite, &[ALL]);
+    let server = Server::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
     let kubectl = |args: &[&str]| tools::kubectl(&server.kubeconfig(), args).expect_success();
     kubectl(&["create", "namespace", "shop"]);
     kubectl(&["-n", "shop", "create", "configmap", "a", "--from-literal=a=b"]);
@@ -50,12 +50,12 @@ fn kubectl_deletes_a_namespace_and_comes_back() {
 }
 
 #[test]
-fn finalizers_in_the_contents_keep_a_namespace_and_are_told() {
-    on_both(async |client| {
+fn finalizers_of_contents_delay_namespace_deletion_and_are_reported() {
+    with_controllers_on_each_store(async |client| {
         create_namespace(&client, "shop").await;
         let mut held = config_map("held");
         held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        create(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
+        create_object(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
         client.delete(SHOP).await;
         let text = "example.com/hold in 1 resource instances";
         let since = wait_for_condition(&client, "shop", "NamespaceFinalizersRemaining", "True", text).await;
@@ -67,37 +67,37 @@ fn finalizers_in_the_contents_keep_a_namespace_and_are_told() {
         let late = client.create("/api/v1/namespaces/shop/configmaps", &config_map("late")).await;
         assert_eq!(late.status, StatusCode::FORBIDDEN, "{late:?}");
         let release = json!({"metadata": {"finalizers": null}});
-        merge(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
-        wait_gone(&client, SHOP).await;
+        merge_patch(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
+        wait_until_deleted(&client, SHOP).await;
     });
 }
 
 #[test]
-fn pods_have_their_grace_and_go_before_the_rest() {
-    on_sqlite(async |client| {
+fn namespace_deletion_waits_for_pods_before_other_objects() {
+    with_controllers_on_sqlite(async |client| {
         create_namespace(&client, "shop").await;
         let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 3600,
             "containers": [{"name": "c", "image": "i"}]}});
-        create(&client, "/api/v1/namespaces/shop/pods", &pod).await;
-        create(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "used"}})).await;
+        create_object(&client, "/api/v1/namespaces/shop/pods", &pod).await;
+        create_object(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "used"}})).await;
         client.delete(SHOP).await;
         let text = "pods. has 1 resource instances";
         wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", text).await;
         let pod = client.get("/api/v1/namespaces/shop/pods/p").await.json();
         assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 3600, "{pod}");
-        assert!(is_there(&client, "/api/v1/namespaces/shop/secrets/used").await, "the pod may still use it");
+        assert!(object_exists(&client, "/api/v1/namespaces/shop/secrets/used").await, "the pod may still use it");
         client.delete("/api/v1/namespaces/shop/pods/p?gracePeriodSeconds=0").await;
-        wait_gone(&client, SHOP).await;
+        wait_until_deleted(&client, SHOP).await;
     });
 }
 
 #[test]
-fn a_namespace_that_is_refilled_while_it_dies_goes_empty() {
-    on_sqlite(async |client| {
+fn objects_created_during_namespace_deletion_are_removed() {
+    with_controllers_on_sqlite(async |client| {
         create_namespace(&client, "shop").await;
         let mut held = config_map("held");
         held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        create(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
+        create_object(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
         client.delete(SHOP).await;
         wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", "configmaps").await;
         // A PUT creates leases; if it is let through, what it made must go too.
@@ -107,8 +107,8 @@ fn a_namespace_that_is_refilled_while_it_dies_goes_empty() {
             client.update(&path, &lease).await;
         }
         let release = json!({"metadata": {"finalizers": null}});
-        merge(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
-        wait_gone(&client, SHOP).await;
+        merge_patch(&client, "/api/v1/namespaces/shop/configmaps/held", &release).await;
+        wait_until_deleted(&client, SHOP).await;
         let leases = client.get("/apis/coordination.k8s.io/v1/leases").await.json();
         let left =
             leases["items"].as_array().unwrap().iter().filter(|item| item["metadata"]["namespace"] == "shop").count();
@@ -117,10 +117,10 @@ fn a_namespace_that_is_refilled_while_it_dies_goes_empty() {
 }
 
 #[test]
-fn nothing_is_left_of_a_namespace_that_others_fill_until_its_end() {
+fn concurrent_creates_leave_nothing_in_a_deleted_namespace() {
     let rounds = if tools::is_soak() { 100 } else { 6 };
-    let mut plane = ControlPlane::new(Store::Sqlite);
-    plane.start("a", &[ALL]);
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("a", &[ALL_CONTROLLERS]);
     plane.start("b", &[]);
     let (a, b) = (plane.admin("a"), plane.admin("b"));
     for round in 0..rounds {
@@ -146,19 +146,19 @@ fn nothing_is_left_of_a_namespace_that_others_fill_until_its_end() {
                 })
                 .await;
                 assert_eq!(a.delete(&path).await.status, StatusCode::OK);
-                wait_gone(&a, &path).await;
+                wait_until_deleted(&a, &path).await;
             };
             tokio::join!(fill(0), fill(1), fill(2), fill(3), end);
         });
-        assert_eq!(stored(&plane, &name), Vec::<String>::new(), "round {round}");
+        assert_eq!(stored_keys(&plane, &name), Vec::<String>::new(), "round {round}");
     }
 }
 
 #[test]
-fn a_resource_that_cannot_be_listed_keeps_a_namespace_and_is_told() {
-    on_sqlite(async |client| {
+fn unlistable_resource_delays_namespace_deletion_and_is_reported() {
+    with_controllers_on_sqlite(async |client| {
         create_namespace(&client, "shop").await;
-        create(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "hidden"}})).await;
+        create_object(&client, "/api/v1/namespaces/shop/secrets", &json!({"metadata": {"name": "hidden"}})).await;
         let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:controller:namespace-controller";
         let rules = client.get(role).await.json()["rules"].clone();
         let blind = json!([
@@ -166,7 +166,7 @@ fn a_resource_that_cannot_be_listed_keeps_a_namespace_and_is_told() {
             {"verbs": ["update"], "apiGroups": [""], "resources": ["namespaces/finalize", "namespaces/status"]},
             {"verbs": ["get", "list", "watch", "delete", "deletecollection"], "apiGroups": ["apps", "batch"], "resources": ["*"]},
         ]);
-        merge(&client, role, &json!({"rules": blind})).await;
+        merge_patch(&client, role, &json!({"rules": blind})).await;
         eventually("the controller may not list secrets", async || {
             let review = json!({"spec": {"user": "system:serviceaccount:kube-system:namespace-controller",
                 "resourceAttributes": {"verb": "list", "resource": "secrets", "namespace": "shop"}}});
@@ -178,40 +178,40 @@ fn a_resource_that_cannot_be_listed_keeps_a_namespace_and_is_told() {
         let sort = "NamespaceDeletionContentFailure";
         let condition = wait_for_condition(&client, "shop", sort, "True", "pods: ").await;
         assert_eq!(condition["reason"], "ContentDeletionFailed", "{condition}");
-        assert!(is_there(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
-        merge(&client, role, &json!({"rules": rules})).await;
-        wait_gone(&client, SHOP).await;
-        assert!(!is_there(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
+        assert!(object_exists(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
+        merge_patch(&client, role, &json!({"rules": rules})).await;
+        wait_until_deleted(&client, SHOP).await;
+        assert!(!object_exists(&client, "/api/v1/namespaces/shop/secrets/hidden").await);
     });
 }
 
 #[test]
-fn every_namespace_has_its_account_and_the_authority() {
-    on_both(async |client| {
+fn every_namespace_has_default_account_and_root_ca() {
+    with_controllers_on_each_store(async |client| {
         create_namespace(&client, "shop").await;
         for namespace in ["default", "kube-system", "shop"] {
             let account = format!("{NAMESPACES}/{namespace}/serviceaccounts/default");
             let authority = format!("{NAMESPACES}/{namespace}/configmaps/kube-root-ca.crt");
-            wait_there(&client, &account).await;
-            wait_there(&client, &authority).await;
+            wait_until_exists(&client, &account).await;
+            wait_until_exists(&client, &authority).await;
             let pem = client.get(&authority).await.json()["data"]["ca.crt"].as_str().unwrap().to_owned();
             assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
-            merge(&client, &authority, &json!({"data": {"ca.crt": "forged"}})).await;
+            merge_patch(&client, &authority, &json!({"data": {"ca.crt": "forged"}})).await;
             eventually("the authority is put right", async || {
                 let found = client.get(&authority).await.json()["data"]["ca.crt"].clone();
                 if found == pem { Ok(()) } else { Err(found.to_string()) }
             })
             .await;
             client.delete(&account).await;
-            wait_there(&client, &account).await;
+            wait_until_exists(&client, &account).await;
         }
     });
 }
 
-async fn wait_there(client: &Client, path: &str) {
+async fn wait_until_exists(client: &Client, path: &str) {
     eventually(&format!("{path} is there"), async || {
         let answer = client.get(path).await;
-        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
     })
     .await;
 }

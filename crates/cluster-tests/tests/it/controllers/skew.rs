@@ -6,10 +6,10 @@
 use super::*;
 
 /// Servers that do not know of jobs, and run the controllers.
-const OLD: [&str; 3] = [ALL, "--runtime-config=batch/v1=false", "--peer-endpoint-ttl=3s"];
+const WITHOUT_JOBS: [&str; 3] = [ALL_CONTROLLERS, "--runtime-config=batch/v1=false", "--peer-endpoint-ttl=3s"];
 /// The one that knows.
-const NEW: [&str; 2] = ["--controllers=", "--peer-endpoint-ttl=3s"];
-const GATE_OFF: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
+const WITH_JOBS: [&str; 2] = ["--controllers=", "--peer-endpoint-ttl=3s"];
+const PEER_PROXY_GATE_OFF: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
 
 const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
 const SHOP: &str = "/api/v1/namespaces/shop";
@@ -32,18 +32,18 @@ fn holds_job(keys: &[String]) -> bool {
 
 /// Two servers without jobs and one with, and a namespace with a job and a ConfigMap that it owns; the job's uid.
 #[track_caller]
-fn with_story<'a>(store: Store<'a>, flags: &[&str]) -> (ControlPlane<'a>, Client, String) {
+fn start_servers_with_and_without_jobs<'a>(store: TestStore<'a>, flags: &[&str]) -> (ControlPlane<'a>, Client, String) {
     let mut plane = ControlPlane::new(store);
-    for (name, own) in [("old-1", &OLD[..]), ("old-2", &OLD[..]), ("new", &NEW[..])] {
+    for (name, own) in [("old-1", &WITHOUT_JOBS[..]), ("old-2", &WITHOUT_JOBS[..]), ("new", &WITH_JOBS[..])] {
         plane.start(name, &[own, flags].concat());
     }
     let (old, new) = (plane.admin("old-1"), plane.admin("new"));
     let uid = block_on(async {
         create_namespace(&new, "shop").await;
-        let uid = create(&new, JOBS, &job("sale")).await;
+        let uid = create_object(&new, JOBS, &job("sale")).await;
         let mut child = config_map("of-the-sale");
         child["metadata"]["ownerReferences"] = json!([owned_by_job("sale", &uid)]);
-        create(&new, SHOP_MAPS, &child).await;
+        create_object(&new, SHOP_MAPS, &child).await;
         uid
     });
     (plane, old, uid)
@@ -71,31 +71,31 @@ impl Outage {
     fn end(self, plane: &mut ControlPlane<'_>) {
         match self {
             Self::Paused => plane.server("new").resume(),
-            Self::Killed | Self::Stopped => drop(plane.start("new", &NEW)),
+            Self::Killed | Self::Stopped => drop(plane.start("new", &WITH_JOBS)),
         }
     }
 }
 
-async fn wait_served(old: &Client) {
+async fn wait_until_jobs_are_served(old: &Client) {
     eventually("jobs are served through the old server", async || {
         let answer = old.get(JOBS).await;
-        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{}", answer.brief());
-        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
+        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{}", answer.summary());
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
     })
     .await;
 }
 
 #[test]
-fn a_namespace_outlasts_the_outage_of_the_only_server_that_sees_into_it() {
+fn namespace_is_kept_while_the_only_server_of_a_resource_is_down() {
     let etcd = Etcd::start();
     for (store, outage) in [
-        (Store::Sqlite, Outage::Killed),
-        (Store::Sqlite, Outage::Paused),
-        (Store::Sqlite, Outage::Stopped),
-        (Store::Etcd(&etcd), Outage::Killed),
+        (TestStore::Sqlite, Outage::Killed),
+        (TestStore::Sqlite, Outage::Paused),
+        (TestStore::Sqlite, Outage::Stopped),
+        (TestStore::Etcd(&etcd), Outage::Killed),
     ] {
-        let (mut plane, old, _) = with_story(store, &[]);
-        block_on(wait_served(&old));
+        let (mut plane, old, _) = start_servers_with_and_without_jobs(store, &[]);
+        block_on(wait_until_jobs_are_served(&old));
         outage.begin(&mut plane);
         block_on(async {
             assert_eq!(old.delete(SHOP).await.status, StatusCode::OK);
@@ -104,18 +104,18 @@ fn a_namespace_outlasts_the_outage_of_the_only_server_that_sees_into_it() {
             assert_eq!(condition["reason"], "DiscoveryFailed", "{outage:?}: {condition}");
             assert_eq!(old.get(SHOP).await.json()["status"]["phase"], "Terminating");
         });
-        assert!(holds_job(&stored(&plane, "shop")), "{outage:?}: the job is in storage, and nobody can reach it");
+        assert!(holds_job(&stored_keys(&plane, "shop")), "{outage:?}: the job is in storage, and nobody can reach it");
         outage.end(&mut plane);
-        block_on(wait_gone(&old, SHOP));
-        assert_eq!(stored(&plane, "shop"), Vec::<String>::new(), "{outage:?}: nothing is left behind");
+        block_on(wait_until_deleted(&old, SHOP));
+        assert_eq!(stored_keys(&plane, "shop"), Vec::<String>::new(), "{outage:?}: nothing is left behind");
     }
 }
 
 #[test]
-fn dependents_outlast_the_outage_of_the_only_server_that_knows_their_owner() {
+fn dependents_are_kept_while_the_only_server_of_their_owner_is_down() {
     for outage in [Outage::Killed, Outage::Paused, Outage::Stopped] {
-        let (mut plane, old, uid) = with_story(Store::Sqlite, &[]);
-        let two = create_two_owners(&old, &uid);
+        let (mut plane, old, uid) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[]);
+        let two = create_config_map_with_two_owners(&old, &uid);
         outage.begin(&mut plane);
         // One owner goes, so the collector must look at the other, which nobody can reach.
         block_on(async {
@@ -125,105 +125,108 @@ fn dependents_outlast_the_outage_of_the_only_server_that_knows_their_owner() {
         // A collector that starts now knows nothing of jobs but what storage says.
         plane.kill("old-1");
         plane.kill("old-2");
-        plane.start("old-1", &OLD);
+        plane.start("old-1", &WITHOUT_JOBS);
         let old = plane.admin("old-1");
         block_on(async {
             wait_for_collector(&old, "mark").await;
             for name in ["of-the-sale", "of-two"] {
-                assert!(is_there(&old, &format!("{SHOP_MAPS}/{name}")).await, "{outage:?}: {name}: its owner lives");
+                assert!(
+                    object_exists(&old, &format!("{SHOP_MAPS}/{name}")).await,
+                    "{outage:?}: {name}: its owner lives"
+                );
             }
             let owners = old.get(&format!("{SHOP_MAPS}/of-two")).await.json()["metadata"]["ownerReferences"].clone();
             assert_eq!(owners, two, "{outage:?}: nothing is struck while one owner is out of reach");
         });
         outage.end(&mut plane);
         block_on(async {
-            wait_served(&old).await;
+            wait_until_jobs_are_served(&old).await;
             eventually("the absent owner is struck", async || {
                 let map = old.get(&format!("{SHOP_MAPS}/of-two")).await.json();
                 let owners = &map["metadata"]["ownerReferences"];
                 if *owners == json!([owned_by_job("sale", &uid)]) { Ok(()) } else { Err(map.to_string()) }
             })
             .await;
-            delete(&old, &format!("{JOBS}/sale"), "Background").await;
+            delete_with_propagation(&old, &format!("{JOBS}/sale"), "Background").await;
             for name in ["of-the-sale", "of-two"] {
-                wait_gone(&old, &format!("{SHOP_MAPS}/{name}")).await;
+                wait_until_deleted(&old, &format!("{SHOP_MAPS}/{name}")).await;
             }
         });
     }
 }
 
 /// A ConfigMap that the job and another ConfigMap own, once the collector knows of it; its owners.
-fn create_two_owners(old: &Client, job: &str) -> Value {
+fn create_config_map_with_two_owners(old: &Client, job: &str) -> Value {
     block_on(async {
-        wait_served(old).await;
-        let near = create(old, SHOP_MAPS, &config_map("near")).await;
+        wait_until_jobs_are_served(old).await;
+        let near = create_object(old, SHOP_MAPS, &config_map("near")).await;
         let mut child = config_map("of-two");
-        child["metadata"]["ownerReferences"] = json!([owner("near", &near), owned_by_job("sale", job)]);
-        create(old, SHOP_MAPS, &child).await;
+        child["metadata"]["ownerReferences"] = json!([owner_reference("near", &near), owned_by_job("sale", job)]);
+        create_object(old, SHOP_MAPS, &child).await;
         wait_for_collector(old, "before").await;
         child["metadata"]["ownerReferences"].clone()
     })
 }
 
 #[test]
-fn an_owner_in_foreground_deletion_waits_for_dependents_that_are_out_of_sight() {
-    let (mut plane, old, _) = with_story(Store::Sqlite, &[]);
-    block_on(wait_served(&old));
+fn foreground_deletion_waits_for_dependents_on_unreachable_server() {
+    let (mut plane, old, _) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[]);
+    block_on(wait_until_jobs_are_served(&old));
     let near = block_on(async {
-        let near = create(&old, SHOP_MAPS, &config_map("near")).await;
+        let near = create_object(&old, SHOP_MAPS, &config_map("near")).await;
         let mut dependent = job("of-near");
-        dependent["metadata"]["ownerReferences"] = json!([blocking("near", &near)]);
-        create(&old, JOBS, &dependent).await;
+        dependent["metadata"]["ownerReferences"] = json!([blocking_owner_reference("near", &near)]);
+        create_object(&old, JOBS, &dependent).await;
         near
     });
     plane.kill("new");
     plane.kill("old-1");
     plane.kill("old-2");
-    plane.start("old-1", &OLD);
+    plane.start("old-1", &WITHOUT_JOBS);
     let old = plane.admin("old-1");
     block_on(async {
-        delete(&old, &format!("{SHOP_MAPS}/near"), "Foreground").await;
+        delete_with_propagation(&old, &format!("{SHOP_MAPS}/near"), "Foreground").await;
         wait_for_collector(&old, "mark").await;
         let waiting = old.get(&format!("{SHOP_MAPS}/near")).await.json();
         assert_eq!(waiting["metadata"]["uid"], near, "a job that nobody sees may depend on it: {waiting}");
     });
-    plane.start("new", &NEW);
+    plane.start("new", &WITH_JOBS);
     block_on(async {
-        wait_gone(&old, &format!("{SHOP_MAPS}/near")).await;
-        wait_gone(&old, &format!("{JOBS}/of-near")).await;
+        wait_until_deleted(&old, &format!("{SHOP_MAPS}/near")).await;
+        wait_until_deleted(&old, &format!("{JOBS}/of-near")).await;
     });
 }
 
 #[test]
-fn a_roll_of_all_servers_loses_nothing_and_hangs_nothing() {
-    let (mut plane, old, uid) = with_story(Store::Sqlite, &[]);
-    block_on(wait_served(&old));
+fn namespace_deletion_completes_across_a_rolling_restart() {
+    let (mut plane, old, uid) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[]);
+    block_on(wait_until_jobs_are_served(&old));
     block_on(old.delete(SHOP));
-    for (name, flags) in [("new", &NEW[..]), ("old-1", &OLD[..]), ("old-2", &OLD[..])] {
+    for (name, flags) in [("new", &WITH_JOBS[..]), ("old-1", &WITHOUT_JOBS[..]), ("old-2", &WITHOUT_JOBS[..])] {
         plane.stop(name);
         plane.start(name, flags);
     }
     let old = plane.admin("old-1");
-    block_on(wait_gone(&old, SHOP));
-    assert_eq!(stored(&plane, "shop"), Vec::<String>::new(), "the job was {uid}");
+    block_on(wait_until_deleted(&old, SHOP));
+    assert_eq!(stored_keys(&plane, "shop"), Vec::<String>::new(), "the job was {uid}");
 }
 
 #[test]
-fn without_the_proxy_a_namespace_goes_too_early_and_a_live_owner_seems_absent() {
-    let (plane, old, uid) = with_story(Store::Sqlite, &[GATE_OFF]);
+fn without_peer_proxy_namespace_deletion_leaves_objects_behind() {
+    let (plane, old, uid) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[PEER_PROXY_GATE_OFF]);
     block_on(async {
         // What the KEP describes: an old server denies a live owner, with a 404 that a hasty collector takes for its absence.
         let denied = old.get(&format!("{JOBS}/sale")).await;
-        assert_eq!(denied.status, StatusCode::NOT_FOUND, "{}", denied.brief());
+        assert_eq!(denied.status, StatusCode::NOT_FOUND, "{}", denied.summary());
         // Ours does not, and so cannot collect what belongs to it either.
-        delete(&plane.admin("new"), &format!("{JOBS}/sale"), "Background").await;
+        delete_with_propagation(&plane.admin("new"), &format!("{JOBS}/sale"), "Background").await;
         wait_for_collector(&old, "mark").await;
-        assert!(is_there(&old, &format!("{SHOP_MAPS}/of-the-sale")).await, "garbage of {uid} stays for ever");
-        create(&plane.admin("new"), JOBS, &job("second")).await;
+        assert!(object_exists(&old, &format!("{SHOP_MAPS}/of-the-sale")).await, "garbage of {uid} stays for ever");
+        create_object(&plane.admin("new"), JOBS, &job("second")).await;
         old.delete(SHOP).await;
-        wait_gone(&old, SHOP).await;
+        wait_until_deleted(&old, SHOP).await;
     });
-    let left = stored(&plane, "shop");
+    let left = stored_keys(&plane, "shop");
     assert!(holds_job(&left), "the namespace is gone, and its job is not: {left:?}");
     block_on(async {
         create_namespace(&old, "shop").await;

@@ -2,67 +2,71 @@
 
 use std::path::Path;
 
-use cluster_tests::Lines;
-use cluster_tests::client::Identity;
+use cluster_tests::WatchReader;
+use cluster_tests::client::ClientCredentials;
 use cluster_tests::wait::eventually;
 
 use super::*;
 
 /// The lines of a log, all of them whole.
-fn lines(file: &Path) -> Vec<Value> {
+fn read_log_lines(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
 /// The one line about a request, when it is there.
-async fn line_about(file: &Path, id: &str) -> Value {
+async fn wait_for_line(file: &Path, id: &str) -> Value {
     eventually(&format!("there is a line about {id}"), async || {
-        if lines(file).iter().any(|line| line["auditID"] == id) { Ok(()) } else { Err(format!("{:?}", lines(file))) }
+        if read_log_lines(file).iter().any(|line| line["auditID"] == id) {
+            Ok(())
+        } else {
+            Err(format!("{:?}", read_log_lines(file)))
+        }
     })
     .await;
-    let mut found: Vec<Value> = lines(file).into_iter().filter(|line| line["auditID"] == id).collect();
+    let mut found: Vec<Value> = read_log_lines(file).into_iter().filter(|line| line["auditID"] == id).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
 
 /// What a line says, but for when and how long.
-fn said(line: &Value) -> String {
+fn summarize_line(line: &Value) -> String {
     let words = ["client", "user", "verb", "method", "path", "status", "upstream", "rule", "retries", "bytes"];
     let said: Vec<String> = words.iter().map(|word| line[word].to_string().replace('"', "")).collect();
     said.join(" ")
 }
 
 #[test]
-fn every_request_has_a_line_that_says_who_asked_and_who_answered() {
-    let plane = two(Store::Sqlite);
+fn access_log_records_user_upstream_and_result_of_each_request() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let file = plane.folder().join("access.log");
     let flag = format!("--access-log-path={}", file.display());
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[&flag]);
     let (old, new) = (plane.address("old"), plane.address("new"));
-    let shown = |line: &Value| said(line).replace(&old, "OLD").replace(&new, "NEW");
+    let shown = |line: &Value| summarize_line(line).replace(&old, "OLD").replace(&new, "NEW");
     block_on(async {
-        let ask = async |identity: Option<Identity>, method: Method, path: &str, id: &str| {
-            let client = identity.map_or_else(|| gateway.admin(), |identity| gateway.client(identity));
-            let answer = client.send(client.request(method, path).header("audit-id", id), "".into()).await;
-            (answer.body.len(), line_about(&file, id).await)
+        let ask = async |identity: Option<ClientCredentials>, method: Method, path: &str, id: &str| {
+            let client = identity.map_or_else(|| gateway.admin(), |identity| gateway.client_with(identity));
+            let answer = client.send(client.request_builder(method, path).header("audit-id", id), "".into()).await;
+            (answer.body.len(), wait_for_line(&file, id).await)
         };
-        let (length, line) = ask(None, Method::GET, &format!("{CLASSES}?limit=7"), "classes").await;
+        let (length, line) = ask(None, Method::GET, &format!("{CLASSES_PATH}?limit=7"), "classes").await;
         assert_eq!(
             shown(&line),
-            format!("127.0.0.1 kubernetes-admin list GET {CLASSES} 200 apiserver-NEW 5 0 {length}")
+            format!("127.0.0.1 kubernetes-admin list GET {CLASSES_PATH} 200 apiserver-NEW 5 0 {length}")
         );
         assert!(line["durationSeconds"].as_f64().unwrap() > 0.0 && line["time"].as_str().unwrap().ends_with('Z'));
-        let (length, line) = ask(None, Method::GET, &format!("{DEPLOYMENTS}/none"), "missing").await;
+        let (length, line) = ask(None, Method::GET, &format!("{DEPLOYMENTS_PATH}/none"), "missing").await;
         assert_eq!(
             shown(&line),
-            format!("127.0.0.1 kubernetes-admin get GET {DEPLOYMENTS}/none 404 apiserver-OLD 5 0 {length}")
+            format!("127.0.0.1 kubernetes-admin get GET {DEPLOYMENTS_PATH}/none 404 apiserver-OLD 5 0 {length}")
         );
         // Whose a token is, only an upstream can tell.
-        let token = || Some(Identity::Token("hush-hush".to_owned()));
-        let (length, line) = ask(token(), Method::GET, CLASSES, "token").await;
-        assert_eq!(shown(&line), format!("127.0.0.1 null list GET {CLASSES} 401 apiserver-NEW 5 0 {length}"));
-        let (length, line) = ask(Some(Identity::Nobody), Method::GET, "/version", "nobody").await;
+        let token = || Some(ClientCredentials::Token("hush-hush".to_owned()));
+        let (length, line) = ask(token(), Method::GET, CLASSES_PATH, "token").await;
+        assert_eq!(shown(&line), format!("127.0.0.1 null list GET {CLASSES_PATH} 401 apiserver-NEW 5 0 {length}"));
+        let (length, line) = ask(Some(ClientCredentials::Anonymous), Method::GET, "/version", "nobody").await;
         assert_eq!(shown(&line), format!("127.0.0.1 system:anonymous get GET /version 200 apiserver-NEW 1 0 {length}"));
         let (_, line) = ask(None, Method::HEAD, "/version", "head").await;
         assert_eq!(shown(&line), "127.0.0.1 kubernetes-admin head HEAD /version 200 apiserver-NEW 1 0 0");
@@ -78,42 +82,42 @@ fn every_request_has_a_line_that_says_who_asked_and_who_answered() {
 }
 
 #[test]
-fn a_watch_has_its_line_when_it_is_over_and_a_moved_file_is_made_anew() {
-    let plane = two(Store::Sqlite);
+fn watch_is_logged_at_its_end_and_rotated_file_is_recreated() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let (file, moved) = (plane.folder().join("logs/access.log"), plane.folder().join("logs/access.log.1"));
     let flag = format!("--access-log-path={}", file.display());
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[&flag]);
     block_on(async {
         let admin = gateway.admin();
         let watched = |line: &Value| line["verb"] == "watch";
-        let mut watch = Lines::open(&admin, &format!("{}?watch=1", crate::CONFIG_MAPS)).await;
-        admin.create(crate::CONFIG_MAPS, &crate::config_map("first")).await;
-        while watch.next().await["object"]["metadata"]["name"] != "first" {}
-        let client = gateway.client(Identity::Nobody);
-        client.send(client.request(Method::GET, "/version").header("audit-id", "before"), "".into()).await;
-        line_about(&file, "before").await;
-        assert!(!lines(&file).iter().any(watched), "it is not over");
+        let mut watch = WatchReader::open(&admin, &format!("{}?watch=1", crate::CONFIG_MAPS_PATH)).await;
+        admin.create(crate::CONFIG_MAPS_PATH, &crate::config_map("first")).await;
+        while watch.next_event().await["object"]["metadata"]["name"] != "first" {}
+        let client = gateway.client_with(ClientCredentials::Anonymous);
+        client.send(client.request_builder(Method::GET, "/version").header("audit-id", "before"), "".into()).await;
+        wait_for_line(&file, "before").await;
+        assert!(!read_log_lines(&file).iter().any(watched), "it is not over");
         std::fs::rename(&file, &moved).unwrap();
         drop(watch);
         eventually("the watch has its line", async || {
-            let found = lines(&file);
+            let found = read_log_lines(&file);
             if found.iter().any(watched) { Ok(()) } else { Err(format!("{found:?}")) }
         })
         .await;
-        let line = lines(&file).into_iter().find(watched).unwrap();
+        let line = read_log_lines(&file).into_iter().find(watched).unwrap();
         assert!(line["bytes"].as_u64().unwrap() > 0 && line["status"] == 200, "{line}");
-        assert!(!lines(&moved).iter().any(watched));
+        assert!(!read_log_lines(&moved).iter().any(watched));
         // What was not written when the gateway is told to stop is written before it ends.
-        client.send(client.request(Method::GET, "/version").header("audit-id", "last"), "".into()).await;
+        client.send(client.request_builder(Method::GET, "/version").header("audit-id", "last"), "".into()).await;
     });
     assert_eq!(gateway.stop(), Some(0));
-    assert!(lines(&file).iter().any(|line| line["auditID"] == "last"));
+    assert!(read_log_lines(&file).iter().any(|line| line["auditID"] == "last"));
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_told_at_the_start() {
-    let plane = two(Store::Sqlite);
-    let gateway = std::process::Command::new(cluster_tests::tools::unskew())
+fn unwritable_access_log_fails_the_start() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
+    let gateway = std::process::Command::new(cluster_tests::tools::unskew_binary())
         .args(["gateway", "--secure-port=0", "--bind-address=127.0.0.1", "--access-log-path=/proc/none/access.log"])
         .args([format!("--upstream=https://{}", plane.address("old"))])
         .args(

@@ -1,13 +1,13 @@
 //! Everybody arrives as who they are, and nobody as somebody else.
 
-use cluster_tests::client::Identity;
-use transport::pki::{Authority, Purpose};
+use cluster_tests::client::ClientCredentials;
+use transport::pki::{CertificateAuthority, CertificateUsage};
 
 use super::*;
-use crate::access::{CLUSTER_ROLES, certificate, issue_until, post, whoami};
+use crate::access::{CLUSTER_ROLES, certificate_credentials, issue_expiring_in, post_with_headers, whoami};
 
 /// Asks often enough that every server is asked.
-async fn whoami_everywhere(client: &Client, headers: &[(&str, &str)]) -> String {
+async fn whoami_on_all_upstreams(client: &Client, headers: &[(&str, &str)]) -> String {
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..4 {
         answers.insert(whoami(client, headers).await);
@@ -16,35 +16,37 @@ async fn whoami_everywhere(client: &Client, headers: &[(&str, &str)]) -> String 
 }
 
 #[test]
-fn everybody_arrives_as_who_they_are_on_either_server() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
+fn upstreams_see_the_authenticated_user() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,alice,u1,devs\n").unwrap();
     let tokens = format!("--token-auth-file={}", tokens.display());
-    plane.start("old", &[OLD[0], STOCK, &tokens]);
-    plane.start("new", &[NEW[0], STOCK, &tokens]);
+    plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF, &tokens]);
+    plane.start("new", &[NEW_FLAGS[0], PEER_PROXY_OFF, &tokens]);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
     let pki = plane.server("old").pki();
-    let own = Authority::open(&pki, "ca").unwrap();
-    let jane = gateway.client(certificate(&own.issue("jane", "jane", Some("devs"), &Purpose::Client).unwrap()));
-    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
-    let alice = gateway.client(Identity::Token("secret".to_owned()));
+    let own = CertificateAuthority::open_or_create(&pki, "ca").unwrap();
+    let jane = gateway.client_with(certificate_credentials(
+        &own.open_or_issue("jane", "jane", Some("devs"), &CertificateUsage::Client).unwrap(),
+    ));
+    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let alice = gateway.client_with(ClientCredentials::Token("secret".to_owned()));
     block_on(async {
-        assert_eq!(whoami_everywhere(&jane, &[]).await, "jane [devs system:authenticated]");
-        assert_eq!(whoami_everywhere(&alice, &[]).await, "alice [devs system:authenticated]");
-        let anonymous = whoami_everywhere(&nobody, &[]).await;
+        assert_eq!(whoami_on_all_upstreams(&jane, &[]).await, "jane [devs system:authenticated]");
+        assert_eq!(whoami_on_all_upstreams(&alice, &[]).await, "alice [devs system:authenticated]");
+        let anonymous = whoami_on_all_upstreams(&nobody, &[]).await;
         assert!(anonymous.starts_with("403 ") && anonymous.contains("system:anonymous"), "{anonymous}");
         assert!(!anonymous.contains(" and 4"), "{anonymous}");
         let as_joe = [("impersonate-user", "joe"), ("impersonate-group", "cooks")];
-        assert_eq!(whoami_everywhere(&admin, &as_joe).await, "joe [cooks system:authenticated]");
-        let refused = whoami_everywhere(&jane, &as_joe).await;
+        assert_eq!(whoami_on_all_upstreams(&admin, &as_joe).await, "joe [cooks system:authenticated]");
+        let refused = whoami_on_all_upstreams(&jane, &as_joe).await;
         assert!(refused.starts_with("403 ") && refused.contains("cannot impersonate"), "{refused}");
 
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         admin.create(accounts, &serde_json::json!({"metadata": {"name": "builder"}})).await;
         let token = admin.create(&format!("{accounts}/builder/token"), &serde_json::json!({"spec": {}})).await.json();
         let token = token["status"]["token"].as_str().unwrap().to_owned();
-        let builder = whoami_everywhere(&gateway.client(Identity::Token(token)), &[]).await;
+        let builder = whoami_on_all_upstreams(&gateway.client_with(ClientCredentials::Token(token)), &[]).await;
         assert!(builder.starts_with("system:serviceaccount:default:builder ["), "{builder}");
 
         // A certificate beats a token.
@@ -53,21 +55,23 @@ fn everybody_arrives_as_who_they_are_on_either_server() {
 }
 
 #[test]
-fn nobody_arrives_as_somebody_else() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
+fn forged_identities_are_rejected() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,alice,u1\n").unwrap();
-    plane.start("old", &[OLD[0], STOCK, &format!("--token-auth-file={}", tokens.display())]);
+    plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF, &format!("--token-auth-file={}", tokens.display())]);
     let gateway = Gateway::start("gateway", &plane, &["old"], &[]);
     let pki = plane.server("old").pki();
-    let foreign = Authority::open(&plane.folder().join("foreign"), "ca").unwrap();
-    let mallory = foreign.issue("m", "kubernetes-admin", Some("system:masters"), &Purpose::Client).unwrap();
-    let mallory = gateway.client(certificate(&mallory));
-    let expired = gateway.client(issue_until(&pki, "jane", 2025));
-    let nobody = gateway.client(Identity::Nobody);
-    let front = Authority::open(&pki, "front-proxy-ca").unwrap();
-    let front = front.issue("front-proxy-client", "front-proxy-client", None, &Purpose::Client).unwrap();
-    let front = gateway.client(certificate(&front));
+    let foreign = CertificateAuthority::open_or_create(&plane.folder().join("foreign"), "ca").unwrap();
+    let mallory =
+        foreign.open_or_issue("m", "kubernetes-admin", Some("system:masters"), &CertificateUsage::Client).unwrap();
+    let mallory = gateway.client_with(certificate_credentials(&mallory));
+    let expired = gateway.client_with(issue_expiring_in(&pki, "jane", 2025));
+    let nobody = gateway.client_with(ClientCredentials::Anonymous);
+    let front = CertificateAuthority::open_or_create(&pki, "front-proxy-ca").unwrap();
+    let front =
+        front.open_or_issue("front-proxy-client", "front-proxy-client", None, &CertificateUsage::Client).unwrap();
+    let front = gateway.client_with(certificate_credentials(&front));
     block_on(async {
         let claims =
             [("x-remote-user", "root"), ("x-remote-group", "system:masters"), ("x-kubernetes-peer-proxied", "true")];
@@ -87,13 +91,13 @@ fn nobody_arrives_as_somebody_else() {
 }
 
 #[test]
-fn one_authority_for_users_and_front_proxies_is_enough() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
-    plane.start("first", &[STOCK]);
+fn gateway_works_with_one_ca_for_users_and_front_proxies() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("first", &[PEER_PROXY_OFF]);
     plane.stop("first");
     let pki = plane.folder().join("unskew-data/pki");
-    let own = Authority::open(&pki, "ca").unwrap();
-    own.issue("proxy", "gateway-proxy", None, &Purpose::Client).unwrap();
+    let own = CertificateAuthority::open_or_create(&pki, "ca").unwrap();
+    own.open_or_issue("proxy", "gateway-proxy", None, &CertificateUsage::Client).unwrap();
     let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
     let flags = [
         file("requestheader-client-ca-file", "ca.crt"),
@@ -101,7 +105,7 @@ fn one_authority_for_users_and_front_proxies_is_enough() {
         "--requestheader-username-headers=X-Person,X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        STOCK.to_owned(),
+        PEER_PROXY_OFF.to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     plane.start("first", &flags);
@@ -109,39 +113,45 @@ fn one_authority_for_users_and_front_proxies_is_enough() {
     // The server reads another header too, and the gateway is told of it.
     let named = "--requestheader-username-headers=X-Person";
     let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
-    let jane = certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap());
+    let jane = certificate_credentials(&own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap());
     block_on(async {
-        let jane = gateway.client(jane);
+        let jane = gateway.client_with(jane);
         assert_eq!(whoami(&jane, &[]).await, "jane [system:authenticated]");
         assert_eq!(whoami(&jane, &[("x-person", "root")]).await, "jane [system:authenticated]");
         let admin = whoami(&gateway.admin(), &[]).await;
         assert_eq!(admin, "kubernetes-admin [system:masters system:authenticated]");
-        let anonymous = whoami(&gateway.client(Identity::Nobody), &[]).await;
+        let anonymous = whoami(&gateway.client_with(ClientCredentials::Anonymous), &[]).await;
         assert!(anonymous.contains("system:anonymous"), "{anonymous}");
     });
 }
 
 #[test]
-fn our_own_pages_are_for_whom_the_upstream_allows() {
-    let plane = two(Store::Sqlite);
+fn gateway_pages_require_permission_of_the_upstream() {
+    let plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
-    let own = Authority::open(&plane.server("old").pki(), "ca").unwrap();
-    let [jane, joe] = ["jane", "joe"]
-        .map(|name| gateway.client(certificate(&own.issue(name, name, None, &Purpose::Client).unwrap())));
-    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
+    let own = CertificateAuthority::open_or_create(&plane.server("old").pki(), "ca").unwrap();
+    let [jane, joe] = ["jane", "joe"].map(|name| {
+        gateway.client_with(certificate_credentials(
+            &own.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
+        ))
+    });
+    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     block_on(async {
         for page in ["/metrics", "/debug/peers"] {
             assert_eq!(admin.get(page).await.status, StatusCode::OK, "{page}");
             let refused = jane.get(page).await;
-            assert_eq!(refused.brief(), format!("403 forbidden: User \"jane\" cannot get path \"{page}\""));
+            assert_eq!(refused.summary(), format!("403 forbidden: User \"jane\" cannot get path \"{page}\""));
             assert_eq!(nobody.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
         }
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
         let name = format!("unskew_upstream_ready{{upstream=\"apiserver-{}\"}} 1", plane.address("old"));
         assert!(metrics.contains(&name), "{metrics}");
         // Discovery is for everybody who is somebody.
-        assert_eq!(accepting(&jane, "/apis", MERGED).await.body, accepting(&admin, "/apis", MERGED).await.body);
-        assert_eq!(accepting(&nobody, "/apis", MERGED).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            get_accepting(&jane, "/apis", MERGED_DISCOVERY_ACCEPT).await.body,
+            get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await.body
+        );
+        assert_eq!(get_accepting(&nobody, "/apis", MERGED_DISCOVERY_ACCEPT).await.status, StatusCode::FORBIDDEN);
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
             assert_eq!(nobody.get(page).await.status, StatusCode::OK, "{page}");
         }
@@ -156,7 +166,7 @@ fn our_own_pages_are_for_whom_the_upstream_allows() {
             "subjects": [{"kind": "User", "name": "joe"}],
         });
         let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        assert_eq!(post(&admin, bindings, &binding, &[]).await.status, StatusCode::CREATED);
+        assert_eq!(post_with_headers(&admin, bindings, &binding, &[]).await.status, StatusCode::CREATED);
         cluster_tests::wait::eventually("joe may see figures", async || match joe.get("/metrics").await.status {
             StatusCode::OK => Ok(()),
             other => Err(other.to_string()),
@@ -167,12 +177,14 @@ fn our_own_pages_are_for_whom_the_upstream_allows() {
 
 #[test]
 fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
-    let mut plane = two(Store::Sqlite);
+    let mut plane = start_two_stock_servers(TestStore::Sqlite);
     let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
-    let own = Authority::open(&plane.server("old").pki(), "ca").unwrap();
-    let jane = gateway.client(certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap()));
-    let (admin, nobody) = (gateway.admin(), gateway.client(Identity::Nobody));
-    let unknown_token = gateway.client(Identity::Token("unknown".to_owned()));
+    let own = CertificateAuthority::open_or_create(&plane.server("old").pki(), "ca").unwrap();
+    let jane = gateway.client_with(certificate_credentials(
+        &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),
+    ));
+    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let unknown_token = gateway.client_with(ClientCredentials::Token("unknown".to_owned()));
     let page = async |client: &Client, path: &str| {
         let answer = client.get(path).await;
         format!("{} {}", answer.status.as_u16(), String::from_utf8_lossy(&answer.body))

@@ -1,16 +1,16 @@
 //! An upstream that has as many requests as it may: the others wait, by turns, and not for ever.
 
-use cluster_tests::client::{Answer, Identity};
-use cluster_tests::wait::figure;
+use cluster_tests::client::{ClientCredentials, FullResponse};
+use cluster_tests::wait::metric_value;
 use tokio::sync::watch;
-use transport::testing::{Heard, Visit};
+use transport::testing::{ReceivedRequest, ScriptedConnection};
 
-use super::streams::{POD, Scene};
+use super::streams::{POD_PATH, ScriptedGateway};
 use super::*;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
+const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
 
-const LIMITS: [&str; 4] = [
+const LIMIT_FLAGS: [&str; 4] = [
     "--upstream-max-requests-inflight=1",
     "--upstream-max-requests-queued=3",
     "--upstream-max-requests-queued-per-user=2",
@@ -18,56 +18,64 @@ const LIMITS: [&str; 4] = [
 ];
 
 /// An upstream that answers watches at once, and everything else when it may.
-fn scene(may_answer: &watch::Sender<bool>) -> Scene {
-    scene_with(&LIMITS, may_answer)
+fn scripted_gateway(may_answer: &watch::Sender<bool>) -> ScriptedGateway {
+    scripted_gateway_with(&LIMIT_FLAGS, may_answer)
 }
 
-fn scene_with(flags: &[&str], may_answer: &watch::Sender<bool>) -> Scene {
+fn scripted_gateway_with(flags: &[&str], may_answer: &watch::Sender<bool>) -> ScriptedGateway {
     let may_answer = may_answer.subscribe();
-    Scene::with(flags, move |mut visit: Visit, heard: Heard| {
+    ScriptedGateway::with_flags(flags, move |mut visit: ScriptedConnection, heard: ReceivedRequest| {
         let mut may_answer = may_answer.clone();
         async move {
-            if !heard.line.contains("watch=") {
+            if !heard.request_line.contains("watch=") {
                 may_answer.wait_for(|may| *may).await.unwrap();
             }
-            visit.say(&cluster_tests::scripted::answer("200 OK", "text/plain", "done")).await;
+            visit.write(&cluster_tests::scripted_members::http_response("200 OK", "text/plain", "done")).await;
             Some(visit)
         }
     })
 }
 
 #[track_caller]
-fn refusal(answer: &Answer) -> String {
-    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.brief());
+fn too_many_requests_message(answer: &FullResponse) -> String {
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.summary());
     assert_eq!(answer.headers.get("retry-after").map(|value| value.as_bytes()), Some(&b"1"[..]));
-    answer.brief()
+    answer.summary()
 }
 
 #[test]
-fn requests_wait_for_room_and_no_user_takes_it_all() {
+fn queued_requests_are_shared_fairly_among_users() {
     let may_answer = watch::Sender::new(false);
-    let scene = scene(&may_answer);
+    let scene = scripted_gateway(&may_answer);
     let admin = scene.gateway.admin();
-    let client = |token: &str| scene.gateway.client(Identity::Token(token.to_owned()));
+    let client = |token: &str| scene.gateway.client_with(ClientCredentials::Token(token.to_owned()));
     scene.runtime.block_on(async {
         let mut waiting = tokio::task::JoinSet::new();
-        let mut send = |client: Client| waiting.spawn(async move { client.get(POD).await });
+        let mut send = |client: Client| waiting.spawn(async move { client.get(POD_PATH).await });
         send(admin.clone());
-        scene.heard().await;
+        scene.next_pod_request().await;
         for _ in 0..3 {
             send(client("greedy"));
         }
         // Three of one user are one too many.
         let refused = waiting.join_next().await.unwrap().unwrap();
-        assert!(refusal(&refused).contains("too many requests of this user"), "{}", refused.brief());
+        assert!(
+            too_many_requests_message(&refused).contains("too many requests of this user"),
+            "{}",
+            refused.summary()
+        );
         // There is room for one more, and then for nobody; who has none waiting gets it all the same.
-        let mut send = |client: Client| waiting.spawn(async move { client.get(POD).await });
+        let mut send = |client: Client| waiting.spawn(async move { client.get(POD_PATH).await });
         send(admin.clone());
         send(client("stranger"));
         let pushed_out = waiting.join_next().await.unwrap().unwrap();
-        assert!(refusal(&pushed_out).contains("made room for a user who has fewer"), "{}", pushed_out.brief());
+        assert!(
+            too_many_requests_message(&pushed_out).contains("made room for a user who has fewer"),
+            "{}",
+            pushed_out.summary()
+        );
         // What lasts does not wait.
-        assert_eq!(admin.get(&format!("{PODS}?watch=1")).await.status, StatusCode::OK);
+        assert_eq!(admin.get(&format!("{PODS_PATH}?watch=1")).await.status, StatusCode::OK);
         may_answer.send_replace(true);
         let answers = waiting.join_all().await;
         assert_eq!(answers.len(), 4);
@@ -76,27 +84,28 @@ fn requests_wait_for_room_and_no_user_takes_it_all() {
         }
         let refused = |reason: &str| format!("unskew_peer_queue_refused_total{{reason=\"{reason}\"}}");
         for reason in ["user_full", "pushed_out"] {
-            assert_eq!(figure(&admin, &refused(reason)).await, 1, "{reason}");
+            assert_eq!(metric_value(&admin, &refused(reason)).await, 1, "{reason}");
         }
     });
 }
 
 #[test]
-fn a_request_that_has_waited_long_enough_is_told_to_come_back() {
+fn request_beyond_the_queue_timeout_is_429() {
     let may_answer = watch::Sender::new(false);
-    let scene = scene_with(&["--upstream-max-requests-inflight=1", "--upstream-queue-timeout=100ms"], &may_answer);
+    let scene =
+        scripted_gateway_with(&["--upstream-max-requests-inflight=1", "--upstream-queue-timeout=100ms"], &may_answer);
     let admin = scene.gateway.admin();
     scene.runtime.block_on(async {
         let mut first = tokio::task::JoinSet::new();
         let client = admin.clone();
-        first.spawn(async move { client.get(POD).await });
-        scene.heard().await;
-        let refused = admin.create(PODS, &serde_json::json!({})).await;
-        assert!(refusal(&refused).contains("waited for as long as it may"), "{}", refused.brief());
+        first.spawn(async move { client.get(POD_PATH).await });
+        scene.next_pod_request().await;
+        let refused = admin.create(PODS_PATH, &serde_json::json!({})).await;
+        assert!(too_many_requests_message(&refused).contains("waited for as long as it may"), "{}", refused.summary());
         may_answer.send_replace(true);
         assert_eq!(first.join_next().await.unwrap().unwrap().status, StatusCode::OK);
         // Nothing of it was sent.
-        let heard = scene.peer.heard_so_far().await;
-        assert!(!heard.iter().any(|heard| heard.line.contains("/pods ")), "{heard:?}");
+        let heard = scene.peer.take_requests().await;
+        assert!(!heard.iter().any(|heard| heard.request_line.contains("/pods ")), "{heard:?}");
     });
 }

@@ -1,50 +1,55 @@
 //! Everything streams, and nothing is touched on the way: upgraded connections, pages of pods, compressed bodies.
 
-use cluster_tests::client::Identity;
-use cluster_tests::scripted::{Listing, Stage, answer};
+use cluster_tests::client::ClientCredentials;
+use cluster_tests::scripted_members::{ScriptedDiscovery, ScriptedMembers, http_response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
-use transport::testing::{Heard, ScriptedPeer, Visit};
+use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer};
 
 use super::*;
 
-pub(super) const POD: &str = "/api/v1/namespaces/default/pods/a";
+pub(super) const POD_PATH: &str = "/api/v1/namespaces/default/pods/a";
 
 /// How the gateway asks who may see its own pages.
-const REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
+const REVIEW_REQUEST_LINE: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
 
 /// An upstream that says what a test wants it to say, and a gateway before it.
-pub(super) struct Scene {
+pub(super) struct ScriptedGateway {
     pub(super) runtime: Runtime,
     pub(super) peer: ScriptedPeer,
     pub(super) gateway: Gateway,
     _plane: ControlPlane<'static>,
 }
 
-impl Scene {
+impl ScriptedGateway {
     /// `play` is what the upstream does about requests that are neither about its health nor about what it serves.
     pub(super) fn new<Play, Playing>(play: Play) -> Self
     where
-        Play: Fn(Visit, Heard) -> Playing + Clone + Send + Sync + 'static,
-        Playing: Future<Output = Option<Visit>> + Send + 'static,
+        Play: Fn(ScriptedConnection, ReceivedRequest) -> Playing + Clone + Send + Sync + 'static,
+        Playing: Future<Output = Option<ScriptedConnection>> + Send + 'static,
     {
-        Self::with(&[], play)
+        Self::with_flags(&[], play)
     }
 
     /// The same with flags of the gateway.
-    pub(super) fn with<Play, Playing>(flags: &[&str], play: Play) -> Self
+    pub(super) fn with_flags<Play, Playing>(flags: &[&str], play: Play) -> Self
     where
-        Play: Fn(Visit, Heard) -> Playing + Clone + Send + Sync + 'static,
-        Playing: Future<Output = Option<Visit>> + Send + 'static,
+        Play: Fn(ScriptedConnection, ReceivedRequest) -> Playing + Clone + Send + Sync + 'static,
+        Playing: Future<Output = Option<ScriptedConnection>> + Send + 'static,
     {
-        let mut plane = ControlPlane::new(Store::Sqlite);
+        let mut plane = ControlPlane::new(TestStore::Sqlite);
         // For its keys.
-        plane.start("first", &[STOCK]);
+        plane.start("first", &[PEER_PROXY_OFF]);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listing = Listing::default().with("", "v1", "pods", &["attach", "exec", "log", "portforward", "proxy"]);
+        let listing = ScriptedDiscovery::default().with_resource(
+            "",
+            "v1",
+            "pods",
+            &["attach", "exec", "log", "portforward", "proxy"],
+        );
         let peer = runtime.block_on(async {
-            let stage = Stage::open(&plane).await;
-            stage.peer(move |visit| live(visit, listing.clone(), play.clone())).await
+            let stage = ScriptedMembers::connect(&plane).await;
+            stage.start_peer(move |visit| serve_connection(visit, listing.clone(), play.clone())).await
         });
         let upstream = format!("--upstream=https://{}", peer.address);
         let flags: Vec<&str> = [upstream.as_str()].into_iter().chain(flags.iter().copied()).collect();
@@ -54,20 +59,21 @@ impl Scene {
     }
 
     /// What the upstream heard of a request that is not about itself.
-    pub(super) async fn heard(&self) -> Heard {
+    pub(super) async fn next_pod_request(&self) -> ReceivedRequest {
         loop {
-            let heard = self.peer.heard().await;
-            if heard.line.contains("/pods/") {
+            let heard = self.peer.next_request().await;
+            if heard.request_line.contains("/pods/") {
                 return heard;
             }
         }
     }
 }
 
-const SETTINGS: &str = "GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication HTTP/1.1";
+const SETTINGS_REQUEST: &str =
+    "GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication HTTP/1.1";
 
 /// From which headers the upstream reads users.
-fn settings() -> String {
+fn settings_response() -> String {
     let list = |name: &str| serde_json::json!([name]).to_string();
     serde_json::json!({"data": {
         "requestheader-username-headers": list("X-Remote-User"),
@@ -77,20 +83,25 @@ fn settings() -> String {
     .to_string()
 }
 
-async fn live<Playing>(mut visit: Visit, listing: Listing, play: impl Fn(Visit, Heard) -> Playing)
-where
-    Playing: Future<Output = Option<Visit>>,
+async fn serve_connection<Playing>(
+    mut visit: ScriptedConnection,
+    listing: ScriptedDiscovery,
+    play: impl Fn(ScriptedConnection, ReceivedRequest) -> Playing,
+) where
+    Playing: Future<Output = Option<ScriptedConnection>>,
 {
-    while let Some(heard) = visit.hear().await {
-        let page = match heard.line.as_str() {
-            "GET /readyz HTTP/1.1" | "GET /livez HTTP/1.1" => Some(answer("200 OK", "text/plain", "ok")),
-            "GET /version HTTP/1.1" => Some(answer("200 OK", "application/json", r#"{"gitVersion":"v1.30.1"}"#)),
-            SETTINGS => Some(answer("200 OK", "application/json", &settings())),
-            REVIEW => Some(answer("201 Created", "application/json", r#"{"status":{"allowed":true}}"#)),
-            _ => listing.answer(&heard),
+    while let Some(heard) = visit.read_request().await {
+        let page = match heard.request_line.as_str() {
+            "GET /readyz HTTP/1.1" | "GET /livez HTTP/1.1" => Some(http_response("200 OK", "text/plain", "ok")),
+            "GET /version HTTP/1.1" => Some(http_response("200 OK", "application/json", r#"{"gitVersion":"v1.30.1"}"#)),
+            SETTINGS_REQUEST => Some(http_response("200 OK", "application/json", &settings_response())),
+            REVIEW_REQUEST_LINE => {
+                Some(http_response("201 Created", "application/json", r#"{"status":{"allowed":true}}"#))
+            }
+            _ => listing.respond(&heard),
         };
         match page {
-            Some(page) => visit.say(&page).await,
+            Some(page) => visit.write(&page).await,
             None => match play(visit, heard).await {
                 Some(same) => visit = same,
                 None => return,
@@ -108,21 +119,21 @@ pub(super) async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) 
 }
 
 /// An upstream that switches protocols, says something, and says again what it hears.
-async fn echo(mut visit: Visit, _heard: Heard) -> Option<Visit> {
-    visit.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nfirst ").await;
-    let said = visit.exactly(5).await?;
-    visit.say(&said).await;
-    visit.closed().await;
+async fn echo_after_upgrade(mut visit: ScriptedConnection, _heard: ReceivedRequest) -> Option<ScriptedConnection> {
+    visit.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nfirst ").await;
+    let said = visit.read_exactly(5).await?;
+    visit.write(&said).await;
+    visit.wait_for_close().await;
     None
 }
 
 #[test]
-fn a_connection_is_handed_over_with_the_user_of_the_certificate() {
-    let scene = Scene::new(echo);
+fn upgraded_connection_carries_the_certificate_user() {
+    let scene = ScriptedGateway::new(echo_after_upgrade);
     scene.runtime.block_on(async {
-        let mut stream = scene.gateway.admin().stream(None).await.unwrap();
+        let mut stream = scene.gateway.admin().tls_stream(None).await.unwrap();
         let request = format!(
-            "POST {POD}/exec?command=ls HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
+            "POST {POD_PATH}/exec?command=ls HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
              X-Remote-User: mallory\r\nAuthorization: Bearer secret\r\nContent-Length: 0\r\n\r\nhello"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -131,8 +142,8 @@ fn a_connection_is_handed_over_with_the_user_of_the_certificate() {
         let mut echoed = [0; 11];
         stream.read_exact(&mut echoed).await.unwrap();
         assert_eq!(&echoed, b"first hello");
-        let heard = scene.heard().await;
-        assert_eq!(heard.line, format!("POST {POD}/exec?command=ls HTTP/1.1"));
+        let heard = scene.next_pod_request().await;
+        assert_eq!(heard.request_line, format!("POST {POD_PATH}/exec?command=ls HTTP/1.1"));
         assert_eq!(heard.header("x-remote-user"), ["kubernetes-admin"]);
         assert_eq!(heard.header("x-remote-group"), ["system:masters", "system:authenticated"]);
         assert!(heard.header("authorization").is_empty());
@@ -140,13 +151,13 @@ fn a_connection_is_handed_over_with_the_user_of_the_certificate() {
 }
 
 #[test]
-fn a_browsers_token_travels_on_among_its_protocols() {
-    let scene = Scene::new(echo);
+fn websocket_protocol_token_is_forwarded() {
+    let scene = ScriptedGateway::new(echo_after_upgrade);
     scene.runtime.block_on(async {
-        let mut stream = scene.gateway.client(Identity::Nobody).stream(None).await.unwrap();
+        let mut stream = scene.gateway.client_with(ClientCredentials::Anonymous).tls_stream(None).await.unwrap();
         let protocols = "base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io";
         let request = format!(
-            "GET {POD}/exec HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {POD_PATH}/exec HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Protocol: {protocols}\r\nX-Remote-User: mallory\r\n\r\nhello"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -154,22 +165,23 @@ fn a_browsers_token_travels_on_among_its_protocols() {
         let mut echoed = [0; 11];
         stream.read_exact(&mut echoed).await.unwrap();
         assert_eq!(&echoed, b"first hello");
-        let heard = scene.heard().await;
+        let heard = scene.next_pod_request().await;
         assert_eq!(heard.header("sec-websocket-protocol"), [protocols]);
         assert!(heard.header("x-remote-user").is_empty(), "{heard:?}");
     });
 }
 
 #[test]
-fn what_a_pod_says_is_no_word_of_its_server() {
-    let scene = Scene::new(|mut visit: Visit, heard: Heard| async move {
-        let page = match heard.line.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default() {
-            "missing" => answer("404 Not Found", "text/plain", "no such page"),
-            "login" => answer("401 Unauthorized", "text/plain", "who are you?"),
-            "down" => answer("503 Service Unavailable", "text/plain", "later"),
+fn responses_of_proxied_pods_do_not_count_against_the_upstream() {
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
+        let page = match heard.request_line.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default()
+        {
+            "missing" => http_response("404 Not Found", "text/plain", "no such page"),
+            "login" => http_response("401 Unauthorized", "text/plain", "who are you?"),
+            "down" => http_response("503 Service Unavailable", "text/plain", "later"),
             _ => "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
         };
-        visit.say(&page).await;
+        visit.write(&page).await;
         Some(visit)
     });
     scene.runtime.block_on(async {
@@ -180,7 +192,7 @@ fn what_a_pod_says_is_no_word_of_its_server() {
             ("down", 503, "later"),
             ("moved", 302, ""),
         ] {
-            let said = admin.get(&format!("{POD}/proxy/{page}")).await;
+            let said = admin.get(&format!("{POD_PATH}/proxy/{page}")).await;
             assert_eq!((said.status.as_u16(), &said.body[..]), (status, body.as_bytes()), "{page}");
         }
         // Nothing of that was held against the server.
@@ -191,27 +203,28 @@ fn what_a_pod_says_is_no_word_of_its_server() {
 }
 
 #[test]
-fn bytes_and_headers_arrive_as_they_are() {
+fn bodies_and_headers_are_forwarded_unchanged() {
     const ZIPPED: &str = "these bytes are whatever the server says they are";
-    let scene = Scene::new(|mut visit: Visit, _heard: Heard| async move {
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, _heard: ReceivedRequest| async move {
         let length = ZIPPED.len();
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\
              warning: 299 - \"old\"\r\n\r\n{ZIPPED}"
         );
-        visit.say(&head).await;
+        visit.write(&head).await;
         Some(visit)
     });
     scene.runtime.block_on(async {
-        let client = scene.gateway.client(Identity::Token("secret".to_owned()));
-        let path = format!("{POD}?fieldSelector=a%3Db%2Cc&pretty=true&x=%7E");
-        let request = client.request(Method::GET, &path).header("accept-encoding", "gzip").header("user-agent", "me/1");
+        let client = scene.gateway.client_with(ClientCredentials::Token("secret".to_owned()));
+        let path = format!("{POD_PATH}?fieldSelector=a%3Db%2Cc&pretty=true&x=%7E");
+        let request =
+            client.request_builder(Method::GET, &path).header("accept-encoding", "gzip").header("user-agent", "me/1");
         let said = client.send(request, "".into()).await;
         assert_eq!(said.headers["content-encoding"], "gzip");
         assert_eq!(said.headers["warning"], "299 - \"old\"");
         assert_eq!(&said.body[..], ZIPPED.as_bytes());
-        let heard = scene.heard().await;
-        assert_eq!(heard.line, format!("GET {path} HTTP/1.1"));
+        let heard = scene.next_pod_request().await;
+        assert_eq!(heard.request_line, format!("GET {path} HTTP/1.1"));
         assert_eq!(heard.header("authorization"), ["Bearer secret"]);
         assert_eq!((heard.header("accept-encoding"), heard.header("user-agent")), (vec!["gzip"], vec!["me/1"]));
         assert_eq!(heard.header("x-forwarded-for"), ["127.0.0.1"]);
@@ -219,34 +232,35 @@ fn bytes_and_headers_arrive_as_they_are() {
 }
 
 #[test]
-fn what_browsers_ask_before_they_ask_is_for_upstreams_to_answer() {
-    let scene = Scene::new(|mut visit: Visit, heard: Heard| async move {
-        let head = if heard.line.starts_with("OPTIONS ") { "204 No Content" } else { "200 OK\r\ncontent-length: 0" };
+fn cors_preflight_requests_are_answered_by_upstreams() {
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
+        let head =
+            if heard.request_line.starts_with("OPTIONS ") { "204 No Content" } else { "200 OK\r\ncontent-length: 0" };
         let cors = "access-control-allow-origin: https://shop.example\r\naccess-control-allow-methods: GET, PATCH\r\n\
                     access-control-allow-headers: Authorization\r\naccess-control-allow-credentials: true";
-        visit.say(&format!("HTTP/1.1 {head}\r\n{cors}\r\n\r\n")).await;
+        visit.write(&format!("HTTP/1.1 {head}\r\n{cors}\r\n\r\n")).await;
         Some(visit)
     });
     scene.runtime.block_on(async {
-        let nobody = scene.gateway.client(Identity::Nobody);
+        let nobody = scene.gateway.client_with(ClientCredentials::Anonymous);
         let asked = |method: Method, path: &str| {
-            let request = nobody.request(method, path).header("origin", "https://shop.example");
+            let request = nobody.request_builder(method, path).header("origin", "https://shop.example");
             request.header("access-control-request-method", "PATCH")
         };
         // A resource, the way to a pod, a page that is the upstream's, and pages that the gateway has of its own.
-        for path in [POD, &format!("{POD}/proxy/x"), "/version/pods/x", "/apis", "/metrics", "/debug/peers"] {
+        for path in [POD_PATH, &format!("{POD_PATH}/proxy/x"), "/version/pods/x", "/apis", "/metrics", "/debug/peers"] {
             let said = nobody.send(asked(Method::OPTIONS, path), "".into()).await;
-            assert_eq!(said.status, StatusCode::NO_CONTENT, "{path}: {}", said.brief());
+            assert_eq!(said.status, StatusCode::NO_CONTENT, "{path}: {}", said.summary());
             assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example", "{path}");
             assert_eq!(said.headers["access-control-allow-methods"], "GET, PATCH", "{path}");
             assert_eq!(said.headers["access-control-allow-headers"], "Authorization", "{path}");
             assert_eq!(said.headers["access-control-allow-credentials"], "true", "{path}");
         }
-        let heard = scene.heard().await;
-        assert_eq!(heard.line, format!("OPTIONS {POD} HTTP/1.1"));
+        let heard = scene.next_pod_request().await;
+        assert_eq!(heard.request_line, format!("OPTIONS {POD_PATH} HTTP/1.1"));
         assert_eq!(heard.header("origin"), ["https://shop.example"]);
         assert_eq!(heard.header("access-control-request-method"), ["PATCH"]);
-        let said = nobody.send(asked(Method::GET, POD), "".into()).await;
+        let said = nobody.send(asked(Method::GET, POD_PATH), "".into()).await;
         assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example");
     });
 }

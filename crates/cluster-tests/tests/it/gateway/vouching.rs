@@ -1,26 +1,26 @@
 //! Users of certificates are named only to upstreams that read users from the headers that the gateway writes and removes.
 
-use cluster_tests::client::Identity;
-use cluster_tests::gateway::admit;
-use cluster_tests::kube_apiserver::{KubeApiserver, Release};
+use cluster_tests::client::ClientCredentials;
+use cluster_tests::gateway::create_gateway_rbac;
+use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
 use cluster_tests::wait::eventually;
-use transport::pki::{Authority, Purpose};
+use transport::pki::{CertificateAuthority, CertificateUsage};
 
 use super::*;
-use crate::access::{certificate, whoami};
+use crate::access::{certificate_credentials, whoami};
 
 /// An upstream's settings that believe one more header than the gateway writes.
-const ODD: &str = "--requestheader-username-headers=X-Other-User,X-Remote-User";
+const EXTRA_HEADER_FLAG: &str = "--requestheader-username-headers=X-Other-User,X-Remote-User";
 /// What lets kube-scheduler, and so the gateway, read the settings.
 const READER_BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
                               system::extension-apiserver-authentication-reader";
 /// What makes the gateway remove it.
-const SAME: &str = "--requestheader-username-headers=X-Remote-User,X-Other-User";
+const MATCHING_HEADER_FLAG: &str = "--requestheader-username-headers=X-Remote-User,X-Other-User";
 
 /// A server that reads names of users from `X-Other-User` as well, and knows `secret` as a master's token.
-fn odd_plane() -> ControlPlane<'static> {
-    let mut plane = ControlPlane::new(Store::Sqlite);
-    plane.start("odd", &[STOCK]);
+fn plane_with_extra_header() -> ControlPlane<'static> {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("odd", &[PEER_PROXY_OFF]);
     plane.stop("odd");
     let pki = plane.folder().join("unskew-data/pki");
     let tokens = plane.folder().join("tokens.csv");
@@ -33,21 +33,23 @@ fn odd_plane() -> ControlPlane<'static> {
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        ODD,
-        STOCK,
+        EXTRA_HEADER_FLAG,
+        PEER_PROXY_OFF,
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).chain(rest).collect();
     plane.start("odd", &flags);
     plane
 }
 
-fn jane(plane: &ControlPlane<'_>, gateway: &Gateway) -> Client {
-    let own = Authority::open(&plane.folder().join("unskew-data/pki"), "ca").unwrap();
-    gateway.client(certificate(&own.issue("jane", "jane", None, &Purpose::Client).unwrap()))
+fn certificate_client(plane: &ControlPlane<'_>, gateway: &Gateway) -> Client {
+    let own = CertificateAuthority::open_or_create(&plane.folder().join("unskew-data/pki"), "ca").unwrap();
+    gateway.client_with(certificate_credentials(
+        &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),
+    ))
 }
 
 /// Waits until the gateway has found an upstream that it does not vouch to, and says so to an operator with a token.
-async fn is_refused(gateway: &Gateway, operator: &Client, reason: &str, advice: &str) {
+async fn wait_until_not_vouched(gateway: &Gateway, operator: &Client, reason: &str, advice: &str) {
     eventually("the upstream is refused", async || {
         let report = operator.get("/debug/peers").await;
         let text = String::from_utf8_lossy(&report.body).into_owned();
@@ -62,7 +64,7 @@ async fn is_refused(gateway: &Gateway, operator: &Client, reason: &str, advice: 
     let page = operator.get("/readyz?verbose").await;
     let text = String::from_utf8_lossy(&page.body).into_owned();
     assert!(page.status == 500 && text.contains("[-]upstreams failed: none of 1") && text.contains(advice), "{text}");
-    let page = gateway.client(Identity::Nobody).get("/readyz?verbose").await;
+    let page = gateway.client_with(ClientCredentials::Anonymous).get("/readyz?verbose").await;
     let text = String::from_utf8_lossy(&page.body).into_owned();
     assert!(page.status == 500 && text.contains("[-]upstreams failed: reason withheld"), "{text}");
     let log = gateway.log();
@@ -70,46 +72,51 @@ async fn is_refused(gateway: &Gateway, operator: &Client, reason: &str, advice: 
 }
 
 /// Nobody gets to an upstream that believes `X-Other-User` by a certificate, and a gateway that removes it lets everybody in.
-async fn check_odd_upstream(plane: &ControlPlane<'_>, unaware: &Gateway, aware: &Gateway, operator: Identity) {
+async fn check_upstream_with_extra_header(
+    plane: &ControlPlane<'_>,
+    unaware: &Gateway,
+    aware: &Gateway,
+    operator: ClientCredentials,
+) {
     let claim = [("x-other-user", "kubernetes-admin"), ("x-other-group", "system:masters")];
-    let operator_at = |gateway: &Gateway| gateway.client(operator.clone());
-    let claimed = whoami(&jane(plane, unaware), &claim).await;
+    let operator_at = |gateway: &Gateway| gateway.client_with(operator.clone());
+    let claimed = whoami(&certificate_client(plane, unaware), &claim).await;
     assert!(!claimed.contains("kubernetes-admin"), "the claim was believed before anything was compared: {claimed}");
-    is_refused(
+    wait_until_not_vouched(
         unaware,
         &operator_at(unaware),
         "headers_differ",
         "its --requestheader-username-headers has X-Other-User, which the gateway does not remove",
     )
     .await;
-    for client in [jane(plane, unaware), unaware.admin()] {
+    for client in [certificate_client(plane, unaware), unaware.admin()] {
         for headers in [&claim[..], &[]] {
             let answer = whoami(&client, headers).await;
             assert!(answer.starts_with("503 the API servers that can serve the request cannot be asked"), "{answer}");
         }
         let answer = client.get("/api/v1/namespaces").await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.brief());
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.summary());
     }
     // A token is the upstream's own business.
     let answer = operator_at(unaware).get("/api/v1/namespaces").await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.brief());
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.summary());
     for headers in [&claim[..], &[]] {
-        assert_eq!(whoami(&jane(plane, aware), headers).await, "jane [system:authenticated]");
+        assert_eq!(whoami(&certificate_client(plane, aware), headers).await, "jane [system:authenticated]");
     }
 }
 
 #[test]
-fn upstream_that_reads_another_header_gets_no_requests_of_certificate_users() {
-    let plane = odd_plane();
+fn upstream_with_extra_header_gets_no_certificate_users() {
+    let plane = plane_with_extra_header();
     let unaware = Gateway::launch("unaware", &plane, &["odd"], &[]);
-    let aware = Gateway::start("aware", &plane, &["odd"], &[SAME]);
-    block_on(check_odd_upstream(&plane, &unaware, &aware, Identity::Token("secret".to_owned())));
+    let aware = Gateway::start("aware", &plane, &["odd"], &[MATCHING_HEADER_FLAG]);
+    block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
 }
 
 #[test]
-fn real_kube_apiserver_that_reads_another_header_gets_no_requests_of_certificate_users() {
+fn kube_apiserver_with_extra_header_gets_no_certificate_users() {
     let etcd = Etcd::start();
-    let mut plane = ControlPlane::new(Store::Sqlite);
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     // It makes the certificates, and nothing else.
     plane.start("maker", &[]);
     plane.stop("maker");
@@ -118,32 +125,35 @@ fn real_kube_apiserver_that_reads_another_header_gets_no_requests_of_certificate
     let tokens = format!("--token-auth-file={}", tokens.display());
     // The flag is a list, to which this adds.
     let flags = [tokens.as_str(), "--requestheader-username-headers=X-Other-User"];
-    let Some(real) = KubeApiserver::stock(Release::New, plane.folder(), &etcd, &flags) else { return };
+    let Some(real) = KubeApiserver::start_stock(KubeApiserverRelease::New, plane.folder(), &etcd, &flags) else {
+        return;
+    };
     let upstream = format!("--upstream=https://{}", real.admin().address());
     let unaware = Gateway::launch("unaware", &plane, &[], &[&upstream]);
-    let aware = Gateway::launch("aware", &plane, &[], &[&upstream, SAME]);
+    let aware = Gateway::launch("aware", &plane, &[], &[&upstream, MATCHING_HEADER_FLAG]);
     aware.wait_ready();
-    block_on(check_odd_upstream(&plane, &unaware, &aware, Identity::Token("secret".to_owned())));
+    block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
 }
 
 #[test]
 fn certificate_users_wait_until_settings_of_an_upstream_can_be_read() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,root,u1,system:masters\n").unwrap();
-    plane.start("one", &[STOCK, &format!("--token-auth-file={}", tokens.display())]);
+    plane.start("one", &[PEER_PROXY_OFF, &format!("--token-auth-file={}", tokens.display())]);
     let admin = plane.admin("one");
     let deleted = block_on(admin.delete(READER_BINDING));
-    assert_eq!(deleted.status, StatusCode::OK, "{}", deleted.brief());
+    assert_eq!(deleted.status, StatusCode::OK, "{}", deleted.summary());
     let gateway = Gateway::launch("gateway", &plane, &["one"], &[]);
-    let operator = gateway.client(Identity::Token("secret".to_owned()));
-    let jane = jane(&plane, &gateway);
+    let operator = gateway.client_with(ClientCredentials::Token("secret".to_owned()));
+    let jane = certificate_client(&plane, &gateway);
     block_on(async {
-        is_refused(&gateway, &operator, "forbidden", "kubectl apply -f docs/deploy/gateway-rbac.yaml").await;
+        wait_until_not_vouched(&gateway, &operator, "forbidden", "kubectl apply -f docs/deploy/gateway-rbac.yaml")
+            .await;
         let refused = whoami(&jane, &[]).await;
         assert!(refused.starts_with("503 "), "{refused}");
         assert_eq!(operator.get("/api/v1/namespaces").await.status, StatusCode::OK);
-        admit(&operator).await;
+        create_gateway_rbac(&operator).await;
         eventually("users are vouched for", async || match whoami(&jane, &[]).await {
             named if named == "jane [system:authenticated]" => Ok(()),
             other => Err(other),

@@ -5,72 +5,72 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 
 /// How long the questions go on after a server is gone.
-const WHILE: Duration = Duration::from_secs(3);
+const OBSERVATION_TIME: Duration = Duration::from_secs(3);
 /// The bar for a server that returns.
-const RETURN_LIMIT: Duration = Duration::from_secs(2);
+const RETURN_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Asks again and again for so long; every answer must be as expected.
 #[track_caller]
-fn for_a_while(client: &Client, path: &str, expected: StatusCode) {
+fn expect_status_for_a_while(client: &Client, path: &str, expected: StatusCode) {
     let begun = Instant::now();
-    while begun.elapsed() < WHILE {
+    while begun.elapsed() < OBSERVATION_TIME {
         let answer = block_on(client.get(path));
-        assert_eq!(answer.status, expected, "{}", answer.brief());
+        assert_eq!(answer.status, expected, "{}", answer.summary());
     }
 }
 
 #[track_caller]
-fn served_within(limit: Duration, client: &Client, path: &str) {
-    within(limit, &format!("{path} is served"), async || {
+fn wait_until_served(limit: Duration, client: &Client, path: &str) {
+    wait_within(limit, &format!("{path} is served"), async || {
         let answer = client.get(path).await;
-        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{}", answer.brief());
-        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.brief()) }
+        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{}", answer.summary());
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
     });
 }
 
 /// One server that lacks the classes, and some that have them; the class `one` is there.
 #[track_caller]
-fn with_classes(plane: &mut ControlPlane<'_>, capable: &[&str]) -> Client {
-    plane.start("old", &OLD);
+fn start_with_classes(plane: &mut ControlPlane<'_>, capable: &[&str]) -> Client {
+    plane.start("old", &OLD_FLAGS);
     for name in capable {
-        plane.start(name, &NEW);
+        plane.start(name, &NEW_FLAGS);
     }
     let old = plane.admin("old");
-    served_within(RETURN_LIMIT, &old, CLASSES);
-    assert_eq!(block_on(old.create(CLASSES, &class("one"))).status, StatusCode::CREATED);
+    wait_until_served(RETURN_TIME_MAX, &old, CLASSES_PATH);
+    assert_eq!(block_on(old.create(CLASSES_PATH, &volume_attributes_class("one"))).status, StatusCode::CREATED);
     old
 }
 
 #[test]
-fn a_killed_server_costs_503_and_never_404_until_it_returns() {
-    ControlPlane::on_both(|mut plane| {
-        let old = with_classes(&mut plane, &["new"]);
+fn resource_of_a_killed_server_is_503_until_it_returns() {
+    ControlPlane::for_each_store(|mut plane| {
+        let old = start_with_classes(&mut plane, &["new"]);
         plane.kill("new");
-        for_a_while(&old, &format!("{CLASSES}/one"), StatusCode::SERVICE_UNAVAILABLE);
-        let refused = block_on(old.get(CLASSES));
+        expect_status_for_a_while(&old, &format!("{CLASSES_PATH}/one"), StatusCode::SERVICE_UNAVAILABLE);
+        let refused = block_on(old.get(CLASSES_PATH));
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
-        plane.start("new", &NEW);
-        served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+        plane.start("new", &NEW_FLAGS);
+        wait_until_served(RETURN_TIME_MAX, &old, &format!("{CLASSES_PATH}/one"));
     });
 }
 
 #[test]
-fn a_clean_restart_of_the_only_capable_server_gives_503_and_never_404() {
-    ControlPlane::on_both(|mut plane| {
-        let old = with_classes(&mut plane, &["new"]);
+fn resource_is_503_during_restart_of_its_only_server() {
+    ControlPlane::for_each_store(|mut plane| {
+        let old = start_with_classes(&mut plane, &["new"]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let mut codes = Vec::new();
                 while !is_over.load(Ordering::Relaxed) {
-                    codes.push(block_on(old.get(&format!("{CLASSES}/one"))).status.as_u16());
+                    codes.push(block_on(old.get(&format!("{CLASSES_PATH}/one"))).status.as_u16());
                 }
                 codes
             });
             plane.stop("new");
             std::thread::park_timeout(Duration::from_secs(1));
-            plane.start("new", &NEW);
-            served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+            plane.start("new", &NEW_FLAGS);
+            wait_until_served(RETURN_TIME_MAX, &old, &format!("{CLASSES_PATH}/one"));
             is_over.store(true, Ordering::Relaxed);
             let codes = asking.join().unwrap();
             assert!(codes.iter().all(|code| [200, 503].contains(code)), "{codes:?}");
@@ -80,53 +80,57 @@ fn a_clean_restart_of_the_only_capable_server_gives_503_and_never_404() {
 }
 
 #[test]
-fn a_server_that_left_for_good_is_forgotten_after_the_linger() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
+fn resource_of_a_stopped_server_is_404_after_the_linger() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     let linger = "--peer-linger=3s";
-    plane.start("old", &[OLD[0], linger]);
-    plane.start("new", &[NEW[0], NEW[1], linger]);
+    plane.start("old", &[OLD_FLAGS[0], linger]);
+    plane.start("new", &[NEW_FLAGS[0], NEW_FLAGS[1], linger]);
     let old = plane.admin("old");
-    served_within(RETURN_LIMIT, &old, CLASSES);
+    wait_until_served(RETURN_TIME_MAX, &old, CLASSES_PATH);
     plane.stop("new");
-    assert_eq!(block_on(old.get(CLASSES)).status, StatusCode::SERVICE_UNAVAILABLE);
-    within(Duration::from_secs(10), "nobody serves it any more", async || {
-        let answer = old.get(CLASSES).await;
-        if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(answer.brief()) }
+    assert_eq!(block_on(old.get(CLASSES_PATH)).status, StatusCode::SERVICE_UNAVAILABLE);
+    wait_within(Duration::from_secs(10), "nobody serves it any more", async || {
+        let answer = old.get(CLASSES_PATH).await;
+        if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(answer.summary()) }
     });
 }
 
 #[test]
-fn a_restart_beside_a_dead_peer_does_not_forget_what_it_served() {
-    ControlPlane::on_both(|mut plane| {
-        with_classes(&mut plane, &["new"]);
+fn restarted_server_remembers_resources_of_a_dead_peer() {
+    ControlPlane::for_each_store(|mut plane| {
+        start_with_classes(&mut plane, &["new"]);
         plane.kill("new");
         plane.kill("old");
-        plane.start("old", &OLD);
+        plane.start("old", &OLD_FLAGS);
         let old = plane.admin("old");
-        for path in [CLASSES.to_owned(), format!("{CLASSES}/one")] {
+        for path in [CLASSES_PATH.to_owned(), format!("{CLASSES_PATH}/one")] {
             let answer = block_on(old.get(&path));
-            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.brief());
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.summary());
         }
         // At the same moment: what no member ever served is not there.
         for path in ["/apis/example.com/v1/widgets", "/apis/storage.k8s.io/v9/things"] {
             let answer = block_on(old.get(path));
-            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.brief());
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.summary());
         }
-        plane.start("new", &NEW);
-        served_within(RETURN_LIMIT, &old, &format!("{CLASSES}/one"));
+        plane.start("new", &NEW_FLAGS);
+        wait_until_served(RETURN_TIME_MAX, &old, &format!("{CLASSES_PATH}/one"));
     });
 }
 
 #[test]
-fn one_of_three_that_crashes_makes_nothing_stale_that_others_serve() {
-    let mut plane = ControlPlane::new(Store::Sqlite);
+fn crash_marks_only_exclusively_served_versions_stale() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
     // Soon suspect: what only it serves is stale then.
     let quick = "--peer-endpoint-ttl=2s";
     plane.start("a", &["--emulated-version=1.36", quick]);
     plane.start("b", &["--emulated-version=1.36", quick]);
     plane.start("c", &["--emulated-version=1.37", "--runtime-config=api/all=true", quick]);
     let a = plane.admin("a");
-    let document = async || a.send(a.request(Method::GET, "/apis").header("accept", MERGED), "".into()).await.json();
+    let document = async || {
+        a.send(a.request_builder(Method::GET, "/apis").header("accept", MERGED_DISCOVERY_ACCEPT), "".into())
+            .await
+            .json()
+    };
     let stale = |document: &Value| -> Vec<String> {
         let groups = document["items"].as_array().unwrap();
         let versions = groups.iter().flat_map(|group| {
@@ -138,11 +142,13 @@ fn one_of_three_that_crashes_makes_nothing_stale_that_others_serve() {
     };
     assert_eq!(stale(&block_on(document())), Vec::<String>::new());
     plane.kill("c");
-    within(Duration::from_secs(10), "what only the dead server has is stale", async || {
+    wait_within(Duration::from_secs(10), "what only the dead server has is stale", async || {
         let found = stale(&document().await);
         if found.is_empty() { Err("nothing is stale".to_owned()) } else { Ok(()) }
     });
-    let local = block_on(a.send(a.request(Method::GET, "/apis").header("accept", LOCAL), "".into())).json();
+    let local =
+        block_on(a.send(a.request_builder(Method::GET, "/apis").header("accept", LOCAL_DISCOVERY_ACCEPT), "".into()))
+            .json();
     let ours = local.to_string();
     for version in stale(&block_on(document())) {
         let (group, version) = version.split_once('/').unwrap();
@@ -155,9 +161,9 @@ fn one_of_three_that_crashes_makes_nothing_stale_that_others_serve() {
 }
 
 #[test]
-fn a_killed_server_is_not_noticed_while_another_can_serve() {
-    ControlPlane::on_both(|mut plane| {
-        let old = with_classes(&mut plane, &["new", "spare"]);
+fn requests_succeed_while_another_capable_server_is_live() {
+    ControlPlane::for_each_store(|mut plane| {
+        let old = start_with_classes(&mut plane, &["new", "spare"]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let readers: Vec<_> = ["/one", "", "?watch=1&timeoutSeconds=1"]
@@ -166,8 +172,9 @@ fn a_killed_server_is_not_noticed_while_another_can_serve() {
                     scope.spawn(move || {
                         let mut answers = 0_u64;
                         while !is_over.load(Ordering::Relaxed) {
-                            let path = format!("{CLASSES}{rest}");
-                            let begun = block_on(old.open(old.request(Method::GET, &path), "".into()));
+                            let path = format!("{CLASSES_PATH}{rest}");
+                            let begun =
+                                block_on(old.send_streaming(old.request_builder(Method::GET, &path), "".into()));
                             assert_eq!(begun.status(), StatusCode::OK, "{path}");
                             answers += 1;
                         }
@@ -179,13 +186,13 @@ fn a_killed_server_is_not_noticed_while_another_can_serve() {
                 let mut outcomes = Vec::new();
                 while !is_over.load(Ordering::Relaxed) {
                     let name = format!("w{}", outcomes.len());
-                    outcomes.push((name.clone(), block_on(old.create(CLASSES, &class(&name)))));
+                    outcomes.push((name.clone(), block_on(old.create(CLASSES_PATH, &volume_attributes_class(&name)))));
                 }
                 outcomes
             });
             std::thread::park_timeout(Duration::from_millis(500));
             plane.kill("new");
-            std::thread::park_timeout(WHILE);
+            std::thread::park_timeout(OBSERVATION_TIME);
             is_over.store(true, Ordering::Relaxed);
             let answers: Vec<u64> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
             assert!(answers.iter().all(|answers| *answers > 10), "{answers:?}");
@@ -194,10 +201,10 @@ fn a_killed_server_is_not_noticed_while_another_can_serve() {
             let failed: Vec<_> = outcomes.iter().filter(|(_, answer)| answer.status != StatusCode::CREATED).collect();
             assert!(failed.len() <= 1, "{failed:?}");
             for (name, answer) in &failed {
-                assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{name}: {}", answer.brief());
+                assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{name}: {}", answer.summary());
                 assert!(!answer.headers.contains_key("retry-after"), "{name}: {answer:?}");
             }
-            let listed = block_on(old.get(CLASSES)).json();
+            let listed = block_on(old.get(CLASSES_PATH)).json();
             let names: Vec<&str> = listed["items"]
                 .as_array()
                 .unwrap()

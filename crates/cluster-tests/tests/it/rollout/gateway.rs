@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cluster_tests::Gateway;
-use cluster_tests::gateway::STOCK;
+use cluster_tests::gateway::PEER_PROXY_OFF;
 use http::StatusCode;
 
 use super::*;
@@ -12,27 +12,29 @@ use super::*;
 struct GatewayRollout<'a> {
     plane: ControlPlane<'a>,
     gateways: Vec<Gateway>,
-    truth: Arc<Truth>,
-    end: End,
+    expected: Arc<ExpectedResources>,
+    end: ServerEnd,
 }
 
 impl GatewayRollout<'_> {
-    fn start(&mut self, server: &str, release: &str) {
+    fn start_server(&mut self, server: &str, release: &str) {
         let release = format!("--emulated-version={release}");
-        let started = self.plane.start(server, &[&release, STOCK, "--runtime-config=api/all=true"]);
-        let served = truth::listed(&block_on(document(&started.admin(), LOCAL)).1);
-        self.wait_live(server);
-        self.wait_listed(server, &served);
-        self.truth.is_up(server, served);
+        let started = self.plane.start(server, &[&release, PEER_PROXY_OFF, "--runtime-config=api/all=true"]);
+        let served = expected_resources::listable_resources(
+            &block_on(fetch_discovery(&started.admin(), LOCAL_DISCOVERY_ACCEPT)).1,
+        );
+        self.wait_until_live(server);
+        self.wait_until_listed(server, &served);
+        self.expected.server_ready(server, served);
     }
 
     /// Waits until every gateway sends requests to a server.
-    fn wait_live(&self, server: &str) {
+    fn wait_until_live(&self, server: &str) {
         let name = format!("apiserver-{}", self.plane.address(server));
         let begun = Instant::now();
         for gateway in &self.gateways {
             while !block_on(is_live(&gateway.admin(), &name)) {
-                assert!(begun.elapsed() < GATEWAY_LIMIT, "{name} is not live; the log: {}", gateway.log());
+                assert!(begun.elapsed() < LIVE_TIME_MAX, "{name} is not live; the log: {}", gateway.log());
                 std::thread::park_timeout(Duration::from_millis(10));
             }
         }
@@ -40,16 +42,18 @@ impl GatewayRollout<'_> {
 
     /// Waits until every gateway lists what a server serves, and not because of what another served once: a server that was back
     /// at once may never have been missed, and is known by its former document for up to a second.
-    fn wait_listed(&self, server: &str, served: &BTreeSet<truth::Name>) {
+    fn wait_until_listed(&self, server: &str, served: &BTreeSet<expected_resources::ResourcePath>) {
         let begun = Instant::now();
         std::thread::park_timeout(MERGED_AGE_MAX);
         for gateway in &self.gateways {
             let admin = gateway.admin();
             while begun.elapsed() < MERGED_AGE_MAX
-                || !served.is_subset(&truth::listed(&block_on(document(&admin, MERGED)).1))
+                || !served.is_subset(&expected_resources::listable_resources(
+                    &block_on(fetch_discovery(&admin, MERGED_DISCOVERY_ACCEPT)).1,
+                ))
             {
                 assert!(
-                    begun.elapsed() < MERGED_AGE_MAX + AGREE_LIMIT,
+                    begun.elapsed() < MERGED_AGE_MAX + AGREEMENT_TIME_MAX,
                     "what {server} serves is not listed; the log: {}",
                     gateway.log()
                 );
@@ -58,20 +62,20 @@ impl GatewayRollout<'_> {
         }
     }
 
-    fn replace(&mut self, server: &str, release: &str) {
-        self.truth.goes(server);
+    fn replace_server(&mut self, server: &str, release: &str) {
+        self.expected.server_stopping(server);
         match self.end {
-            End::Stop => self.plane.stop(server),
-            End::Kill => self.plane.kill(server),
+            ServerEnd::Stop => self.plane.stop(server),
+            ServerEnd::Kill => self.plane.kill(server),
         }
-        self.start(server, release);
+        self.start_server(server, release);
     }
 }
 
 /// How old a merged document may be that a gateway serves.
 const MERGED_AGE_MAX: Duration = Duration::from_secs(1);
 /// How soon a gateway sends requests to a server that is ready, on a loaded machine.
-const GATEWAY_LIMIT: Duration = Duration::from_secs(30);
+const LIVE_TIME_MAX: Duration = Duration::from_secs(30);
 
 async fn is_live(client: &Client, name: &str) -> bool {
     let report = client.get("/debug/peers").await.json();
@@ -80,54 +84,60 @@ async fn is_live(client: &Client, name: &str) -> bool {
 }
 
 /// Reads what a server serves that is there before and after: nothing but 200 will do.
-fn read_what_lives(client: &Client, truth: &Truth, is_over: &AtomicBool, reads: &AtomicUsize) -> Vec<String> {
+fn read_served_resources(
+    client: &Client,
+    truth: &ExpectedResources,
+    is_over: &AtomicBool,
+    reads: &AtomicUsize,
+) -> Vec<String> {
     let mut faults = Vec::new();
     let mut turn = 0;
     while !is_over.load(Ordering::Relaxed) {
         turn += 1;
-        let names = truth.names();
+        let names = truth.all_resources();
         let Some(name) = names.get(turn * 7 % names.len().max(1)) else { continue };
-        let before = truth.now();
+        let before = truth.served_by_server();
         let answer = block_on(client.get(&format!("/apis/{name}?limit=1")));
-        let after = truth.now();
-        let lives = before.iter().any(|(server, (start, served))| {
+        let after = truth.served_by_server();
+        let is_served_throughout = before.iter().any(|(server, (start, served))| {
             served.contains(name) && after.get(server).is_some_and(|(other, _)| other == start)
         });
-        reads.fetch_add(usize::from(lives), Ordering::Relaxed);
-        if lives && answer.status != StatusCode::OK {
-            faults.push(format!("{name}: {}", answer.brief()));
+        reads.fetch_add(usize::from(is_served_throughout), Ordering::Relaxed);
+        if is_served_throughout && answer.status != StatusCode::OK {
+            faults.push(format!("{name}: {}", answer.summary()));
         }
     }
     faults
 }
 
 #[track_caller]
-fn roll(store: Store<'_>, releases: &[&str], end: End, upstreams: &[&[&str]]) {
-    let truth = Arc::new(Truth::default());
-    let mut rollout = GatewayRollout { plane: ControlPlane::new(store), gateways: vec![], truth: truth.clone(), end };
+fn check_gateway_rollout(store: TestStore<'_>, releases: &[&str], end: ServerEnd, upstreams: &[&[&str]]) {
+    let truth = Arc::new(ExpectedResources::default());
+    let mut rollout =
+        GatewayRollout { plane: ControlPlane::new(store), gateways: vec![], expected: truth.clone(), end };
     for server in SERVERS {
-        rollout.start(server, releases[0]);
+        rollout.start_server(server, releases[0]);
     }
     for (number, upstreams) in upstreams.iter().enumerate() {
         rollout.gateways.push(Gateway::start(&format!("gateway-{number}"), &rollout.plane, upstreams, &[]));
     }
     for server in SERVERS {
-        rollout.wait_live(server);
+        rollout.wait_until_live(server);
     }
     let clients: Vec<Client> = rollout.gateways.iter().map(Gateway::admin).collect();
-    let load = Load::start(&clients, &truth);
+    let load = RolloutLoad::start(&clients, &truth);
     let (is_over, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let readers: Vec<_> = clients
         .iter()
         .map(|client| {
             let (client, truth) = (client.clone(), truth.clone());
             let (is_over, reads) = (is_over.clone(), reads.clone());
-            std::thread::spawn(move || read_what_lives(&client, &truth, &is_over, &reads))
+            std::thread::spawn(move || read_served_resources(&client, &truth, &is_over, &reads))
         })
         .collect();
     for release in releases.iter().skip(1).chain(releases.iter().rev().skip(1)) {
         for server in SERVERS {
-            rollout.replace(server, release);
+            rollout.replace_server(server, release);
         }
     }
     is_over.store(true, Ordering::Relaxed);
@@ -140,19 +150,19 @@ fn roll(store: Store<'_>, releases: &[&str], end: End, upstreams: &[&[&str]]) {
 }
 
 #[test]
-fn a_rolling_upgrade_and_back_behind_one_gateway() {
+fn rolling_upgrade_behind_one_gateway_loses_nothing() {
     let is_soak = tools::is_soak();
     let releases = if is_soak { &RELEASES[..] } else { &["1.33", "1.36"] };
-    for end in if is_soak { &[End::Stop, End::Kill][..] } else { &[End::Stop] } {
+    for end in if is_soak { &[ServerEnd::Stop, ServerEnd::Kill][..] } else { &[ServerEnd::Stop] } {
         // Each has a store of its own: what is written has the same names.
-        roll(Store::Etcd(&Etcd::start()), releases, *end, &[&SERVERS]);
+        check_gateway_rollout(TestStore::Etcd(&Etcd::start()), releases, *end, &[&SERVERS]);
     }
 }
 
 #[test]
-fn a_rolling_upgrade_and_back_by_kills_behind_a_gateway_beside_each_server() {
+fn rolling_upgrade_by_kills_behind_sidecar_gateways_loses_nothing() {
     let releases = if tools::is_soak() { &RELEASES[..] } else { &["1.33", "1.36"] };
     let beside = [["local=s1", "s2", "s3"], ["s1", "local=s2", "s3"], ["s1", "s2", "local=s3"]];
     let beside: Vec<&[&str]> = beside.iter().map(|upstreams| &upstreams[..]).collect();
-    roll(Store::Sqlite, releases, End::Kill, &beside);
+    check_gateway_rollout(TestStore::Sqlite, releases, ServerEnd::Kill, &beside);
 }

@@ -6,46 +6,46 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster_tests::client::{Answer, Failed};
-use cluster_tests::{Client, Lines};
+use cluster_tests::client::{FullResponse, SendFailure};
+use cluster_tests::{Client, WatchReader};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::MERGED;
-use super::truth::{Truth, listed};
-use crate::{CONFIG_MAPS, block_on};
+use super::MERGED_DISCOVERY_ACCEPT;
+use super::expected_resources::{ExpectedResources, listable_resources};
+use crate::{CONFIG_MAPS_PATH, block_on};
 
-const RULE: &str = "x-unskew-routing-rule";
+const ROUTING_RULE_HEADER: &str = "x-unskew-routing-rule";
 
 /// What happened.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Report {
+pub(super) struct LoadReport {
     pub(super) reads: u64,
     pub(super) unavailable: u64,
     pub(super) forwarded: u64,
     pub(super) writes: u64,
     pub(super) unknown_writes: u64,
     pub(super) events: u64,
-    pub(super) resumed: u64,
+    pub(super) resumed_watches: u64,
     pub(super) documents: u64,
     /// What must not happen.
     pub(super) faults: Vec<String>,
 }
 
 /// The clients at work.
-pub(super) struct Load {
-    shared: Arc<Shared>,
+pub(super) struct RolloutLoad {
+    shared: Arc<LoadState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct LoadState {
     clients: Vec<Client>,
-    turn: AtomicUsize,
-    truth: Arc<Truth>,
+    next_client: AtomicUsize,
+    expected: Arc<ExpectedResources>,
     is_over: AtomicBool,
     begun: Instant,
-    report: Mutex<Report>,
+    report: Mutex<LoadReport>,
     /// Writes by their names: whether they were acknowledged.
     written: Mutex<BTreeMap<String, bool>>,
     /// Whether the watcher knows where it begins: it has to see every write after that.
@@ -54,12 +54,12 @@ struct Shared {
     seen: Mutex<Vec<String>>,
 }
 
-impl Load {
-    pub(super) fn start(clients: &[Client], truth: &Arc<Truth>) -> Self {
-        let shared = Arc::new(Shared {
+impl RolloutLoad {
+    pub(super) fn start(clients: &[Client], truth: &Arc<ExpectedResources>) -> Self {
+        let shared = Arc::new(LoadState {
             clients: clients.to_vec(),
-            turn: AtomicUsize::new(0),
-            truth: truth.clone(),
+            next_client: AtomicUsize::new(0),
+            expected: truth.clone(),
             is_over: AtomicBool::new(false),
             begun: Instant::now(),
             report: Mutex::default(),
@@ -67,7 +67,12 @@ impl Load {
             is_watching: AtomicBool::new(false),
             seen: Mutex::default(),
         });
-        let works: [fn(&Shared); 4] = [Shared::write, Shared::read, Shared::watch, Shared::discover];
+        let works: [fn(&LoadState); 4] = [
+            LoadState::write_repeatedly,
+            LoadState::read_repeatedly,
+            LoadState::watch_repeatedly,
+            LoadState::check_discovery_repeatedly,
+        ];
         let threads = works.map(|work| {
             let shared = shared.clone();
             std::thread::spawn(move || work(&shared))
@@ -76,17 +81,17 @@ impl Load {
     }
 
     /// Ends the load and compares what was acknowledged with what is there and what was seen.
-    pub(super) fn finish(self, client: &Client) -> Report {
+    pub(super) fn finish(self, client: &Client) -> LoadReport {
         // One write more, after all restarts and all others: whatever the watcher has to see is before it.
         self.shared.is_over.store(true, Ordering::Relaxed);
         let mut threads = self.threads.into_iter();
         threads.next().unwrap().join().unwrap();
-        block_on(client.create(CONFIG_MAPS, &config_map("the-end")));
+        block_on(client.create(CONFIG_MAPS_PATH, &config_map("the-end")));
         for thread in threads {
             thread.join().unwrap();
         }
         let mut report = self.shared.report.lock().clone();
-        let stored = block_on(client.get(CONFIG_MAPS)).json();
+        let stored = block_on(client.get(CONFIG_MAPS_PATH)).json();
         let stored: Vec<&str> =
             stored["items"].as_array().unwrap().iter().filter_map(|item| item["data"]["write"].as_str()).collect();
         let seen = self.shared.seen.lock();
@@ -108,88 +113,89 @@ fn config_map(write: &str) -> Value {
     json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"generateName": "w-"}, "data": {"write": write}})
 }
 
-impl Shared {
-    fn goes_on(&self) -> bool {
+impl LoadState {
+    fn is_running(&self) -> bool {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    fn note(&self, note: impl FnOnce(&mut Report)) {
+    fn update_report(&self, note: impl FnOnce(&mut LoadReport)) {
         note(&mut self.report.lock());
     }
 
-    fn client(&self) -> &Client {
-        &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()]
+    fn pick_client(&self) -> &Client {
+        &self.clients[self.next_client.fetch_add(1, Ordering::Relaxed) % self.clients.len()]
     }
 
     /// Notes what must not happen: when, and with which server.
-    fn fault(&self, client: &Client, what: &str) {
+    fn record_fault(&self, client: &Client, what: &str) {
         let (at, address) = (self.begun.elapsed(), client.address());
-        self.note(|report| report.faults.push(format!("{at:.3?} {address} {what}")));
+        self.update_report(|report| report.faults.push(format!("{at:.3?} {address} {what}")));
     }
 
-    fn write(&self) {
+    fn write_repeatedly(&self) {
         while !self.is_watching.load(Ordering::Relaxed) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
         let mut number = 0;
-        while self.goes_on() {
+        while self.is_running() {
             number += 1;
             let name = format!("write-{number:05}");
-            let client = self.client();
+            let client = self.pick_client();
             let body = config_map(&name).to_string();
-            let request = client.request(Method::POST, CONFIG_MAPS).header("content-type", "application/json");
+            let request =
+                client.request_builder(Method::POST, CONFIG_MAPS_PATH).header("content-type", "application/json");
             match block_on(client.try_send(request, body.into())) {
-                Err(Failed::NotSent) => {}
-                Err(Failed::Broken) => {
+                Err(SendFailure::NotSent) => {}
+                Err(SendFailure::ConnectionBroken) => {
                     self.written.lock().insert(name, false);
-                    self.note(|report| report.unknown_writes += 1);
+                    self.update_report(|report| report.unknown_writes += 1);
                 }
                 Ok(answer) if answer.status == StatusCode::CREATED => {
                     self.written.lock().insert(name, true);
-                    self.note(|report| report.writes += 1);
+                    self.update_report(|report| report.writes += 1);
                 }
                 Ok(answer) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {
                     self.written.lock().insert(name, false);
-                    self.note(|report| report.unavailable += 1);
+                    self.update_report(|report| report.unavailable += 1);
                 }
-                Ok(answer) => self.fault(client, &format!("a write: {}", answer.brief())),
+                Ok(answer) => self.record_fault(client, &format!("a write: {}", answer.summary())),
             }
         }
     }
 
-    fn read(&self) {
+    fn read_repeatedly(&self) {
         let mut turn = 0;
-        while self.goes_on() {
+        while self.is_running() {
             // What differs between servers is asked for three times as often.
             turn += 1;
-            let names = if turn % 4 == 0 { self.truth.names() } else { self.truth.skewed() };
+            let names = if turn % 4 == 0 { self.expected.all_resources() } else { self.expected.skewed_resources() };
             let Some(name) = names.get(turn % names.len().max(1)) else { continue };
             // Known before the question is sent: the answer may come while a server starts.
-            let must_be_known = self.truth.must_be_known(name);
-            let client = self.client();
-            let request = client.request(Method::GET, &format!("/apis/{name}?limit=1"));
+            let must_not_be_404 = self.expected.must_not_be_404(name);
+            let client = self.pick_client();
+            let request = client.request_builder(Method::GET, &format!("/apis/{name}?limit=1"));
             let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
-            self.note(|report| report.reads += 1);
-            self.judge(client, name, &answer, must_be_known);
+            self.update_report(|report| report.reads += 1);
+            self.check_read(client, name, &answer, must_not_be_404);
         }
     }
 
-    fn judge(&self, client: &Client, name: &str, answer: &Answer, must_be_known: bool) {
-        if answer.headers.get(RULE).is_some_and(|rule| rule == "5") {
-            self.note(|report| report.forwarded += 1);
+    fn check_read(&self, client: &Client, name: &str, answer: &FullResponse, must_not_be_404: bool) {
+        if answer.headers.get(ROUTING_RULE_HEADER).is_some_and(|rule| rule == "5") {
+            self.update_report(|report| report.forwarded += 1);
         }
         match answer.status {
             StatusCode::OK => {}
-            StatusCode::SERVICE_UNAVAILABLE => self.note(|report| report.unavailable += 1),
-            StatusCode::NOT_FOUND if !must_be_known => {}
-            _ => self.fault(client, &format!("{name}: {}", answer.brief())),
+            StatusCode::SERVICE_UNAVAILABLE => self.update_report(|report| report.unavailable += 1),
+            StatusCode::NOT_FOUND if !must_not_be_404 => {}
+            _ => self.record_fault(client, &format!("{name}: {}", answer.summary())),
         }
     }
 
-    fn watch(&self) {
+    fn watch_repeatedly(&self) {
         let first = loop {
-            let client = self.client();
-            let request = client.request(Method::GET, &format!("{CONFIG_MAPS}?limit=1"));
+            let client = self.pick_client();
+            let request = client.request_builder(Method::GET, &format!("{CONFIG_MAPS_PATH}?limit=1"));
             if let Ok(answer) = block_on(client.try_send(request, "".into())) {
                 break answer.json();
             }
@@ -199,19 +205,19 @@ impl Shared {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             loop {
-                let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={last}");
-                match Lines::try_anywhere(self.client(), &path).await {
+                let path = format!("{CONFIG_MAPS_PATH}?watch=1&resourceVersion={last}");
+                match WatchReader::open_if_reachable(self.pick_client(), &path).await {
                     None => tokio::time::sleep(Duration::from_millis(5)).await,
                     Some(Err(StatusCode::SERVICE_UNAVAILABLE)) => {}
                     Some(Err(status)) => {
-                        self.note(|report| report.faults.push(format!("a watch: {status}")));
+                        self.update_report(|report| report.faults.push(format!("a watch: {status}")));
                         return;
                     }
                     Some(Ok(lines)) => {
-                        if self.follow(lines, &mut last).await {
+                        if self.read_watch(lines, &mut last).await {
                             return;
                         }
-                        self.note(|report| report.resumed += 1);
+                        self.update_report(|report| report.resumed_watches += 1);
                     }
                 }
             }
@@ -219,15 +225,15 @@ impl Shared {
     }
 
     /// Follows a watch to its end; whether all was seen.
-    async fn follow(&self, mut lines: Lines, last: &mut String) -> bool {
-        while let Ok(event) = lines.try_next().await {
+    async fn read_watch(&self, mut lines: WatchReader, last: &mut String) -> bool {
+        while let Ok(event) = lines.try_next_event().await {
             let object = &event["object"];
             if event["type"] == "ERROR" {
-                self.note(|report| report.faults.push(format!("a watch from {last} ended with {object}")));
+                self.update_report(|report| report.faults.push(format!("a watch from {last} ended with {object}")));
                 return true;
             }
             *last = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-            self.note(|report| report.events += 1);
+            self.update_report(|report| report.events += 1);
             match object["data"]["write"].as_str() {
                 Some("the-end") => return true,
                 Some(write) => self.seen.lock().push(write.to_owned()),
@@ -237,27 +243,27 @@ impl Shared {
         false
     }
 
-    fn discover(&self) {
-        while self.goes_on() {
-            let before = self.truth.now();
-            let client = self.client();
-            let request = client.request(Method::GET, "/apis").header("accept", MERGED);
+    fn check_discovery_repeatedly(&self) {
+        while self.is_running() {
+            let before = self.expected.served_by_server();
+            let client = self.pick_client();
+            let request = client.request_builder(Method::GET, "/apis").header("accept", MERGED_DISCOVERY_ACCEPT);
             let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
             if answer.status == StatusCode::SERVICE_UNAVAILABLE {
                 // A server that has just started does not know the others yet, and says so.
-                self.note(|report| report.unavailable += 1);
+                self.update_report(|report| report.unavailable += 1);
                 continue;
             }
-            let after = self.truth.now();
-            let found = listed(&answer.json());
-            self.note(|report| report.documents += 1);
+            let after = self.expected.served_by_server();
+            let found = listable_resources(&answer.json());
+            self.update_report(|report| report.documents += 1);
             for (server, (start, served)) in &before {
                 let is_still_up = after.get(server).is_some_and(|(other, _)| other == start);
                 let missing: BTreeSet<_> = served.difference(&found).collect();
                 if is_still_up && !missing.is_empty() {
                     let count = missing.len();
                     let some: Vec<_> = missing.into_iter().take(3).collect();
-                    self.fault(client, &format!("{count} of {server} are not listed, such as {some:?}"));
+                    self.record_fault(client, &format!("{count} of {server} are not listed, such as {some:?}"));
                 }
             }
         }

@@ -3,50 +3,50 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cluster_tests::{Client, ControlPlane, Store};
+use cluster_tests::{Client, ControlPlane, TestStore};
 use serde_json::Value;
-use store::etcd::Etcd;
+use store::etcd::EtcdStore;
 use store::sqlite::SqliteStore;
-use store::{Event, Key, Revision};
+use store::{Key, Revision, StoreEvent};
 use tasks::Tasks;
 
 /// The storage of a control plane, of which at least one server was started.
-pub(super) async fn open(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
+pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
     let tasks = Tasks::new();
     let store: Arc<dyn store::Store> = match plane.store() {
-        Store::Sqlite => {
+        TestStore::Sqlite => {
             let config = store::sqlite::Config::new(plane.folder().join("unskew-data/store.db"));
             Arc::new(SqliteStore::open(config, &tasks).await.unwrap())
         }
-        Store::Etcd(etcd) => {
+        TestStore::Etcd(etcd) => {
             let config = store::etcd::Config::new(vec![etcd.url().to_owned()]);
-            Arc::new(Etcd::open(&config, tasks.clone()).await.unwrap())
+            Arc::new(EtcdStore::open(&config, tasks.clone()).await.unwrap())
         }
     };
     (store, tasks)
 }
 
 /// Every change from the very first on.
-pub(super) async fn history(plane: &ControlPlane<'_>) -> Vec<Event> {
-    let (store, tasks) = open(plane).await;
+pub(super) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEvent> {
+    let (store, tasks) = open_store(plane).await;
     let newest = store.revision().await.unwrap();
     let mut watch = store.watch(Key::from_static(b"/registry/"), Revision(1)).await.unwrap();
     let mut events = Vec::new();
     let mut through = Revision(0);
     while through < newest {
-        watch.progress().send();
-        let batch = watch.next().await.unwrap().unwrap();
+        watch.progress_request().send();
+        let batch = watch.next_batch().await.unwrap().unwrap();
         events.extend(batch.events);
-        through = batch.through;
+        through = batch.complete_through;
     }
     drop((watch, store));
-    tasks.stop(super::PATIENCE).await.unwrap();
+    tasks.stop(super::CONVERGENCE_TIMEOUT).await.unwrap();
     events
 }
 
 /// What of a history was looked at, and what was wrong.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct HistoryFindings {
     /// Writes that had to be published.
     pub(super) checked: usize,
     /// Those of them by a known server, by server and version.
@@ -57,7 +57,7 @@ pub(super) struct Findings {
 }
 
 /// What is known at one moment of a history.
-struct Moment<'a> {
+struct HistoryState<'a> {
     /// The plural of a kind, by group and kind.
     plurals: &'a BTreeMap<(String, String), String>,
     /// Identities by hostname.
@@ -68,30 +68,30 @@ struct Moment<'a> {
 
 /// Goes through a history and compares every stored `apiVersion` with what the StorageVersion objects said at that moment. What
 /// has a label `writer` was written by the server of that name; the rest by any.
-pub(super) async fn check(client: &Client, events: &[Event]) -> Findings {
+pub(super) async fn check_history(client: &Client, events: &[StoreEvent]) -> HistoryFindings {
     let plurals = plurals(client).await;
-    let mut moment = Moment { plurals: &plurals, identities: BTreeMap::new(), published: BTreeMap::new() };
-    let mut findings = Findings::default();
+    let mut moment = HistoryState { plurals: &plurals, identities: BTreeMap::new(), published: BTreeMap::new() };
+    let mut findings = HistoryFindings::default();
     for event in events {
         let key = String::from_utf8_lossy(event.key()).into_owned();
         match event {
-            Event::Delete { .. } => {
+            StoreEvent::Delete { .. } => {
                 if let Some(name) = key.strip_prefix("/registry/storageversions/") {
                     moment.published.remove(name);
                 }
             }
-            Event::Put(entry) => moment.look(&key, &entry.value, entry.revision, &mut findings),
+            StoreEvent::Put(entry) => moment.apply_write(&key, &entry.value, entry.revision, &mut findings),
         }
     }
     findings
 }
 
-impl Moment<'_> {
-    fn look(&mut self, key: &str, value: &[u8], revision: Revision, findings: &mut Findings) {
+impl HistoryState<'_> {
+    fn apply_write(&mut self, key: &str, value: &[u8], revision: Revision, findings: &mut HistoryFindings) {
         let object: Value = serde_json::from_slice(value).unwrap_or_default();
-        match exemption(key) {
+        match exemption_reason(key) {
             Some(why) => *findings.exempt.entry(why).or_default() += 1,
-            None => self.judge(key, &object, revision, findings),
+            None => self.check_write(key, &object, revision, findings),
         }
         if let Some(name) = key.strip_prefix("/registry/storageversions/") {
             let entries = object["status"]["storageVersions"].as_array().into_iter().flatten();
@@ -104,7 +104,7 @@ impl Moment<'_> {
         }
     }
 
-    fn judge(&self, key: &str, object: &Value, revision: Revision, findings: &mut Findings) {
+    fn check_write(&self, key: &str, object: &Value, revision: Revision, findings: &mut HistoryFindings) {
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
         let Some(plural) = self.plurals.get(&(group.clone(), kind)) else {
@@ -129,7 +129,7 @@ impl Moment<'_> {
 }
 
 /// Why a write need not be published.
-fn exemption(key: &str) -> Option<&'static str> {
+fn exemption_reason(key: &str) -> Option<&'static str> {
     let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
     let path = key.strip_prefix("/registry/")?;
     match path.split_once('/')? {
@@ -146,7 +146,7 @@ async fn plurals(client: &Client) -> BTreeMap<(String, String), String> {
     let mut plurals = BTreeMap::new();
     for path in ["/api", "/apis"] {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let request = client.request(http::Method::GET, path).header("accept", accept);
+        let request = client.request_builder(http::Method::GET, path).header("accept", accept);
         let document = client.send(request, "".into()).await.json();
         for group in document["items"].as_array().into_iter().flatten() {
             let resources = group["versions"].as_array().into_iter().flatten();

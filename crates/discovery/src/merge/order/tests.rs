@@ -10,15 +10,19 @@ fn check(chains: &[&str], expected: &Expect) {
     letters.dedup();
     let number_of = |letter: u8| letters.binary_search(&letter).unwrap();
     let numbers: Vec<Vec<usize>> = chains.iter().map(|chain| chain.bytes().map(number_of).collect()).collect();
-    let ordered = order(&numbers, letters.len());
+    let ordered = topological_order(&numbers, letters.len());
     expected.assert_eq(&ordered.iter().map(|number| char::from(letters[*number])).collect::<String>());
     for chain in &numbers {
-        assert_eq!(order(&[ordered.clone(), chain.clone()], letters.len()), ordered, "a chain changes the result");
+        assert_eq!(
+            topological_order(&[ordered.clone(), chain.clone()], letters.len()),
+            ordered,
+            "a chain changes the result"
+        );
     }
 }
 
 #[test]
-fn chains_that_agree_are_interleaved_as_they_demand() {
+fn topological_order_interleaves_agreeing_chains() {
     check(&["ABCD", "AXZD", "ZY", "Q"], &expect!["ABCQXZDY"]);
     check(&["CAB"], &expect!["CAB"]);
     check(&["CAB", "CB", "AB"], &expect!["CAB"]);
@@ -27,7 +31,7 @@ fn chains_that_agree_are_interleaved_as_they_demand() {
 }
 
 #[test]
-fn what_no_chain_compares_is_in_the_order_of_the_tie_break() {
+fn topological_order_breaks_ties_by_smallest_number() {
     check(&["B", "A", "C"], &expect!["ABC"]);
     check(&["XC", "XA", "XB"], &expect!["XABC"]);
     check(&["CX", "AX", "BX"], &expect!["ABCX"]);
@@ -35,7 +39,7 @@ fn what_no_chain_compares_is_in_the_order_of_the_tie_break() {
 }
 
 #[test]
-fn contradictions_stay_where_they_are() {
+fn topological_order_keeps_cycles_in_position() {
     check(&["AB", "BA"], &expect!["AB"]);
     check(&["ZYXA", "ZXYA"], &expect!["ZXYA"]);
     check(&["AB", "BC", "CA"], &expect!["ABC"]);
@@ -44,20 +48,20 @@ fn contradictions_stay_where_they_are() {
 }
 
 #[test]
-fn what_follows_a_contradiction_does_not_move_before_it() {
+fn topological_order_keeps_successors_after_cycle() {
     check(&["ZYA", "YZ", "AB"], &expect!["YZAB"]);
     check(&["MXYA", "MYXA", "AC", "B"], &expect!["BMXYAC"]);
 }
 
 #[test]
-fn a_contradiction_stays_in_one_piece() {
+fn topological_order_keeps_cycle_contiguous() {
     check(&["RQP", "PQR", "QRP", "AB", "BA", "BC"], &expect!["ABCPQR"]);
     check(&["SXQR", "SQRX", "RQX", "A"], &expect!["ASQRX"]);
 }
 
 #[test]
-fn long_chains_need_no_stack() {
+fn topological_order_does_not_recurse_on_long_chains() {
     let forwards: Vec<usize> = (0..100_000).collect();
     let backwards: Vec<usize> = (0..100_000).rev().collect();
-    assert_eq!(order(&[backwards, forwards.clone()], forwards.len()), forwards);
+    assert_eq!(topological_order(&[backwards, forwards.clone()], forwards.len()), forwards);
 }

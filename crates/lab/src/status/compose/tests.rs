@@ -1,15 +1,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::folder::state::tests::state;
+use crate::data_dir::state::tests::test_lab_state;
 
 /// `a ready: v1 pods nodes | batch/v1 jobs; b stopped: v1 pods`
-pub(crate) fn snapshot(cluster: &str) -> Snapshot {
+pub(crate) fn test_snapshot(cluster: &str) -> LabSnapshot {
     let now = Instant::now();
     let parts: Vec<(&str, &str)> = cluster.split(';').map(|part| part.trim().split_once(':').unwrap()).collect();
     let names: Vec<String> =
         parts.iter().map(|(head, _)| format!("{}=1.3{}:7001", &head[..1], head.len() % 7)).collect();
-    let mut board = Board::new(&state(&names.join(" ")), now);
+    let mut board = ProcessTable::new(&test_lab_state(&names.join(" ")), now);
     let mut learned = Vec::new();
     for (standing, (head, served)) in board.servers.iter_mut().zip(&parts) {
         standing.phase = match head.split_once(' ').unwrap().1 {
@@ -17,25 +17,25 @@ pub(crate) fn snapshot(cluster: &str) -> Snapshot {
             "stopped" => Phase::Stopped,
             other => panic!("no phase {other}"),
         };
-        let mut resources = Resources::new();
+        let mut resources = ResourcesByGroupVersion::new();
         for group in served.split('|').map(str::trim).filter(|group| !group.is_empty()) {
             let mut words = group.split_whitespace().map(str::to_owned);
             resources.insert(words.next().unwrap(), words.collect());
         }
         let peers = PeersPage { server: format!("apiserver-{}", &head[..1]), ..PeersPage::default() };
-        learned.push(Learned { peers: Some(peers), resources: Some(resources), ..Learned::default() });
+        learned.push(ServerReport { peers: Some(peers), resources: Some(resources), ..ServerReport::default() });
     }
-    compose(&Facts::default(), &board, &learned, &[], None, now)
+    compose_snapshot(&LabInfo::default(), &board, &learned, &[], None, now)
 }
 
 #[track_caller]
 fn check_if_stopped(cluster: &str, server: &str, expected: Option<&str>) {
-    let found = if_stopped(&snapshot(cluster), server).map(|found| found.join(" "));
+    let found = unavailable_if_stopped(&test_snapshot(cluster), server).map(|found| found.join(" "));
     assert_eq!(found.as_deref(), expected, "{server} in {cluster}");
 }
 
 #[test]
-fn stopping_a_server_costs_what_no_other_ready_one_serves() {
+fn stopped_server_makes_only_its_own_resources_unavailable() {
     let cluster = "a ready: v1 pods nodes | batch/v1 jobs; b ready: v1 pods pods/resize; c stopped: batch/v1 jobs";
     check_if_stopped(cluster, "a", Some("v1/nodes batch/v1/jobs"));
     check_if_stopped(cluster, "apiserver-b", Some("v1/pods/resize"));
@@ -44,31 +44,34 @@ fn stopping_a_server_costs_what_no_other_ready_one_serves() {
 }
 
 #[test]
-fn groups_are_listed_with_who_serves_what() {
-    let snapshot = snapshot("a ready: v1 pods | apps/v1 deployments; b ready: v1 nodes");
-    let rows: Vec<_> =
-        snapshot.groups.iter().map(|row| format!("{} {:?} {:?}", row.name, row.resources, row.served)).collect();
+fn snapshot_lists_group_versions_with_serving_servers() {
+    let snapshot = test_snapshot("a ready: v1 pods | apps/v1 deployments; b ready: v1 nodes");
+    let rows: Vec<_> = snapshot
+        .groups
+        .iter()
+        .map(|row| format!("{} {:?} {:?}", row.name, row.resources, row.served_by_server))
+        .collect();
     assert_eq!(rows, [r#"v1 ["nodes", "pods"] [[1], [0]]"#, r#"apps/v1 ["deployments"] [[0], []]"#]);
     assert_eq!(snapshot.servers[0].resources, 2);
 }
 
 #[test]
-fn the_state_of_a_server_is_what_the_others_say() {
+fn member_state_of_a_server_comes_from_its_peers() {
     let now = Instant::now();
-    let board = Board::new(&state("a=1.33:7001 b=1.36:7002"), now);
+    let board = ProcessTable::new(&test_lab_state("a=1.33:7001 b=1.36:7002"), now);
     let page = |server: &str, members: &[(&str, &str)]| PeersPage {
         server: server.to_owned(),
         peering: String::new(),
         members: members
             .iter()
-            .map(|(server, state)| MemberLine {
+            .map(|(server, state)| PeersPageMember {
                 server: (*server).to_owned(),
                 state: (*state).to_owned(),
                 state_seconds: 4,
             })
             .collect(),
     };
-    let mut learned = [Learned::default(), Learned::default()];
+    let mut learned = [ServerReport::default(), ServerReport::default()];
     learned[0].peers = Some(page("apiserver-x", &[("apiserver-y", "suspect")]));
     learned[1].peers = Some(page("apiserver-y", &[("apiserver-x", "live")]));
     learned[0].forwards = BTreeMap::from([("apiserver-y".to_owned(), 3), ("apiserver-gone".to_owned(), 1)]);
@@ -76,24 +79,24 @@ fn the_state_of_a_server_is_what_the_others_say() {
         "commonEncodingVersion": "apps/v1",
         "storageVersions": [{"apiServerID": "apiserver-x", "encodingVersion": "apps/v1"}],
     }}]}));
-    let snapshot = compose(&Facts::default(), &board, &learned, &versions, None, now);
+    let snapshot = compose_snapshot(&LabInfo::default(), &board, &learned, &versions, None, now);
     let states: Vec<_> = snapshot.servers.iter().map(|server| &*server.member_state).collect();
     assert_eq!(states, ["live", "suspect"]);
     let forwards: Vec<_> = snapshot.forwards.iter().map(|f| format!("{}>{} {}", f.from, f.to, f.requests)).collect();
     assert_eq!(forwards, ["a>apiserver-gone 1", "a>b 3"]);
-    assert_eq!(snapshot.storage_versions[0].writes, [("a".to_owned(), "apps/v1".to_owned())]);
-    assert_eq!(snapshot.storage_versions[0].agreed, "apps/v1");
+    assert_eq!(snapshot.storage_versions[0].encoding_versions, [("a".to_owned(), "apps/v1".to_owned())]);
+    assert_eq!(snapshot.storage_versions[0].common_encoding_version, "apps/v1");
 }
 
 #[test]
-fn forwards_are_read_from_the_metrics() {
+fn forward_counts_are_parsed_from_metrics() {
     let page = "# HELP x\nunskew_peer_forward_duration_seconds_count{peer=\"apiserver-x\"} 12\n\
                 unskew_peer_forward_duration_seconds_sum{peer=\"apiserver-x\"} 0.5\nother 3\n";
-    assert_eq!(parse_forwards(page), BTreeMap::from([("apiserver-x".to_owned(), 12)]));
+    assert_eq!(parse_forward_counts(page), BTreeMap::from([("apiserver-x".to_owned(), 12)]));
 }
 
 #[test]
-fn documents_list_resources_and_subresources() {
+fn collect_resources_includes_subresources() {
     let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": [
         {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [
             {"resource": "deployments", "scope": "Namespaced", "singularResource": "deployment", "verbs": ["get"],
@@ -101,7 +104,7 @@ fn documents_list_resources_and_subresources() {
              "subresources": [{"subresource": "scale", "verbs": ["get"]}]},
         ]}]},
     ]});
-    let mut resources = Resources::new();
-    resources_of(&discovery::parse::parse_aggregated(document.to_string().as_bytes()).unwrap(), &mut resources);
+    let mut resources = ResourcesByGroupVersion::new();
+    collect_resources(&discovery::parse::parse_aggregated(document.to_string().as_bytes()).unwrap(), &mut resources);
     assert_eq!(format!("{resources:?}"), r#"{"apps/v1": {"deployments", "deployments/scale"}}"#);
 }

@@ -1,50 +1,51 @@
 //! One metric of an autoscaler: flat in the annotations of the first version, in parts in the second.
 
+use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-use crate::access::{self, Object, part_mut};
+use crate::unstructured::{self, nested_object_mut};
 
 /// The sources of a metric, as fields of it.
 const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
 
 /// Whether a metric says what is wanted or what is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tense {
-    Wanted,
-    Present,
+enum MetricSide {
+    Target,
+    Current,
 }
 
-impl Tense {
+impl MetricSide {
     /// The part of the second version, and the start of names in the first.
-    fn part(self) -> &'static str {
+    fn field_name(self) -> &'static str {
         match self {
-            Self::Wanted => "target",
-            Self::Present => "current",
+            Self::Target => "target",
+            Self::Current => "current",
         }
     }
 }
 
-pub(super) fn wanted_to_v1(metric: &Value) -> Value {
-    each_source(metric, |source, fields| to_v1(source, fields, Tense::Wanted))
+pub(super) fn target_metric_to_v1(metric: &Value) -> Value {
+    convert_sources(metric, |source, fields| source_to_v1(source, fields, MetricSide::Target))
 }
 
-pub(super) fn present_to_v1(metric: &Value) -> Value {
-    each_source(metric, |source, fields| to_v1(source, fields, Tense::Present))
+pub(super) fn current_metric_to_v1(metric: &Value) -> Value {
+    convert_sources(metric, |source, fields| source_to_v1(source, fields, MetricSide::Current))
 }
 
-pub(super) fn wanted_to_v2(metric: &Value) -> Value {
-    each_source(metric, |source, fields| {
-        let mut fields = to_v2(source, fields, Tense::Wanted);
-        set_type(source, part_mut(&mut fields, "target"));
+pub(super) fn target_metric_to_v2(metric: &Value) -> Value {
+    convert_sources(metric, |source, fields| {
+        let mut fields = source_to_v2(source, fields, MetricSide::Target);
+        set_target_type(source, nested_object_mut(&mut fields, "target"));
         fields
     })
 }
 
-pub(super) fn present_to_v2(metric: &Value) -> Value {
-    each_source(metric, |source, fields| to_v2(source, fields, Tense::Present))
+pub(super) fn current_metric_to_v2(metric: &Value) -> Value {
+    convert_sources(metric, |source, fields| source_to_v2(source, fields, MetricSide::Current))
 }
 
-fn each_source(metric: &Value, convert: impl Fn(&str, &Object) -> Object) -> Value {
+fn convert_sources(metric: &Value, convert: impl Fn(&str, &JsonObject) -> JsonObject) -> Value {
     let mut metric = metric.clone();
     for source in SOURCES {
         if let Some(Value::Object(fields)) = metric.get_mut(source) {
@@ -55,8 +56,8 @@ fn each_source(metric: &Value, convert: impl Fn(&str, &Object) -> Object) -> Val
 }
 
 /// Names of a value in the second version, and in the first, where the tense comes before some.
-fn value_names(source: &str, tense: Tense) -> [(&'static str, String); 3] {
-    let part = tense.part();
+fn value_names(source: &str, side: MetricSide) -> [(&'static str, String); 3] {
+    let part = side.field_name();
     let average = if source == "object" { "averageValue".to_owned() } else { format!("{part}AverageValue") };
     [
         ("value", format!("{part}Value")),
@@ -70,43 +71,42 @@ fn selector_name(source: &str) -> &'static str {
 }
 
 /// The value that the first version cannot leave out; zero stands for absence.
-fn required_value(source: &str, tense: Tense) -> Option<&'static str> {
-    match (source, tense) {
-        ("object", Tense::Wanted | Tense::Present) | ("external", Tense::Present) => Some("value"),
-        ("pods", Tense::Wanted | Tense::Present) | ("resource" | "containerResource", Tense::Present) => {
-            Some("averageValue")
-        }
+fn required_value(source: &str, side: MetricSide) -> Option<&'static str> {
+    match (source, side) {
+        ("object", MetricSide::Target | MetricSide::Current) | ("external", MetricSide::Current) => Some("value"),
+        ("pods", MetricSide::Target | MetricSide::Current)
+        | ("resource" | "containerResource", MetricSide::Current) => Some("averageValue"),
         _ => None,
     }
 }
 
-fn to_v1(source: &str, fields: &Object, tense: Tense) -> Object {
+fn source_to_v1(source: &str, fields: &JsonObject, side: MetricSide) -> JsonObject {
     let mut flat = fields.clone();
-    let values = flat.remove(tense.part());
+    let values = flat.remove(side.field_name());
     let metric = flat.remove("metric");
     if let Some(described) = flat.remove("describedObject") {
         flat.insert("target".to_owned(), described);
     }
     if let Some(Value::Object(mut metric)) = metric {
-        access::set(&mut flat, "metricName", metric.remove("name"));
-        access::set(&mut flat, selector_name(source), metric.remove("selector"));
+        unstructured::set_or_remove(&mut flat, "metricName", metric.remove("name"));
+        unstructured::set_or_remove(&mut flat, selector_name(source), metric.remove("selector"));
     }
     let values = values.as_ref().and_then(Value::as_object);
-    for (name, flat_name) in value_names(source, tense) {
+    for (name, flat_name) in value_names(source, side) {
         let value = values.and_then(|values| values.get(name)).filter(|value| !value.is_null()).cloned();
-        let zero = (required_value(source, tense) == Some(name)).then(|| Value::from("0"));
-        access::set(&mut flat, &flat_name, value.or(zero));
+        let zero = (required_value(source, side) == Some(name)).then(|| Value::from("0"));
+        unstructured::set_or_remove(&mut flat, &flat_name, value.or(zero));
     }
     flat
 }
 
-fn to_v2(source: &str, flat: &Object, tense: Tense) -> Object {
+fn source_to_v2(source: &str, flat: &JsonObject, side: MetricSide) -> JsonObject {
     let mut fields = flat.clone();
     let mut values = Map::new();
-    for (name, flat_name) in value_names(source, tense) {
+    for (name, flat_name) in value_names(source, side) {
         values.extend(fields.remove(&flat_name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value)));
     }
-    if source == "object" && tense == Tense::Wanted && values.contains_key("averageValue") {
+    if source == "object" && side == MetricSide::Target && values.contains_key("averageValue") {
         values.retain(|name, value| name != "value" || value != "0");
     }
     if let Some(described) = fields.remove("target") {
@@ -114,16 +114,16 @@ fn to_v2(source: &str, flat: &Object, tense: Tense) -> Object {
     }
     if let Some(name) = fields.remove("metricName") {
         let selector = fields.remove(selector_name(source));
-        let metric = part_mut(&mut fields, "metric");
+        let metric = nested_object_mut(&mut fields, "metric");
         metric.insert("name".to_owned(), name);
-        access::set(metric, "selector", selector);
+        unstructured::set_or_remove(metric, "selector", selector);
     }
-    fields.insert(tense.part().to_owned(), Value::Object(values));
+    fields.insert(side.field_name().to_owned(), Value::Object(values));
     fields
 }
 
 /// Says which of its values a target is about.
-fn set_type(source: &str, target: &mut Object) {
+fn set_target_type(source: &str, target: &mut JsonObject) {
     let has = |name: &str| target.contains_key(name);
     let kind = match source {
         "object" if !has("averageValue") => "Value",

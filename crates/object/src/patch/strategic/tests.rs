@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::*;
 use crate::arbitrary;
-use crate::schema::tests::{POD, TinySchema};
+use crate::schema::tests::{POD, TestSchema};
 
-fn apply(object: &Value, patch: &Value) -> Result<Value, Refusal> {
+fn apply(object: &Value, patch: &Value) -> Result<Value, Rejection> {
     let patch = StrategicPatch::parse(patch.to_string().as_bytes())?.value;
-    patch.apply(object.as_object().unwrap(), Known::new(&TinySchema, POD))
+    patch.apply(object.as_object().unwrap(), SchemaCursor::new(&TestSchema, POD))
 }
 
 #[track_caller]
@@ -35,12 +35,12 @@ macro_rules! finalizers {
 }
 
 #[track_caller]
-fn refused(object: &Value, patch: &Value, expected: &Expect) {
+fn check_rejected(object: &Value, patch: &Value, expected: &Expect) {
     expected.assert_eq(&format!("{:?}", apply(object, patch).unwrap_err()));
 }
 
 #[test]
-fn objects_merge_and_null_removes() {
+fn strategic_patch_merges_objects_and_removes_nulls() {
     check(
         &json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"nodeName": "x"}}),
         &json!({"metadata": {"labels": {"a": null, "c": "3"}}, "spec": {"nodeName": "y"}, "kind": "Pod"}),
@@ -56,7 +56,7 @@ fn objects_merge_and_null_removes() {
 }
 
 #[test]
-fn lists_of_objects_merge_by_key() {
+fn strategic_patch_merges_object_lists_by_key() {
     spec!(
         json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}),
         json!({"containers": [{"name": "b", "image": "2"}]}),
@@ -86,7 +86,7 @@ fn lists_of_objects_merge_by_key() {
 }
 
 #[test]
-fn other_lists_are_replaced() {
+fn strategic_patch_replaces_atomic_lists() {
     spec!(
         json!({"tolerations": [{"key": "a"}, {"key": "b"}]}),
         json!({"tolerations": [{"key": "c"}]}),
@@ -100,7 +100,7 @@ fn other_lists_are_replaced() {
 }
 
 #[test]
-fn fields_of_another_release_are_patched_too() {
+fn strategic_patch_merges_fields_unknown_to_schema() {
     spec!(
         json!({"future": {"a": {"x": 1}, "list": [1, 2]}}),
         json!({"future": {"a": {"y": 2}, "list": [3]}}),
@@ -109,12 +109,12 @@ fn fields_of_another_release_are_patched_too() {
 }
 
 #[test]
-fn the_replace_strategy_replaces_objects() {
+fn strategic_patch_replace_strategy_replaces_objects() {
     spec!(json!({"selector": {"a": "1"}}), json!({"selector": {"b": "2"}}), json!({"selector": {"b": "2"}}));
 }
 
 #[test]
-fn patch_directives_delete_and_replace() {
+fn patch_directive_deletes_and_replaces() {
     spec!(
         json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "a", "image": "again"}]}),
         json!({"containers": [{"name": "a", "$patch": "delete"}]}),
@@ -135,24 +135,24 @@ fn patch_directives_delete_and_replace() {
 }
 
 #[test]
-fn unknown_directives_are_refused() {
+fn strategic_patch_rejects_unknown_directives() {
     let object = json!({"spec": {"containers": [{"name": "a"}], "strategy": {}}});
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"strategy": {"$patch": "merge"}}}),
         &expect![[r#"Unclassified("unknown patch type: merge in map: {\"$patch\":\"merge\"}")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"containers": [{"$patch": "merge", "name": "a"}]}}),
         &expect![[r#"Unclassified("merging lists cannot yet be specified in the patch")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"containers": [{"$patch": 1, "name": "a"}]}}),
         &expect![[r#"Unclassified("unknown patch type: 1 in map: {\"$patch\":1,\"name\":\"a\"}")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"containers": [{"$patch": "delete"}]}}),
         &expect![[r#"Unclassified("map: {\"$patch\":\"delete\"} does not contain declared merge key: name")"#]],
@@ -160,7 +160,7 @@ fn unknown_directives_are_refused() {
 }
 
 #[test]
-fn lists_of_scalars_merge_by_value() {
+fn strategic_patch_merges_scalar_lists_by_value() {
     finalizers!(json!(["a", "b"]), json!({"finalizers": ["c"]}), json!(["c", "a", "b"]));
     finalizers!(json!(["a", "b"]), json!({"finalizers": ["b", "c"]}), json!(["a", "b", "c"]));
     finalizers!(json!(["a", "b"]), json!({"$deleteFromPrimitiveList/finalizers": ["a", "x"]}), json!(["b"]));
@@ -174,7 +174,7 @@ fn lists_of_scalars_merge_by_value() {
 }
 
 #[test]
-fn an_order_arranges_what_the_patch_knows() {
+fn set_element_order_orders_list_items() {
     let named = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
     // The server has `s` between two that the client knows; it stays after `a`.
     spec!(
@@ -207,34 +207,34 @@ fn an_order_arranges_what_the_patch_knows() {
 }
 
 #[test]
-fn an_order_must_fit_the_patch() {
+fn set_element_order_must_match_patch() {
     let object = json!({"spec": {"containers": [{"name": "a"}]}});
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a"}, {"name": "b"}]}}),
         &expect![[r#"Unclassified("The order in patch list doesn't match $setElementOrder list")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$setElementOrder/containers": "a"}}),
         &expect![[r#"BadRequest("invalid patch format of setElementOrder list")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$setElementOrder": []}}),
         &expect![[r#"BadRequest("invalid patch format of setElementOrder list")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$setElementOrder/containers": [{}]}}),
         &expect![[r#"Unclassified("map: {} does not contain declared merge key: name")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$deleteFromPrimitiveList/x": 1}}),
         &expect![[r#"BadRequest("invalid patch format of primitive list")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"$deleteFromPrimitiveList": []}}),
         &expect![[r#"BadRequest("invalid patch format of primitive list")"#]],
@@ -242,7 +242,7 @@ fn an_order_must_fit_the_patch() {
 }
 
 #[test]
-fn retain_keys_removes_the_others() {
+fn retain_keys_removes_other_fields() {
     spec!(
         json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]}),
         json!({"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": "/x"}]}),
@@ -254,12 +254,12 @@ fn retain_keys_removes_the_others() {
         json!({"strategy": {"type": "Recreate"}}),
     );
     let object = json!({"spec": {"strategy": {"type": "x"}}});
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}}),
         &expect![[r#"BadRequest("invalid patch format of retainKeys")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"strategy": {"$retainKeys": "type"}}}),
         &expect![[r#"BadRequest("invalid patch format of retainKeys")"#]],
@@ -267,29 +267,29 @@ fn retain_keys_removes_the_others() {
 }
 
 #[test]
-fn lists_that_cannot_merge_are_refused() {
+fn strategic_patch_rejects_unmergeable_lists() {
     let object = json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"finalizers": ["a"]}});
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"containers": [{"image": "x"}]}}),
         &expect![[r#"Unclassified("map: {\"image\":\"x\"} does not contain declared merge key: name")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"spec": {"containers": ["a"]}}),
         &expect![[r#"Unclassified("list element types are not identical")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"metadata": {"finalizers": [["a"]]}}),
         &expect![[r#"Unprocessable("lists of lists are not supported")"#]],
     );
-    refused(
+    check_rejected(
         &object,
         &json!({"metadata": {"finalizers": [null]}}),
         &expect![[r#"Unclassified("list element types are not identical")"#]],
     );
-    refused(
+    check_rejected(
         &json!({"metadata": {"finalizers": [{}]}}),
         &json!({"metadata": {"finalizers": [{}]}}),
         &expect![[r#"Unclassified("cannot merge lists without merge key for slice")"#]],
@@ -297,7 +297,7 @@ fn lists_that_cannot_merge_are_refused() {
 }
 
 #[test]
-fn long_lists_merge_in_time() {
+fn strategic_patch_merges_long_lists_in_linear_time() {
     let many = |from: usize| (from..from + 20_000).map(|at| json!({"name": format!("c{at}")})).collect::<Vec<_>>();
     let merged =
         apply(&json!({"spec": {"containers": many(0)}}), &json!({"spec": {"containers": many(10_000)}})).unwrap();
@@ -339,19 +339,19 @@ fn patch() -> impl Strategy<Value = Map<String, Value>> {
 
 proptest! {
     #[test]
-    fn no_patch_makes_it_panic(object in patch(), patch in patch()) {
-        let _ = StrategicPatch(patch).apply(&object, Known::new(&TinySchema, POD));
+    fn strategic_patch_never_panics(object in patch(), patch in patch()) {
+        let _ = StrategicPatch(patch).apply(&object, SchemaCursor::new(&TestSchema, POD));
     }
 
     #[test]
-    fn an_empty_patch_changes_nothing(object in arbitrary::object()) {
-        let patched = StrategicPatch(Map::new()).apply(&object, Known::new(&TinySchema, POD));
+    fn empty_strategic_patch_changes_nothing(object in arbitrary::object()) {
+        let patched = StrategicPatch(Map::new()).apply(&object, SchemaCursor::new(&TestSchema, POD));
         prop_assert_eq!(patched, Ok(Value::Object(object)));
     }
 
     #[test]
-    fn where_no_list_merges_it_is_a_merge_patch(object in arbitrary::object(), patch in arbitrary::object()) {
+    fn strategic_patch_without_lists_equals_merge_patch(object in arbitrary::object(), patch in arbitrary::object()) {
         let merged = crate::patch::MergePatch(patch.clone()).apply(&object);
-        prop_assert_eq!(StrategicPatch(patch).apply(&object, Known::new(&TinySchema, POD)), Ok(merged));
+        prop_assert_eq!(StrategicPatch(patch).apply(&object, SchemaCursor::new(&TestSchema, POD)), Ok(merged));
     }
 }

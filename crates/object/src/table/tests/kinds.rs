@@ -3,12 +3,12 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::super::table;
+use super::super::build_table;
 use super::{check, options};
 use api::metadata::ListMeta;
 
 #[test]
-fn services_and_what_is_behind_them() {
+fn service_and_endpoints_columns() {
     let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 443, "nodePort": 30443, "protocol": "TCP"}]);
     check(
         "",
@@ -19,7 +19,7 @@ fn services_and_what_is_behind_them() {
         ]],
     );
     let external = |service: Value| {
-        let table = table([service.as_object().unwrap()], &ListMeta::default(), &options("", "Service"));
+        let table = build_table([service.as_object().unwrap()], &ListMeta::default(), &options("", "Service"));
         table["rows"][0]["cells"][3].as_str().unwrap().to_owned()
     };
     let balanced = json!({"loadBalancer": {"ingress": [{"hostname": "lb.example"}, {"ip": "1.2.3.4"}]}});
@@ -58,7 +58,7 @@ fn services_and_what_is_behind_them() {
 }
 
 #[test]
-fn networking() {
+fn networking_columns() {
     let rules = json!([{"host": "a.example"}, {}, {"host": "b.example"}, {"host": "c.example"}, {"host": "d.example"}]);
     check(
         "networking.k8s.io",
@@ -102,7 +102,7 @@ fn networking() {
 }
 
 #[test]
-fn nodes_and_namespaces() {
+fn node_and_namespace_columns() {
     check(
         "",
         "Node",
@@ -134,7 +134,7 @@ fn nodes_and_namespaces() {
 }
 
 #[test]
-fn things_with_keys() {
+fn secret_config_map_and_quota_columns() {
     check(
         "",
         "Secret",
@@ -157,7 +157,7 @@ fn things_with_keys() {
 }
 
 #[test]
-fn events_of_both_groups() {
+fn event_columns_of_both_groups() {
     let core = json!({
         "type": "Warning", "reason": "Failed", "message": " it failed\n", "involvedObject": {"kind": "Pod", "name": "p", "fieldPath": "spec.containers{x}"},
         "source": {"component": "kubelet", "host": "node-1"}, "firstTimestamp": "2026-01-10T23:00:00Z", "lastTimestamp": "2026-01-10T23:59:00Z", "count": 5,
@@ -193,7 +193,7 @@ fn events_of_both_groups() {
 }
 
 #[test]
-fn volumes() {
+fn volume_and_claim_columns() {
     check(
         "",
         "PersistentVolume",
@@ -223,7 +223,7 @@ fn volumes() {
 }
 
 #[test]
-fn storage_and_devices() {
+fn storage_and_device_columns() {
     check(
         "storage.k8s.io",
         "StorageClass",
@@ -279,7 +279,7 @@ fn storage_and_devices() {
 }
 
 #[test]
-fn the_cluster_itself() {
+fn lease_rbac_and_scheduling_columns() {
     check(
         "coordination.k8s.io",
         "Lease",
@@ -324,7 +324,7 @@ fn the_cluster_itself() {
 }
 
 #[test]
-fn what_servers_keep_about_each_other() {
+fn storage_version_and_api_service_columns() {
     let servers: Vec<Value> =
         (1..=4).map(|at| json!({"apiServerID": format!("s{at}"), "encodingVersion": "v1"})).collect();
     check(
@@ -363,7 +363,7 @@ fn what_servers_keep_about_each_other() {
 }
 
 #[test]
-fn admission_and_fairness() {
+fn admission_and_flow_control_columns() {
     check(
         "admissionregistration.k8s.io",
         "ValidatingWebhookConfiguration",

@@ -11,60 +11,66 @@ fn bandwidth(bytes_per_second: u64) -> Arc<Bandwidth> {
 }
 
 /// So many pieces of so many bytes.
-fn body(pieces: usize, bytes: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
-    let piece = Bytes::from(vec![b'x'; bytes]);
-    let frames = std::iter::repeat_n(piece, pieces).map(|piece| Ok(Frame::data(piece)));
+fn body_of_chunks(chunks: usize, bytes: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+    let chunk = Bytes::from(vec![b'x'; bytes]);
+    let frames = std::iter::repeat_n(chunk, chunks).map(|chunk| Ok(Frame::data(chunk)));
     StreamBody::new(futures_util::stream::iter(frames.collect::<Vec<_>>()))
 }
 
 #[track_caller]
-fn check(bytes_per_second: u64, pieces: &[(u64, usize)], expected: &[u64]) {
+fn check_send_times(bytes_per_second: u64, chunks: &[(u64, usize)], expected: &[u64]) {
     let start = Instant::now();
     let bytes_per_second = NonZeroU64::new(bytes_per_second).unwrap();
-    let mut bucket = Bucket { bytes_per_second, paid_at: start };
+    let mut bucket = LeakyBucket { bytes_per_second, drained_at: start };
     let at = |millis: u64| start + Duration::from_millis(millis);
-    let went = pieces.iter().map(|(came, bytes)| bucket.add(*bytes, at(*came)).duration_since(start).as_millis());
-    assert_eq!(went.collect::<Vec<_>>(), expected.iter().map(|millis| u128::from(*millis)).collect::<Vec<_>>());
+    let send_times = chunks
+        .iter()
+        .map(|(arrived_at, bytes)| bucket.reserve(*bytes, at(*arrived_at)).duration_since(start).as_millis());
+    assert_eq!(send_times.collect::<Vec<_>>(), expected.iter().map(|millis| u128::from(*millis)).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_piece_goes_when_those_before_it_are_paid_for() {
+fn bucket_delays_chunks_beyond_rate_and_burst() {
     // A second's worth goes at once, and then as much as flows.
-    check(1_000, &[(0, 500), (0, 500), (0, 500), (0, 500), (0, 0)], &[0, 0, 0, 500, 1_000]);
+    check_send_times(1_000, &[(0, 500), (0, 500), (0, 500), (0, 500), (0, 0)], &[0, 0, 0, 500, 1_000]);
     // A quiet time is worth a second, however long it was.
-    check(1_000, &[(0, 2_000), (90_000, 1_000), (90_000, 1_000), (90_000, 1_000)], &[0, 90_000, 90_000, 91_000]);
+    check_send_times(
+        1_000,
+        &[(0, 2_000), (90_000, 1_000), (90_000, 1_000), (90_000, 1_000)],
+        &[0, 90_000, 90_000, 91_000],
+    );
     // What does not exceed the limit is never held.
-    check(1_000, &[(0, 100), (100, 100), (200, 100), (300, 100)], &[0, 100, 200, 300]);
+    check_send_times(1_000, &[(0, 100), (100, 100), (200, 100), (300, 100)], &[0, 100, 200, 300]);
     // Nor is any number of bytes too many.
-    check(u64::MAX, &[(0, usize::MAX), (0, usize::MAX)], &[0, 0]);
-    let mut bucket = Bucket { bytes_per_second: NonZeroU64::MIN, paid_at: Instant::now() };
-    assert_eq!(bucket.cost(usize::MAX), Duration::from_nanos(u64::MAX));
-    bucket.add(1, Instant::now());
+    check_send_times(u64::MAX, &[(0, usize::MAX), (0, usize::MAX)], &[0, 0]);
+    let mut bucket = LeakyBucket { bytes_per_second: NonZeroU64::MIN, drained_at: Instant::now() };
+    assert_eq!(bucket.drain_time(usize::MAX), Duration::from_nanos(u64::MAX));
+    bucket.reserve(1, Instant::now());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_takes_as_long_as_its_bytes_and_arrives_whole() {
+async fn throttled_body_is_complete_and_takes_its_share_of_time() {
     let started = Instant::now();
     let limit = bandwidth(1_000);
-    let read = Metered::new(body(10, 500), Some(&limit)).collect().await.unwrap().to_bytes();
+    let read = ThrottledBody::new(body_of_chunks(10, 500), Some(&limit)).collect().await.unwrap().to_bytes();
     assert_eq!(read.len(), 5_000);
     // The last piece goes when the 4,500 bytes before it are paid for, but for a second.
     assert_eq!(started.elapsed(), Duration::from_millis(3_500));
-    assert!((limit.held.get() - 3.5).abs() < 0.01, "{}", limit.held.get());
+    assert!((limit.waited_seconds.get() - 3.5).abs() < 0.01, "{}", limit.waited_seconds.get());
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_share_one_limit_and_take_turns() {
+async fn streams_share_one_limit_chunk_by_chunk() {
     let started = Instant::now();
     let limit = bandwidth(1_000);
     let download = || async {
-        Metered::new(body(20, 500), Some(&limit)).collect().await.unwrap();
+        ThrottledBody::new(body_of_chunks(20, 500), Some(&limit)).collect().await.unwrap();
         started.elapsed()
     };
     let downloads = join_all((0..4).map(|_| download()));
     let watch = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        Metered::new(body(1, 10), Some(&limit)).collect().await.unwrap();
+        ThrottledBody::new(body_of_chunks(1, 10), Some(&limit)).collect().await.unwrap();
         started.elapsed()
     };
     let (downloads, watch) = tokio::join!(downloads, watch);
@@ -75,17 +81,18 @@ async fn streams_share_one_limit_and_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_short_answers_are_held_too() {
+async fn many_short_bodies_are_throttled_together() {
     let started = Instant::now();
     let limit = bandwidth(1_000);
-    join_all((0..50).map(|_| Metered::new(Full::new(Bytes::from_static(&[0; 100])), Some(&limit)).collect())).await;
+    join_all((0..50).map(|_| ThrottledBody::new(Full::new(Bytes::from_static(&[0; 100])), Some(&limit)).collect()))
+        .await;
     assert_eq!(started.elapsed(), Duration::from_millis(3_900));
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_limit_nothing_waits_and_nothing_changes() {
+async fn body_without_limit_passes_unchanged() {
     let started = Instant::now();
-    let mut body = Metered::new(Full::new(Bytes::from(vec![0; 1 << 20])), None);
+    let mut body = ThrottledBody::new(Full::new(Bytes::from(vec![0; 1 << 20])), None);
     assert_eq!(body.size_hint().exact(), Some(1 << 20));
     assert_eq!(body.frame().await.unwrap().unwrap().data_ref().unwrap().len(), 1 << 20);
     assert!(body.is_end_stream());
@@ -93,10 +100,10 @@ async fn without_a_limit_nothing_waits_and_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_piece_is_still_to_come() {
+async fn delayed_chunk_keeps_stream_open() {
     let limit = bandwidth(10);
-    limit.pass(100).await;
-    let mut body = Metered::new(Full::new(Bytes::from_static(b"last")), Some(&limit));
+    limit.wait_for(100).await;
+    let mut body = ThrottledBody::new(Full::new(Bytes::from_static(b"last")), Some(&limit));
     assert!(futures_util::poll!(body.frame()).is_pending());
     assert!(!body.is_end_stream() && body.size_hint().exact() == Some(4));
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "last");

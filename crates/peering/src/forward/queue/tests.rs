@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::*;
 
-const ROOMY: QueueLimits = QueueLimits { length_max: 1_000, user_max: 1_000, wait_max: Duration::ZERO };
+const LARGE_QUEUE: QueueLimits = QueueLimits { length_max: 1_000, user_max: 1_000, wait_max: Duration::ZERO };
 
 fn flow(user: char) -> Flow {
     Flow(u64::from(u32::from(user)))
@@ -13,66 +13,66 @@ fn flow(user: char) -> Flow {
 
 /// Plays a script: `a1` is a request of the user a, `-a1` one that does not wait any longer, `.` is room for one. Says who was
 /// given the room, who was refused or pushed out, and who waits at the end.
-fn play(limits: QueueLimits, script: &str) -> String {
+fn run_script(limits: QueueLimits, script: &str) -> String {
     let mut queue = FairQueue::new(limits);
     let mut tickets: BTreeMap<&str, Ticket> = BTreeMap::new();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     for word in script.split_whitespace() {
         if word == "." {
-            said.push(queue.pop().unwrap_or("nobody").to_owned());
+            output.push(queue.pop().unwrap_or("nobody").to_owned());
         } else if let Some(name) = word.strip_prefix('-') {
             assert_eq!(queue.remove(tickets[name]), Some(name));
         } else {
             match queue.push(flow(word.chars().next().unwrap()), word) {
-                Ok(Joined { ticket, pushed_out }) => {
+                Ok(Enqueued { ticket, evicted: pushed_out }) => {
                     tickets.insert(word, ticket);
-                    said.extend(pushed_out.map(|other| format!("{word} for {other}")));
+                    output.extend(pushed_out.map(|other| format!("{word} for {other}")));
                 }
-                Err(refusal) => said.push(format!("{word}: {}", refusal.reason())),
+                Err(rejection) => output.push(format!("{word}: {}", rejection.reason())),
             }
         }
     }
     let count = queue.len();
     let rest: Vec<&str> = std::iter::from_fn(|| queue.pop()).collect();
-    assert_eq!((rest.len(), queue.len(), queue.lines.len(), queue.turns.len()), (count, 0, 0, 0));
-    format!("{} | {}", said.join(", "), rest.join(" "))
+    assert_eq!((rest.len(), queue.len(), queue.queues_by_flow.len(), queue.flow_order.len()), (count, 0, 0, 0));
+    format!("{} | {}", output.join(", "), rest.join(" "))
 }
 
 #[track_caller]
 fn check(limits: QueueLimits, script: &str, expected: &Expect) {
-    expected.assert_eq(&play(limits, script));
+    expected.assert_eq(&run_script(limits, script));
 }
 
 #[test]
-fn one_user_is_served_in_order() {
-    check(ROOMY, "a1 a2 a3 . . . .", &expect!["a1, a2, a3, nobody | "]);
+fn queue_serves_one_user_in_order() {
+    check(LARGE_QUEUE, "a1 a2 a3 . . . .", &expect!["a1, a2, a3, nobody | "]);
 }
 
 #[test]
-fn users_take_turns_however_many_one_of_them_has() {
-    check(ROOMY, "a1 a2 a3 a4 b1 c1 b2 . . . . . . .", &expect!["a1, b1, c1, a2, b2, a3, a4 | "]);
+fn queue_alternates_between_users() {
+    check(LARGE_QUEUE, "a1 a2 a3 a4 b1 c1 b2 . . . . . . .", &expect!["a1, b1, c1, a2, b2, a3, a4 | "]);
     // Whoever comes later waits for one turn of everybody else, and not for all that they have.
-    check(ROOMY, "a1 a2 a3 . b1 . . .", &expect!["a1, a2, b1, a3 | "]);
+    check(LARGE_QUEUE, "a1 a2 a3 . b1 . . .", &expect!["a1, a2, b1, a3 | "]);
     // Coming back at once is no way to be first.
-    check(ROOMY, "a1 b1 b2 . a2 . . .", &expect!["a1, b1, a2, b2 | "]);
+    check(LARGE_QUEUE, "a1 b1 b2 . a2 . . .", &expect!["a1, b1, a2, b2 | "]);
 }
 
 #[test]
-fn whoever_does_not_wait_any_longer_is_out() {
-    check(ROOMY, "a1 a2 b1 -a1 . . .", &expect!["a2, b1, nobody | "]);
-    check(ROOMY, "a1 b1 -a1 . .", &expect!["b1, nobody | "]);
-    check(ROOMY, "a1 -a1 a2 b1", &expect![" | a2 b1"]);
+fn removed_ticket_is_not_served() {
+    check(LARGE_QUEUE, "a1 a2 b1 -a1 . . .", &expect!["a2, b1, nobody | "]);
+    check(LARGE_QUEUE, "a1 b1 -a1 . .", &expect!["b1, nobody | "]);
+    check(LARGE_QUEUE, "a1 -a1 a2 b1", &expect![" | a2 b1"]);
 }
 
 #[test]
-fn one_user_has_no_more_waiting_than_it_may() {
-    let limits = QueueLimits { user_max: 2, ..ROOMY };
+fn push_rejects_beyond_user_limit() {
+    let limits = QueueLimits { user_max: 2, ..LARGE_QUEUE };
     check(limits, "a1 a2 a3 b1 . a4", &expect!["a3: user_full, a1 | b1 a2 a4"]);
 }
 
 #[test]
-fn a_full_queue_makes_room_for_who_has_fewer() {
-    let limits = QueueLimits { length_max: 3, ..ROOMY };
+fn full_queue_evicts_from_user_with_most_requests() {
+    let limits = QueueLimits { length_max: 3, ..LARGE_QUEUE };
     check(limits, "a1 a2 a3 a4", &expect!["a4: full | a1 a2 a3"]);
     check(limits, "a1 a2 a3 b1", &expect!["b1 for a3 | a1 b1 a2"]);
     // As many as anybody else: nothing would be gained.
@@ -81,16 +81,16 @@ fn a_full_queue_makes_room_for_who_has_fewer() {
 }
 
 #[test]
-fn where_nobody_may_wait_nobody_does() {
+fn push_into_disabled_queue_is_rejected() {
     check(QueueLimits::NONE, "a1 .", &expect!["a1: full, nobody | "]);
 }
 
 /// Random arrivals, ends and room, against the rules said in other words.
 #[test]
-fn no_user_that_waits_is_passed_over_twice_by_another() {
+fn waiting_user_is_overtaken_at_most_once_by_each_other() {
     let mut random = fastrand::Rng::with_seed(11);
     for _ in 0..200 {
-        let limits = QueueLimits { length_max: random.usize(1..30), user_max: random.usize(1..10), ..ROOMY };
+        let limits = QueueLimits { length_max: random.usize(1..30), user_max: random.usize(1..10), ..LARGE_QUEUE };
         let mut queue = FairQueue::new(limits);
         let mut waiting: BTreeMap<u64, VecDeque<(u64, Ticket)>> = BTreeMap::new();
         // For each user that waits: how often each other one was served since it waits, or since it was served.
@@ -103,7 +103,7 @@ fn no_user_that_waits_is_passed_over_twice_by_another() {
                     let line = waiting.entry(user).or_default();
                     line.push_back((number, joined.ticket));
                     passed.entry(user).or_default();
-                    if let Some((other, pushed)) = joined.pushed_out {
+                    if let Some((other, pushed)) = joined.evicted {
                         let line = waiting.get_mut(&other).unwrap();
                         assert_eq!(line.pop_back().unwrap().0, pushed);
                     }
@@ -133,15 +133,17 @@ fn no_user_that_waits_is_passed_over_twice_by_another() {
 }
 
 #[test]
-fn users_are_told_apart_by_who_they_are_then_by_what_they_show_then_by_where_they_come_from() {
-    let flows = Flows::default();
+fn flow_is_by_user_then_token_then_client_ip() {
+    let flows = FlowHasher::default();
     let of = |user: Option<&str>, line: Option<(&'static str, &'static str)>, client: u8| {
         let headers: HeaderMap = line
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
-        let user = user.map_or_else(Identity::as_shown, |name| Identity::new(name, "", ["g"], []).unwrap());
-        flows.of(&user, &headers, IpAddr::from([192, 0, 2, client]))
+        let user = user.map_or_else(ForwardedUser::with_client_credentials, |name| {
+            ForwardedUser::new(name, "", ["g"], []).unwrap()
+        });
+        flows.flow_for(&user, &headers, IpAddr::from([192, 0, 2, client]))
     };
     let token = |token| Some(("authorization", token));
     assert_eq!(of(Some("jane"), None, 1), of(Some("jane"), token("Bearer a"), 2));

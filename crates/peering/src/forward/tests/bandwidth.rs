@@ -4,21 +4,21 @@ use std::num::NonZeroU64;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::upgrades::{read_head, through};
+use super::upgrades::{connect_through, read_head};
 use super::*;
 
 /// A byte a second: after one piece of a hundred bytes, the next is held for more than a minute.
-fn narrow() -> ForwardLimits {
-    ForwardLimits { bandwidth_max: Some(NonZeroU64::MIN), ..generous() }
+fn one_byte_per_second() -> ForwardLimits {
+    ForwardLimits { bandwidth_max: Some(NonZeroU64::MIN), ..generous_limits() }
 }
 
 /// A piece that goes at once and has to be paid for.
-const PIECE: &str =
+const CHUNK: &str =
     "................................................................................................ 100";
 
-impl Bench {
+impl ForwarderFixture {
     /// For how long pieces were held so far.
-    fn held(&self) -> f64 {
+    fn waited_seconds(&self) -> f64 {
         let families = self.registry.gather();
         let family = families.iter().find(|family| family.name() == "unskew_peer_bandwidth_wait_seconds_total");
         let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
@@ -26,61 +26,66 @@ impl Bench {
     }
 
     /// Returns once something was held that was not before.
-    async fn holds(&self, before: f64) {
-        while self.held() <= before {
+    async fn wait_until_throttled(&self, before: f64) {
+        while self.waited_seconds() <= before {
             tokio::task::yield_now().await;
         }
     }
 }
 
 #[tokio::test]
-async fn bodies_of_requests_and_of_answers_share_the_limit() {
-    let bench = Bench::new(narrow());
-    let peer = bench.answering(ok).await;
+async fn request_and_response_bodies_share_bandwidth_limit() {
+    let fixture = ForwarderFixture::new(one_byte_per_second());
+    let peer = fixture.start_responder(echo_response).await;
     let peers = [&peer];
     // The first piece is that of the request; the answer waits for it.
-    let mut answer = bench.post(&peers, PIECE).await.unwrap().into_body();
-    assert_eq!(bench.held(), 0.0);
+    let mut answer = fixture.post(&peers, CHUNK).await.unwrap().into_body();
+    assert_eq!(fixture.waited_seconds(), 0.0);
     tokio::select! {
         _ = answer.frame() => panic!("the answer was not held"),
-        () = bench.holds(0.0) => {}
+        () = fixture.wait_until_throttled(0.0) => {}
     }
-    let before = bench.held();
+    let before = fixture.waited_seconds();
     tokio::select! {
-        _ = bench.post(&peers, PIECE) => panic!("the request was not held"),
-        () = bench.holds(before) => {}
+        _ = fixture.post(&peers, CHUNK) => panic!("the request was not held"),
+        () = fixture.wait_until_throttled(before) => {}
     }
     // What has no body waits for nothing.
-    bench.get(&peers).await.unwrap();
+    fixture.get(&peers).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_limit_is_that_of_one_peer() {
-    let bench = Bench::new(narrow());
-    let (narrow, other) = (bench.answering(ok).await, bench.answering(|_| answer(200, "", "at once")).await);
-    bench.post(&[&narrow], PIECE).await.unwrap();
-    assert_eq!(text(bench.get(&[&other]).await.unwrap()).await, "at once");
-    assert_eq!(bench.held(), 0.0);
+async fn bandwidth_limit_is_per_peer() {
+    let fixture = ForwarderFixture::new(one_byte_per_second());
+    let (narrow, other) = (
+        fixture.start_responder(echo_response).await,
+        fixture.start_responder(|_| http_response(200, "", "at once")).await,
+    );
+    fixture.post(&[&narrow], CHUNK).await.unwrap();
+    assert_eq!(body_text(fixture.get(&[&other]).await.unwrap()).await, "at once");
+    assert_eq!(fixture.waited_seconds(), 0.0);
 }
 
 #[tokio::test]
-async fn upgraded_connections_are_held_too() {
-    let bench = Arc::new(Bench::new(narrow()));
-    let peer = bench
-        .playing(|mut visit| async move {
-            visit.hear().await.unwrap();
-            visit.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n").await;
-            visit.say(PIECE).await;
-            visit.closed().await;
+async fn upgraded_connections_are_throttled() {
+    let fixture = Arc::new(ForwarderFixture::new(one_byte_per_second()));
+    let peer = fixture
+        .start_peer(|mut connection| async move {
+            connection.read_request().await.unwrap();
+            connection
+                .write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+                .await;
+            connection.write(CHUNK).await;
+            connection.wait_for_close().await;
         })
         .await;
-    let mut client = through(&bench, &Arc::new(peer)).await;
+    let mut client = connect_through(&fixture, &Arc::new(peer)).await;
     let request = "POST /exec HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                    Content-Length: 0\r\n\r\n";
     client.write_all(request.as_bytes()).await.unwrap();
     read_head(&mut client).await;
-    let mut piece = [0; PIECE.len()];
+    let mut piece = [0; CHUNK.len()];
     client.read_exact(&mut piece).await.unwrap();
     client.write_all(b"stdin").await.unwrap();
-    bench.holds(0.0).await;
+    fixture.wait_until_throttled(0.0).await;
 }

@@ -4,10 +4,10 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::status::peer_not_ready;
+use crate::status::peer_not_ready_status;
 
 /// A body whose parts come when the test says so.
-fn channel()
+fn channel_body()
 -> (mpsc::Sender<Result<&'static str, BoxError>>, impl Body<Data = Bytes, Error = BoxError> + Send + 'static) {
     let (sender, receiver) = mpsc::channel::<Result<&'static str, BoxError>>(8);
     let frames = futures_util::stream::unfold(receiver, |mut receiver| async {
@@ -18,78 +18,78 @@ fn channel()
 }
 
 #[tokio::test]
-async fn a_watch_arrives_event_by_event_and_leaving_it_closes_the_peers_connection() {
-    let bench = Bench::new(generous());
+async fn watch_is_streamed_and_dropping_it_closes_peer_connection() {
+    let fixture = ForwarderFixture::new(generous_limits());
     let (allow, allowed) = watch::channel(0);
     let (closed, mut was_closed) = watch::channel(false);
-    let peer = bench
-        .playing(move |mut visit| {
+    let peer = fixture
+        .start_peer(move |mut connection| {
             let (mut allowed, closed) = (allowed.clone(), closed.clone());
             async move {
-                visit.hear().await.unwrap();
-                visit.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                connection.read_request().await.unwrap();
+                connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
                 for number in 1..=3 {
                     allowed.wait_for(|allowed| *allowed >= number).await.unwrap();
-                    visit.say(&format!("2\r\n{number}\n\r\n")).await;
+                    connection.write(&format!("2\r\n{number}\n\r\n")).await;
                 }
-                visit.closed().await;
+                connection.wait_for_close().await;
                 closed.send_replace(true);
             }
         })
         .await;
-    let mut body = bench.get(&[&peer]).await.unwrap().into_body();
+    let mut body = fixture.get(&[&peer]).await.unwrap().into_body();
     for number in 1..=3 {
         allow.send_replace(number);
         let event = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(event, format!("{number}\n"));
     }
     drop(body);
-    tokio::time::timeout(ENOUGH, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_answer_closes_the_peers_connection() {
-    let bench = Bench::new(generous());
+async fn dropping_request_closes_peer_connection() {
+    let fixture = ForwarderFixture::new(generous_limits());
     let (closed, mut was_closed) = watch::channel(false);
-    let peer = bench
-        .playing(move |mut visit| {
+    let peer = fixture
+        .start_peer(move |mut connection| {
             let closed = closed.clone();
             async move {
-                visit.hear().await.unwrap();
-                visit.closed().await;
+                connection.read_request().await.unwrap();
+                connection.wait_for_close().await;
                 closed.send_replace(true);
             }
         })
         .await;
     let peers = [&peer];
     tokio::select! {
-        answer = bench.get(&peers) => panic!("{answer:?}"),
-        _heard = peer.heard() => {}
+        answer = fixture.get(&peers) => panic!("{answer:?}"),
+        _heard = peer.next_request() => {}
     }
-    tokio::time::timeout(ENOUGH, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_request_body_is_passed_on_as_it_comes() {
-    let bench = Bench::new(generous());
+async fn request_body_is_streamed_to_peer() {
+    let fixture = ForwarderFixture::new(generous_limits());
     let (said, mut saying) = mpsc::channel(8);
-    let peer = bench
-        .playing(move |mut visit| {
+    let peer = fixture
+        .start_peer(move |mut connection| {
             let said = said.clone();
             async move {
-                visit.hear_head().await.unwrap();
+                connection.read_head().await.unwrap();
                 for _ in 0..2 {
-                    said.send(visit.hear_chunk().await.unwrap()).await.unwrap();
+                    said.send(connection.read_chunk().await.unwrap()).await.unwrap();
                 }
-                visit.hear_chunk().await.unwrap();
-                visit.say(&answer(201, "", "created")).await;
+                connection.read_chunk().await.unwrap();
+                connection.write(&http_response(201, "", "created")).await;
             }
         })
         .await;
-    let (sender, body) = channel();
+    let (sender, body) = channel_body();
     let request = Request::post("/x").body(body).unwrap();
     let peers = [&peer];
-    let sending = bench.forward(&peers, Effect::Writes, Span::Open, request);
+    let sending = fixture.forward(&peers, Effect::Writes, Lifetime::LongRunning, request);
     let talking = async {
         for part in ["one", "two"] {
             sender.send(Ok(part)).await.unwrap();
@@ -102,66 +102,66 @@ async fn a_request_body_is_passed_on_as_it_comes() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_read_by_a_peer_that_is_not_ready_reaches_the_next_whole() {
-    let bench = Bench::new(generous());
-    let not_ready = String::from_utf8(peer_not_ready().to_json()).unwrap();
-    let a = bench.answering(move |_| answer(503, "", &not_ready)).await;
-    let b = bench.answering(ok).await;
-    let (sender, body) = channel();
+async fn body_read_by_unready_peer_is_replayed_to_next() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let not_ready = String::from_utf8(peer_not_ready_status().to_json()).unwrap();
+    let a = fixture.start_responder(move |_| http_response(503, "", &not_ready)).await;
+    let b = fixture.start_responder(echo_response).await;
+    let (sender, body) = channel_body();
     for part in ["one ", "two ", "three"] {
         sender.send(Ok(part)).await.unwrap();
     }
     drop(sender);
     let request = Request::post("/x").body(body).unwrap();
-    let response = bench.forward(&[&a, &b], Effect::Writes, Span::Open, request).await.unwrap();
-    assert_eq!(text(response).await, "POST /x HTTP/1.1 one two three");
-    assert_eq!(a.heard().await.body, "one two three");
+    let response = fixture.forward(&[&a, &b], Effect::Writes, Lifetime::LongRunning, request).await.unwrap();
+    assert_eq!(body_text(response).await, "POST /x HTTP/1.1 one two three");
+    assert_eq!(a.next_request().await.body, "one two three");
 }
 
 #[tokio::test]
-async fn a_client_that_breaks_off_its_body_is_not_the_peers_failure() {
-    let bench = Bench::new(generous());
-    let (a, b) = (bench.answering(ok).await, bench.answering(ok).await);
-    let (sender, body) = channel();
+async fn client_abort_in_body_is_not_a_peer_failure() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let (a, b) = (fixture.start_responder(echo_response).await, fixture.start_responder(echo_response).await);
+    let (sender, body) = channel_body();
     sender.send(Ok("half")).await.unwrap();
     sender.send(Err("gone".into())).await.unwrap();
     let request = Request::post("/x").body(body).unwrap();
-    let error = bench.forward(&[&a, &b], Effect::Writes, Span::Open, request).await.unwrap_err();
-    assert!(matches!(error, ForwardError::ClientGone), "{error:?}");
-    assert_eq!(bench.standing(0), Standing::Well);
-    assert_eq!(b.connections(), 0);
+    let error = fixture.forward(&[&a, &b], Effect::Writes, Lifetime::LongRunning, request).await.unwrap_err();
+    assert!(matches!(error, ForwardError::ClientAborted), "{error:?}");
+    assert_eq!(fixture.peer_health(0), PeerHealth::Healthy);
+    assert_eq!(b.connection_count(), 0);
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_an_error_and_no_second_answer() {
-    let bench = Bench::new(generous());
-    let a = bench
-        .playing(|mut visit| async move {
-            visit.hear().await.unwrap();
-            visit.say("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf").await;
+async fn truncated_response_is_an_error_and_not_retried() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let a = fixture
+        .start_peer(|mut connection| async move {
+            connection.read_request().await.unwrap();
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf").await;
         })
         .await;
-    let b = bench.answering(ok).await;
-    let response = bench.get(&[&a, &b]).await.unwrap();
+    let b = fixture.start_responder(echo_response).await;
+    let response = fixture.get(&[&a, &b]).await.unwrap();
     response.into_body().collect().await.unwrap_err();
-    assert_eq!(b.connections(), 0);
+    assert_eq!(b.connection_count(), 0);
 }
 
 #[tokio::test]
-async fn an_answer_of_known_length_keeps_its_length_and_head_has_no_body() {
-    let bench = Bench::new(generous());
-    let peer = bench
-        .answering(|heard| {
-            let body = if heard.line.starts_with("HEAD") { "" } else { "0123456789" };
+async fn response_keeps_content_length_and_head_has_no_body() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let peer = fixture
+        .start_responder(|heard| {
+            let body = if heard.request_line.starts_with("HEAD") { "" } else { "0123456789" };
             format!("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{body}")
         })
         .await;
-    let response = bench.get(&[&peer]).await.unwrap();
+    let response = fixture.get(&[&peer]).await.unwrap();
     assert_eq!(response.body().size_hint().exact(), Some(10));
-    text(response).await;
+    body_text(response).await;
     let head = Request::head("/x").body(Empty::<Bytes>::new()).unwrap();
-    let response = bench.forward(&[&peer], Effect::Reads, Span::Open, head).await.unwrap();
+    let response = fixture.forward(&[&peer], Effect::Reads, Lifetime::LongRunning, head).await.unwrap();
     assert_eq!(response.headers()["content-length"], "10");
     assert!(response.body().is_end_stream());
-    assert_eq!(peer.connections(), 1);
+    assert_eq!(peer.connection_count(), 1);
 }

@@ -1,64 +1,65 @@
 //! Peers to which we vouch for users, and peers to which we do not.
 
-use transport::Watched;
-use transport::peer::{ClientFiles, Dialer};
+use transport::Reloading;
+use transport::peer::{ClientTlsFiles, Dialer};
 
 use super::*;
 
 /// A forwarder that vouches only to peers that it was allowed to.
-fn careful(bench: &Bench) -> Forwarder {
-    let files = ClientFiles { own: None, ..bench.certificates.client() };
-    let bare = Connector::new(Watched::fixed(files.read().unwrap()), Dialer::direct());
-    let ways = Ways {
-        bare: Some(Arc::new(bare)),
+fn forwarder_with_allowed_peers_only(fixture: &ForwarderFixture) -> Forwarder {
+    let files = ClientTlsFiles { client_certificate: None, ..fixture.certificates.client_files() };
+    let bare = Connector::new(Reloading::fixed(files.load().unwrap()), Dialer::direct());
+    let config = ForwarderConfig {
+        passthrough_connector: Some(Arc::new(bare)),
         vouching_policy: VouchingPolicy::AllowedPeers,
-        ..Ways::of_server(bench.certificates.connector())
+        ..ForwarderConfig::for_server(fixture.certificates.connector())
     };
-    Forwarder::new(ways, generous(), Metrics::new(&Registry::new()), &bench.tasks)
+    Forwarder::new(config, generous_limits(), Metrics::new(&Registry::new()), &fixture.tasks)
 }
 
-async fn get(
+async fn forward_get(
     forwarder: &Forwarder,
     candidates: &[Candidate],
-    user: &Identity,
-) -> Result<Response<AnswerBody>, ForwardError> {
+    user: &ForwardedUser,
+) -> Result<Response<ForwardedBody>, ForwardError> {
     let first = server(0);
-    let call = Call { effect: Effect::Writes, prefers: Some(&first), ..long_read(candidates, user) };
+    let forward_request =
+        ForwardRequest { effect: Effect::Writes, preferred_peer: Some(&first), ..long_read(candidates, user) };
     let request = Request::get("/api/v1/pods").header("X-Other-User", "root").header("X-Mine", "kept");
-    forwarder.forward(call, request.body(Empty::<Bytes>::new()).unwrap()).await
+    forwarder.forward(forward_request, request.body(Empty::<Bytes>::new()).unwrap()).await
 }
 
 #[tokio::test]
-async fn users_are_named_only_to_peers_that_were_allowed() {
-    let bench = Bench::new(generous());
-    let forwarder = careful(&bench);
-    let (first, second) = (bench.answering(ok).await, bench.answering(ok).await);
+async fn vouched_user_is_sent_only_to_allowed_peers() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let forwarder = forwarder_with_allowed_peers_only(&fixture);
+    let (first, second) = (fixture.start_responder(echo_response).await, fixture.start_responder(echo_response).await);
     let candidates = [candidate(0, &first), candidate(1, &second)];
-    let jane = Identity::new("jane", "", [], []).unwrap();
-    let refused = get(&forwarder, &candidates, &jane).await.unwrap_err();
+    let jane = ForwardedUser::new("jane", "", [], []).unwrap();
+    let refused = forward_get(&forwarder, &candidates, &jane).await.unwrap_err();
     assert!(matches!(refused, ForwardError::NotVouched), "{refused}");
     assert_eq!((refused.status().http_code(), refused.execution()), (503, Execution::None));
     // Tokens travel without our certificate.
-    let response = get(&forwarder, &candidates, &Identity::as_shown()).await.unwrap();
-    assert_eq!(answered_by(&response), &server(0));
+    let response = forward_get(&forwarder, &candidates, &ForwardedUser::with_client_credentials()).await.unwrap();
+    assert_eq!(responding_peer(&response), &server(0));
     forwarder.set_vouching(&candidates[1], true);
     for _ in 0..4 {
-        assert_eq!(answered_by(&get(&forwarder, &candidates, &jane).await.unwrap()), &server(1));
+        assert_eq!(responding_peer(&forward_get(&forwarder, &candidates, &jane).await.unwrap()), &server(1));
     }
     forwarder.set_vouching(&candidates[1], false);
-    assert!(matches!(get(&forwarder, &candidates, &jane).await, Err(ForwardError::NotVouched)));
+    assert!(matches!(forward_get(&forwarder, &candidates, &jane).await, Err(ForwardError::NotVouched)));
 }
 
 #[tokio::test]
-async fn headers_that_any_peer_reads_as_identity_do_not_travel_with_our_certificate() {
-    let bench = Bench::new(generous());
-    let forwarder = careful(&bench);
-    let peer = bench.answering(ok).await;
+async fn peer_identity_headers_are_removed_from_vouched_requests() {
+    let fixture = ForwarderFixture::new(generous_limits());
+    let forwarder = forwarder_with_allowed_peers_only(&fixture);
+    let peer = fixture.start_responder(echo_response).await;
     let candidates = [candidate(0, &peer)];
     forwarder.set_vouching(&candidates[0], true);
     forwarder.set_peer_identity_headers(IdentityHeaders::new(["X-Other-User"], []));
-    get(&forwarder, &candidates, &Identity::new("jane", "", [], []).unwrap()).await.unwrap();
-    let heard = peer.heard().await;
+    forward_get(&forwarder, &candidates, &ForwardedUser::new("jane", "", [], []).unwrap()).await.unwrap();
+    let heard = peer.next_request().await;
     assert_eq!((heard.header("x-other-user").len(), heard.header("x-mine").len()), (0, 1));
     assert_eq!(heard.header("x-remote-user"), ["jane"]);
 }

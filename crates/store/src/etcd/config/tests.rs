@@ -10,29 +10,29 @@ fn check(servers: &[&str], change: impl FnOnce(&mut Config), expected: &str) {
 }
 
 #[test]
-fn servers_are_urls_of_hosts() {
+fn addresses_accept_only_http_and_https_host_urls() {
     check(&["http://127.0.0.1:2379", "http://[::1]:2379", "http://etcd.example/"], |_| {}, "");
     check(&[], |_| {}, "--etcd-servers names no server");
-    check(&["127.0.0.1:2379"], |_| {}, &wrong("127.0.0.1:2379", "it must begin with http:// or https://"));
-    check(&["unix://etcd"], |_| {}, &wrong("unix://etcd", "it must begin with http:// or https://"));
-    check(&["http://a:1/v3"], |_| {}, &wrong("http://a:1/v3", "it must end after the port"));
-    check(&["http://a b"], |_| {}, &wrong("http://a b", "invalid uri character"));
+    check(&["127.0.0.1:2379"], |_| {}, &url_error("127.0.0.1:2379", "it must begin with http:// or https://"));
+    check(&["unix://etcd"], |_| {}, &url_error("unix://etcd", "it must begin with http:// or https://"));
+    check(&["http://a:1/v3"], |_| {}, &url_error("http://a:1/v3", "it must end after the port"));
+    check(&["http://a b"], |_| {}, &url_error("http://a b", "invalid uri character"));
 }
 
-fn wrong(url: &str, reason: &str) -> String {
+fn url_error(url: &str, reason: &str) -> String {
     format!("--etcd-servers: {url:?} is not a URL like https://10.0.0.1:2379: {reason}")
 }
 
 #[test]
-fn a_url_without_a_port_means_the_usual_one() {
-    let [plain, six] = ["http://etcd.example", "https://[::1]:1"].map(|url| address(url).unwrap());
-    assert_eq!((plain.host.as_str(), plain.port, plain.tls_name.is_some()), ("etcd.example", PORT, false));
+fn url_without_port_uses_default_port() {
+    let [plain, six] = ["http://etcd.example", "https://[::1]:1"].map(|url| parse_address(url).unwrap());
+    assert_eq!((plain.host.as_str(), plain.port, plain.tls_name.is_some()), ("etcd.example", DEFAULT_PORT, false));
     assert_eq!((six.host.as_str(), six.port, six.tls_name.is_some()), ("::1", 1, true));
     assert_eq!([plain, six].map(|address| address.to_string()), ["http://etcd.example", "https://[::1]:1"]);
 }
 
 #[test]
-fn files_are_given_together_or_not_at_all() {
+fn tls_files_are_required_and_used_only_with_https() {
     let https = ["https://127.0.0.1:2379"];
     let file = || Some(PathBuf::from("/nowhere.pem"));
     check(&https, |_| {}, "--etcd-servers has https URLs, which need --etcd-cafile to know whom to trust");
@@ -42,7 +42,7 @@ fn files_are_given_together_or_not_at_all() {
 }
 
 #[test]
-fn files_without_what_they_are_for_are_named() {
+fn tls_file_without_certificate_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.pem");
     std::fs::write(&path, "not a certificate").unwrap();
@@ -51,7 +51,7 @@ fn files_without_what_they_are_for_are_named() {
 }
 
 #[test]
-fn certificate_that_is_no_authority_is_named() {
+fn ca_bundle_error_names_leaf_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.pem");
     let server = rcgen::generate_simple_self_signed(vec!["etcd.example".to_owned()]).unwrap();

@@ -4,16 +4,20 @@ use super::*;
 #[track_caller]
 fn check(code: Code, message: &str, read: &str, written: &str) {
     let status = Status::new(code, message);
-    assert_eq!(name(&judge(&status).into_read_error()), read, "a read that ended with {message:?}");
-    assert_eq!(name(&judge(&status).into_write_error()), written, "a write that ended with {message:?}");
+    assert_eq!(error_name(&classify_status(&status).into_read_error()), read, "a read that ended with {message:?}");
+    assert_eq!(
+        error_name(&classify_status(&status).into_write_error()),
+        written,
+        "a write that ended with {message:?}"
+    );
 }
 
-fn name(error: &Error) -> &'static str {
+fn error_name(error: &Error) -> &'static str {
     match error {
         Error::Compacted { .. } => "compacted",
-        Error::Future { .. } => "future",
+        Error::FutureRevision { .. } => "future",
         Error::Unavailable { .. } => "unavailable",
-        Error::Unresolved { .. } => "unresolved",
+        Error::OutcomeUnknown { .. } => "unresolved",
         Error::TooLarge { .. } => "too large",
         Error::Malformed { .. } => "malformed",
         Error::Damaged { .. } => "damaged",
@@ -21,7 +25,7 @@ fn name(error: &Error) -> &'static str {
 }
 
 #[test]
-fn a_write_is_unresolved_unless_it_is_certain_that_it_was_not_done() {
+fn write_outcome_is_unknown_unless_surely_not_executed() {
     check(Code::Unavailable, "etcdserver: no leader", "unavailable", "unavailable");
     check(Code::ResourceExhausted, "etcdserver: too many requests", "unavailable", "unavailable");
     check(Code::Unknown, "raft proposal dropped", "unavailable", "unavailable");
@@ -35,7 +39,7 @@ fn a_write_is_unresolved_unless_it_is_certain_that_it_was_not_done() {
 }
 
 #[test]
-fn a_refusal_is_what_it_says() {
+fn rejections_map_to_their_store_errors() {
     check(Code::InvalidArgument, "etcdserver: request is too large", "too large", "too large");
     check(Code::InvalidArgument, "etcdserver: too many operations in txn request", "too large", "too large");
     check(Code::ResourceExhausted, "grpc: received message larger than max (3 vs. 2)", "too large", "too large");
@@ -46,19 +50,19 @@ fn a_refusal_is_what_it_says() {
 }
 
 #[test]
-fn revisions_and_leases_are_told_apart_for_those_who_can_act_on_it() {
-    let refused = |message: &str| judge(&Status::out_of_range(message));
+fn classify_status_recognizes_revision_and_lease_rejections() {
+    let refused = |message: &str| classify_status(&Status::out_of_range(message));
     let compacted = refused("etcdserver: mvcc: required revision has been compacted");
-    assert_eq!(compacted, Failure::Refused(Refusal::Compacted));
+    assert_eq!(compacted, EtcdFailure::Rejected(EtcdRejection::Compacted));
     let future = refused("etcdserver: mvcc: required revision is a future revision");
-    assert_eq!(future, Failure::Refused(Refusal::Future));
-    let lease = judge(&Status::not_found("etcdserver: requested lease not found"));
-    assert_eq!(lease, Failure::Refused(Refusal::LeaseNotFound));
+    assert_eq!(future, EtcdFailure::Rejected(EtcdRejection::FutureRevision));
+    let lease = classify_status(&Status::not_found("etcdserver: requested lease not found"));
+    assert_eq!(lease, EtcdFailure::Rejected(EtcdRejection::LeaseNotFound));
 }
 
 #[test]
-fn a_full_database_is_explained() {
+fn no_space_error_explains_the_remedy() {
     let status = Status::resource_exhausted("etcdserver: mvcc: database space exceeded");
-    let text = judge(&status).into_write_error().to_string();
+    let text = classify_status(&status).into_write_error().to_string();
     assert!(text.contains("NOSPACE") && text.contains("defrag") && text.contains("disarm"), "{text}");
 }

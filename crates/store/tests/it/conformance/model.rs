@@ -3,36 +3,36 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use store::{Compare, Entry, Event, Key, Op, Page, Range, Revision};
+use store::{Compare, Key, KeyRange, Op, RangePage, Revision, StoreEntry, StoreEvent};
 
 /// A whole history. It never forgets, so every state can be asked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Model {
+pub(crate) struct StoreModel {
     /// Ascending by revision; `None` where the key was removed.
     versions: BTreeMap<Key, Vec<(Revision, Option<Bytes>)>>,
     /// The events of each revision, in the order of their keys.
-    events: BTreeMap<Revision, Vec<Event>>,
+    events: BTreeMap<Revision, Vec<StoreEvent>>,
 }
 
-impl Model {
+impl StoreModel {
     /// What the key held after every write up to `at`.
-    pub(crate) fn entry(&self, key: &Key, at: Revision) -> Option<Entry> {
+    pub(crate) fn entry(&self, key: &Key, at: Revision) -> Option<StoreEntry> {
         let versions = self.versions.get(key)?;
         let (revision, value) = versions.iter().rev().find(|(revision, _)| *revision <= at)?;
-        Some(Entry { key: key.clone(), value: value.clone()?, revision: *revision })
+        Some(StoreEntry { key: key.clone(), value: value.clone()?, revision: *revision })
     }
 
     /// What a range finds in the state at `at`; what the range itself says about time is not looked at.
-    pub(crate) fn range(&self, range: &Range, at: Revision) -> Page {
-        let keys = self.versions.keys().filter(|key| key.starts_with(&range.prefix) && *key >= range.first());
+    pub(crate) fn range(&self, range: &KeyRange, at: Revision) -> RangePage {
+        let keys = self.versions.keys().filter(|key| key.starts_with(&range.prefix) && *key >= range.first_key());
         let mut entries: Vec<_> = keys.filter_map(|key| self.entry(key, at)).collect();
         let count = entries.len() as u64;
         entries.truncate(range.limit.unwrap_or(usize::MAX));
-        Page { entries, count, revision: at }
+        RangePage { entries, count, revision: at }
     }
 
     /// What changed below `prefix` from one revision through another.
-    pub(crate) fn events(&self, prefix: &Key, from: Revision, through: Revision) -> Vec<Event> {
+    pub(crate) fn events(&self, prefix: &Key, from: Revision, through: Revision) -> Vec<StoreEvent> {
         if from > through {
             return Vec::new();
         }
@@ -56,7 +56,7 @@ impl Model {
 
     /// Makes the operations happen at `revision`, which must be newer than all before it.
     pub(crate) fn apply(&mut self, revision: Revision, ops: &[Op]) {
-        assert!(self.last() < revision, "history is written forwards");
+        assert!(self.last_revision() < revision, "history is written forwards");
         let mut events = Vec::new();
         for op in ops {
             let value = match op {
@@ -67,8 +67,8 @@ impl Model {
             let key = op.key().clone();
             self.versions.entry(key.clone()).or_default().push((revision, value.clone()));
             events.push(match value {
-                Some(value) => Event::Put(Entry { key, value, revision }),
-                None => Event::Delete { key, revision },
+                Some(value) => StoreEvent::Put(StoreEntry { key, value, revision }),
+                None => StoreEvent::Delete { key, revision },
             });
         }
         events.sort_by(|a, b| a.key().cmp(b.key()));
@@ -76,7 +76,7 @@ impl Model {
     }
 
     /// The newest revision.
-    pub(crate) fn last(&self) -> Revision {
+    pub(crate) fn last_revision(&self) -> Revision {
         self.events.keys().next_back().copied().unwrap_or_default()
     }
 }

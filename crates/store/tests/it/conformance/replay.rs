@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use store::{Error, Event, Outcome, Revision, Transaction};
+use store::{Error, Revision, StoreEvent, Transaction, TransactionOutcome};
 
-use super::history::{History, What};
-use super::model::Model;
-use super::stage::in_order;
+use super::check_fixture::sort_events;
+use super::history::{RecordedHistory, RecordedOperation};
+use super::model::StoreModel;
 
 /// Replays every transaction that happened, including those whose answer was lost but whose events were seen.
-pub(crate) fn replay(history: &History) -> anyhow::Result<Model> {
-    let mut model = Model::default();
-    let (mut revisions, mut unresolved) = sort(history)?;
+pub(crate) fn replay(history: &RecordedHistory) -> anyhow::Result<StoreModel> {
+    let mut model = StoreModel::default();
+    let (mut revisions, mut unresolved) = group_by_revision(history)?;
     for (revision, at) in &mut revisions {
-        at.events = in_order(std::mem::take(&mut at.events));
+        at.events = sort_events(std::mem::take(&mut at.events));
         model = at.explain(*revision, model, &mut unresolved)?;
     }
     Ok(model)
@@ -22,24 +22,30 @@ pub(crate) fn replay(history: &History) -> anyhow::Result<Model> {
 
 /// What is known about one revision.
 #[derive(Debug, Default)]
-struct At<'a> {
+struct RevisionFacts<'a> {
     /// At most one of these changed something; the others only tell what was current.
     acknowledged: Vec<&'a Transaction>,
     /// As the watcher of the whole saw them.
-    events: Vec<Event>,
+    events: Vec<StoreEvent>,
 }
 
 /// What happened at which revision, and what may have happened at any.
-fn sort(history: &History) -> anyhow::Result<(BTreeMap<Revision, At<'_>>, Vec<&Transaction>)> {
-    let mut revisions: BTreeMap<Revision, At<'_>> = BTreeMap::new();
+fn group_by_revision(
+    history: &RecordedHistory,
+) -> anyhow::Result<(BTreeMap<Revision, RevisionFacts<'_>>, Vec<&Transaction>)> {
+    let mut revisions: BTreeMap<Revision, RevisionFacts<'_>> = BTreeMap::new();
     let mut unresolved = Vec::new();
     for call in &history.calls {
-        match &call.what {
-            What::Commit(transaction, Ok(Outcome::Committed(revision))) => {
+        match &call.operation {
+            RecordedOperation::Commit(transaction, Ok(TransactionOutcome::Committed(revision))) => {
                 revisions.entry(*revision).or_default().acknowledged.push(transaction);
             }
-            What::Commit(transaction, Err(Error::Unresolved { .. })) => unresolved.push(transaction),
-            What::Commit(..) | What::Get(..) | What::Range(..) | What::Revision(_) | What::Compact(..) => {}
+            RecordedOperation::Commit(transaction, Err(Error::OutcomeUnknown { .. })) => unresolved.push(transaction),
+            RecordedOperation::Commit(..)
+            | RecordedOperation::Get(..)
+            | RecordedOperation::Range(..)
+            | RecordedOperation::Revision(_)
+            | RecordedOperation::Compact(..) => {}
         }
     }
     for event in history.streams.first().context("nobody watched the whole")?.events() {
@@ -48,27 +54,33 @@ fn sort(history: &History) -> anyhow::Result<(BTreeMap<Revision, At<'_>>, Vec<&T
     Ok((revisions, unresolved))
 }
 
-impl At<'_> {
+impl RevisionFacts<'_> {
     /// The state after this revision.
-    fn explain(&self, revision: Revision, before: Model, lost: &mut Vec<&Transaction>) -> anyhow::Result<Model> {
-        if let ([one], true) = (&self.acknowledged[..], lost.is_empty()) {
+    fn explain(
+        &self,
+        revision: Revision,
+        before: StoreModel,
+        unresolved: &mut Vec<&Transaction>,
+    ) -> anyhow::Result<StoreModel> {
+        if let ([one], true) = (&self.acknowledged[..], unresolved.is_empty()) {
             // The usual case, which needs no copy of the whole history for each revision.
-            let after = self.after(revision, before, one);
+            let after = self.apply_effective(revision, before, one);
             return after.with_context(|| format!("{one:?} happened at {revision} against its terms"));
         }
-        let after = |effective: &Transaction| self.after(revision, before.clone(), effective);
+        let after = |effective: &Transaction| self.apply_effective(revision, before.clone(), effective);
         let fitting: Vec<_> = self.acknowledged.iter().filter_map(|effective| after(effective)).collect();
-        if let Some(exact) = fitting.iter().find(|after| self.is_what_was_seen(revision, after)) {
+        if let Some(exact) = fitting.iter().find(|after| self.matches_events(revision, after)) {
             return Ok(exact.clone());
         }
-        let explaining =
-            lost.iter().enumerate().filter(|(_, candidate)| self.touches(candidate)).find_map(|(index, candidate)| {
+        let explaining = unresolved.iter().enumerate().filter(|(_, candidate)| self.touches(candidate)).find_map(
+            |(index, candidate)| {
                 let after = after(candidate)?;
-                self.is_what_was_seen(revision, &after).then_some((index, after))
-            });
+                self.matches_events(revision, &after).then_some((index, after))
+            },
+        );
         if let Some((index, after)) = explaining {
             // It has happened now, so it does not happen again.
-            lost.remove(index);
+            unresolved.remove(index);
             return Ok(after);
         }
         match (fitting.into_iter().next(), &self.acknowledged[..]) {
@@ -83,7 +95,12 @@ impl At<'_> {
     }
 
     /// The state after `effective` has happened and all others have changed nothing, if that can be.
-    fn after(&self, revision: Revision, mut after: Model, effective: &Transaction) -> Option<Model> {
+    fn apply_effective(
+        &self,
+        revision: Revision,
+        mut after: StoreModel,
+        effective: &Transaction,
+    ) -> Option<StoreModel> {
         if after.changes(&effective.ops) > 0 {
             let holds = after.holds(&effective.compares, Revision(revision.0 - 1));
             holds.then(|| after.apply(revision, &effective.ops))?;
@@ -96,7 +113,7 @@ impl At<'_> {
         others.all(changes_nothing).then_some(after)
     }
 
-    fn is_what_was_seen(&self, revision: Revision, after: &Model) -> bool {
+    fn matches_events(&self, revision: Revision, after: &StoreModel) -> bool {
         after.events(&"".into(), revision, revision) == self.events
     }
 

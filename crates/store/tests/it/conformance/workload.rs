@@ -10,16 +10,16 @@ use anyhow::Context;
 use fastrand::Rng;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use store::{Compare, Error, Key, Op, Outcome, Range, Revision, Store, Transaction};
+use store::{Compare, Error, Key, KeyRange, Op, Revision, Store, Transaction, TransactionOutcome};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Harness;
-use super::history::{Call, History, Stream, Weather, What, judge};
-use super::stage::{IntoTransaction, put_op};
+use super::check_fixture::{IntoTransaction, put_op};
+use super::history::{FaultMode, RecordedCall, RecordedHistory, RecordedOperation, RecordedWatch, check_history};
 
 /// What is watched below the prefix of a run. The first is the whole.
-const WATCHED: [&str; 5] = ["", "a", "a_", "b/", ""];
+const WATCHED_PREFIXES: [&str; 5] = ["", "a", "a_", "b/", ""];
 
 /// What is written: few keys, so that clients collide, with the bytes that other stores trip over.
 const KEYS: [&[u8]; 7] = [b"a/1", b"a/2", b"a_/1", b"aX/1", b"a%\x00", b"b/\xff", b"b/2"];
@@ -29,12 +29,12 @@ const LAST_KEYS: [&[u8]; 3] = [b"a/1", b"a_/1", b"b/2"];
 
 /// The size and shape of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WorkloadPlan {
     pub(crate) seed: u64,
     pub(crate) prefix: String,
     pub(crate) clients: usize,
     pub(crate) calls_per_client: usize,
-    pub(crate) weather: Weather,
+    pub(crate) fault_mode: FaultMode,
     /// Whether clients also forget history, of which there is one for everybody.
     pub(crate) compacts: bool,
 }
@@ -42,9 +42,9 @@ pub(crate) struct Plan {
 /// Runs random work several times and panics with the seed of the first run that no history explains.
 ///
 /// `UNSKEW_SEED` repeats a run; `UNSKEW_SOAK` makes runs more and longer.
-pub(crate) async fn agrees_with_the_model(harness: &dyn Harness) {
+pub(crate) async fn check_random_workloads(harness: &dyn Harness) {
     let soak = is_soak();
-    let fixed = variable("UNSKEW_SEED").map(|seed| seed.parse().expect("UNSKEW_SEED is a number"));
+    let fixed = env_variable("UNSKEW_SEED").map(|seed| seed.parse().expect("UNSKEW_SEED is a number"));
     let runs = if fixed.is_some() {
         1
     } else if soak {
@@ -54,45 +54,45 @@ pub(crate) async fn agrees_with_the_model(harness: &dyn Harness) {
     };
     for run in 0..runs {
         let seed = fixed.unwrap_or_else(|| fastrand::u64(..));
-        let plan = Plan {
+        let plan = WorkloadPlan {
             seed,
             prefix: format!("/model-{run}/"),
             clients: 4,
             calls_per_client: if soak { 600 } else { 120 },
-            weather: Weather::Calm,
+            fault_mode: FaultMode::NoFaults,
             compacts: run % 2 == 1 || fixed.is_some(),
         };
-        let verdict = check(harness, &plan).await;
+        let verdict = check_plan(harness, &plan).await;
         verdict.unwrap_or_else(|violation| panic!("UNSKEW_SEED={seed} breaks the contract: {violation:#}"));
     }
 }
 
 /// Whether tests may take long.
 pub(crate) fn is_soak() -> bool {
-    variable("UNSKEW_SOAK").is_some()
+    env_variable("UNSKEW_SOAK").is_some()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where tests take parameters")]
-fn variable(name: &str) -> Option<String> {
+fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// Runs a plan and judges what was recorded.
-pub(crate) async fn check(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<()> {
-    judge(&record(harness, plan).await?)
+pub(crate) async fn check_plan(harness: &dyn Harness, plan: &WorkloadPlan) -> anyhow::Result<()> {
+    check_history(&record(harness, plan).await?)
 }
 
 /// Runs a plan: every client works, every watcher reads up to the last write.
-pub(crate) async fn record(harness: &dyn Harness, plan: &Plan) -> anyhow::Result<History> {
+pub(crate) async fn record(harness: &dyn Harness, plan: &WorkloadPlan) -> anyhow::Result<RecordedHistory> {
     record_until(harness, plan, std::future::pending()).await
 }
 
 /// Runs a plan in which clients also stop when `end` comes.
 pub(crate) async fn record_until(
     harness: &dyn Harness,
-    plan: &Plan,
+    plan: &WorkloadPlan,
     end: impl Future<Output = ()>,
-) -> anyhow::Result<History> {
+) -> anyhow::Result<RecordedHistory> {
     // Longer than a run takes with a store that is away for seconds at a time.
     let patience = Duration::from_secs(if is_soak() { 3_000 } else { 300 });
     tokio::time::timeout(patience, record_unbounded(harness, plan, end)).await.context("the run did not end")?
@@ -100,20 +100,20 @@ pub(crate) async fn record_until(
 
 async fn record_unbounded(
     harness: &dyn Harness,
-    plan: &Plan,
+    plan: &WorkloadPlan,
     end: impl Future<Output = ()>,
-) -> anyhow::Result<History> {
+) -> anyhow::Result<RecordedHistory> {
     let store = harness.open().await;
     let before = store.revision().await?;
-    let log = Arc::new(Log::default());
+    let log = Arc::new(CallLog::default());
     let (last, _) = watch::channel(None);
     let mut watchers = JoinSet::new();
-    for (index, watched) in WATCHED.into_iter().enumerate() {
-        let watcher = Watcher {
+    for (index, watched) in WATCHED_PREFIXES.into_iter().enumerate() {
+        let watcher = RecordingWatcher {
             store: harness.open().await,
             rng: Rng::with_seed(plan.seed ^ (0xaaaa + index as u64)),
-            prefix: key(plan, watched.as_bytes()),
-            habit: if index == 0 { Habit::Stays } else { Habit::Resumes },
+            prefix: plan_key(plan, watched.as_bytes()),
+            pattern: if index == 0 { WatchPattern::SingleWatch } else { WatchPattern::Resuming },
             last: last.subscribe(),
         };
         watchers.spawn(async move { (index, watcher.run(before.next()).await) });
@@ -122,7 +122,7 @@ async fn record_unbounded(
     // Several share one store and what it does for all of its callers at once, and several do not.
     let stores = [harness.open().await, harness.open().await];
     for index in 0..plan.clients {
-        let client = Client {
+        let client = RandomClient {
             store: stores[index % 2].clone(),
             rng: Rng::with_seed(plan.seed ^ index as u64),
             plan: plan.clone(),
@@ -137,31 +137,31 @@ async fn record_unbounded(
     let mut end = pin!(end.fuse());
     while !clients.is_empty() {
         tokio::select! {
-            () = &mut end => log.end(),
+            () = &mut end => log.stop_clients(),
             _ = clients.join_next() => {}
         }
     }
-    let touch = LAST_KEYS.map(|name| put_op(key(plan, name), "last")).to_vec().into_transaction();
+    let touch = LAST_KEYS.map(|name| put_op(plan_key(plan, name), "last")).to_vec().into_transaction();
     last.send_replace(Some(write_last(&store, &log, touch).await?));
     let mut streams: Vec<_> = watchers.join_all().await;
     streams.sort_by_key(|(index, _)| *index);
     let streams = streams.into_iter().map(|(_, stream)| stream).collect::<anyhow::Result<_>>()?;
-    Ok(History { weather: plan.weather, calls: log.take(), streams })
+    Ok(RecordedHistory { fault_mode: plan.fault_mode, calls: log.take(), streams })
 }
 
-fn key(plan: &Plan, name: &[u8]) -> Key {
+fn plan_key(plan: &WorkloadPlan, name: &[u8]) -> Key {
     [plan.prefix.as_bytes(), name].concat().into()
 }
 
 /// The last write, repeated until one is acknowledged: a storm may still blow.
-async fn write_last(store: &Arc<dyn Store>, log: &Log, transaction: Transaction) -> anyhow::Result<Revision> {
+async fn write_last(store: &Arc<dyn Store>, log: &CallLog, transaction: Transaction) -> anyhow::Result<Revision> {
     loop {
-        let began = log.tick();
+        let began = log.next_ticket();
         let result = store.commit(transaction.clone()).await;
-        log.add(began, What::Commit(transaction.clone(), result.clone()));
+        log.add(began, RecordedOperation::Commit(transaction.clone(), result.clone()));
         match result {
-            Ok(Outcome::Committed(revision)) => return Ok(revision),
-            Err(Error::Unavailable { .. } | Error::Unresolved { .. }) => {}
+            Ok(TransactionOutcome::Committed(revision)) => return Ok(revision),
+            Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {}
             other => anyhow::bail!("the last write ended as {other:?}"),
         }
     }
@@ -169,75 +169,75 @@ async fn write_last(store: &Arc<dyn Store>, log: &Log, transaction: Transaction)
 
 /// What everybody did, in tickets of one clock.
 #[derive(Debug, Default)]
-struct Log {
+struct CallLog {
     clock: AtomicU64,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Vec<RecordedCall>>,
     has_ended: AtomicBool,
 }
 
-impl Log {
-    fn tick(&self) -> u64 {
+impl CallLog {
+    fn next_ticket(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn add(&self, began: u64, what: What) {
-        let call = Call { began, ended: self.tick(), what };
+    fn add(&self, began: u64, what: RecordedOperation) {
+        let call = RecordedCall { began, ended: self.next_ticket(), operation: what };
         self.calls.lock().push(call);
     }
 
     /// Makes every client stop after its call.
-    fn end(&self) {
+    fn stop_clients(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    fn take(&self) -> Vec<Call> {
+    fn take(&self) -> Vec<RecordedCall> {
         std::mem::take(&mut self.calls.lock())
     }
 }
 
 /// A client that remembers what it saw and compares with it, sometimes too late.
-struct Client {
+struct RandomClient {
     store: Arc<dyn Store>,
     rng: Rng,
-    plan: Plan,
+    plan: WorkloadPlan,
     name: usize,
-    log: Arc<Log>,
+    log: Arc<CallLog>,
     seen: BTreeMap<Key, Option<Revision>>,
     before: Revision,
     newest: Revision,
 }
 
-impl Client {
+impl RandomClient {
     async fn run(mut self) {
         for number in 0..self.plan.calls_per_client {
             if self.log.has_ended.load(Ordering::Relaxed) {
                 return;
             }
-            let began = self.log.tick();
+            let began = self.log.next_ticket();
             let what = match self.rng.u8(0..100) {
                 0..60 => self.commit(number).await,
                 60..70 => self.get().await,
                 70..80 => self.range().await,
-                80..85 => self.range_in_the_past().await,
-                85..99 => What::Revision(self.store.revision().await),
+                80..85 => self.range_at_past_revision().await,
+                85..99 => RecordedOperation::Revision(self.store.revision().await),
                 _ => self.compact().await,
             };
             self.log.add(began, what);
         }
     }
 
-    async fn commit(&mut self, number: usize) -> What {
+    async fn commit(&mut self, number: usize) -> RecordedOperation {
         let transaction = self.transaction(number);
         let result = self.store.commit(transaction.clone()).await;
         match &result {
-            Ok(Outcome::Committed(revision)) => {
+            Ok(TransactionOutcome::Committed(revision)) => {
                 self.newest = self.newest.max(*revision);
                 for op in &transaction.ops {
                     let left = matches!(op, Op::Put { .. }).then_some(*revision);
                     self.seen.insert(op.key().clone(), left);
                 }
             }
-            Ok(Outcome::Conflict { current, revision }) => {
+            Ok(TransactionOutcome::Conflict { current, revision }) => {
                 self.newest = self.newest.max(*revision);
                 for (compare, entry) in transaction.compares.iter().zip(current) {
                     self.seen.insert(compare.key.clone(), entry.as_ref().map(|entry| entry.revision));
@@ -245,7 +245,7 @@ impl Client {
             }
             Err(_) => {}
         }
-        What::Commit(transaction, result)
+        RecordedOperation::Commit(transaction, result)
     }
 
     /// One to four keys, each compared three times of four, each value unlike any other.
@@ -255,7 +255,7 @@ impl Client {
         let count = if self.rng.u8(0..3) == 0 { self.rng.usize(2..5) } else { 1 };
         let mut transaction = Transaction::default();
         for name in &names[..count] {
-            let key = key(&self.plan, name);
+            let key = plan_key(&self.plan, name);
             if self.rng.u8(0..4) > 0 {
                 let revision = self.seen.get(&key).copied().flatten();
                 transaction.compares.push(Compare { key: key.clone(), revision });
@@ -268,51 +268,51 @@ impl Client {
         transaction
     }
 
-    async fn get(&mut self) -> What {
-        let key = self.any_key();
+    async fn get(&mut self) -> RecordedOperation {
+        let key = self.random_key();
         let result = self.store.get(key.clone()).await;
         if let Ok((entry, revision)) = &result {
             self.newest = self.newest.max(*revision);
             self.seen.insert(key.clone(), entry.as_ref().map(|entry| entry.revision));
         }
-        What::Get(key, result)
+        RecordedOperation::Get(key, result)
     }
 
-    async fn range(&mut self) -> What {
-        let range = self.any_range();
+    async fn range(&mut self) -> RecordedOperation {
+        let range = self.random_range();
         let result = self.store.range(range.clone()).await;
-        What::Range(range, result)
+        RecordedOperation::Range(range, result)
     }
 
-    async fn range_in_the_past(&mut self) -> What {
+    async fn range_at_past_revision(&mut self) -> RecordedOperation {
         let at = Revision(self.rng.u64(self.before.0..=self.newest.0));
-        let range = self.any_range().at(at);
+        let range = self.random_range().at_revision(at);
         let result = self.store.range(range.clone()).await;
-        What::Range(range, result)
+        RecordedOperation::Range(range, result)
     }
 
-    async fn compact(&mut self) -> What {
+    async fn compact(&mut self) -> RecordedOperation {
         if !self.plan.compacts {
-            return What::Revision(self.store.revision().await);
+            return RecordedOperation::Revision(self.store.revision().await);
         }
         // Some way back, as compaction in earnest is, and sometimes into what watchers have not read yet.
         let revision = Revision(self.newest.0 - self.rng.u64(0..20).min(self.newest.0 - 1));
-        What::Compact(revision, self.store.compact(revision).await)
+        RecordedOperation::Compact(revision, self.store.compact(revision).await)
     }
 
-    fn any_key(&mut self) -> Key {
+    fn random_key(&mut self) -> Key {
         let name = KEYS[self.rng.usize(..KEYS.len())];
-        key(&self.plan, name)
+        plan_key(&self.plan, name)
     }
 
-    fn any_range(&mut self) -> Range {
-        let watched = WATCHED[self.rng.usize(..WATCHED.len())];
-        let mut range = Range::prefix(key(&self.plan, watched.as_bytes()));
+    fn random_range(&mut self) -> KeyRange {
+        let watched = WATCHED_PREFIXES[self.rng.usize(..WATCHED_PREFIXES.len())];
+        let mut range = KeyRange::prefix(plan_key(&self.plan, watched.as_bytes()));
         if self.rng.bool() {
             range = range.limit(self.rng.usize(..4));
         }
         if self.rng.bool() {
-            range = range.start(self.any_key());
+            range = range.start(self.random_key());
         }
         range
     }
@@ -320,34 +320,35 @@ impl Client {
 
 /// How a watcher reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
+enum WatchPattern {
     /// One watch from beginning to end.
-    Stays,
+    SingleWatch,
     /// A new watch every few batches, and requests for progress.
-    Resumes,
+    Resuming,
 }
 
 /// Reads one prefix until the last write.
-struct Watcher {
+struct RecordingWatcher {
     store: Arc<dyn Store>,
     rng: Rng,
     prefix: Key,
-    habit: Habit,
+    pattern: WatchPattern,
     last: watch::Receiver<Option<Revision>>,
 }
 
-impl Watcher {
-    async fn run(mut self, from: Revision) -> anyhow::Result<Stream> {
-        let mut stream = Stream { prefix: self.prefix.clone(), from, batches: Vec::new(), end: None };
+impl RecordingWatcher {
+    async fn run(mut self, from: Revision) -> anyhow::Result<RecordedWatch> {
+        let mut stream = RecordedWatch { prefix: self.prefix.clone(), from, batches: Vec::new(), end: None };
         while !self.is_done(&stream) && stream.end.is_none() {
-            let mut watch = self.store.watch(self.prefix.clone(), stream.through().next()).await?;
-            let mut left = if self.habit == Habit::Stays { usize::MAX } else { self.rng.usize(1..6) };
+            let mut watch = self.store.watch(self.prefix.clone(), stream.complete_through().next()).await?;
+            let mut left = if self.pattern == WatchPattern::SingleWatch { usize::MAX } else { self.rng.usize(1..6) };
             while left > 0 && !self.is_done(&stream) {
-                if self.habit == Habit::Resumes && self.store.answers_progress() && self.rng.bool() {
-                    watch.progress().send();
+                if self.pattern == WatchPattern::Resuming && self.store.supports_progress_requests() && self.rng.bool()
+                {
+                    watch.progress_request().send();
                 }
                 let batch = tokio::select! {
-                    batch = watch.next() => batch,
+                    batch = watch.next_batch() => batch,
                     // The last write may be known only after the last batch was read.
                     changed = self.last.changed() => { changed?; continue; }
                 };
@@ -361,7 +362,7 @@ impl Watcher {
         Ok(stream)
     }
 
-    fn is_done(&self, stream: &Stream) -> bool {
-        self.last.borrow().is_some_and(|last| stream.through() >= last)
+    fn is_done(&self, stream: &RecordedWatch) -> bool {
+        self.last.borrow().is_some_and(|last| stream.complete_through() >= last)
     }
 }

@@ -1,11 +1,11 @@
 use expect_test::{Expect, expect};
-use object::decode::{Encoding, value};
+use object::decode::{BodyEncoding, decode_value};
 
 use super::*;
 
 #[track_caller]
-fn check(selections: &str, expected: &Expect) {
-    check_whole(
+fn check_selections(selections: &str, expected: &Expect) {
+    check_file(
         &format!(
             "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n{selections}"
         ),
@@ -14,9 +14,9 @@ fn check(selections: &str, expected: &Expect) {
 }
 
 #[track_caller]
-fn check_whole(file: &str, expected: &Expect) {
-    let read = value(file.as_bytes(), Encoding::Yaml).unwrap();
-    let shown = match controlplane(read.value) {
+fn check_file(file: &str, expected: &Expect) {
+    let read = decode_value(file.as_bytes(), BodyEncoding::Yaml).unwrap();
+    let shown = match parse_controlplane_egress(read.value) {
         Ok(egress) => format!("{egress:?}"),
         Err(error) => error.to_string(),
     };
@@ -24,19 +24,19 @@ fn check_whole(file: &str, expected: &Expect) {
 }
 
 #[test]
-fn the_controlplane_entry_says_how_peers_are_reached() {
+fn controlplane_selection_determines_egress() {
     let cluster = "- {name: cluster, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: /x}}}}";
-    check(cluster, &expect!["Direct"]);
-    check("- {name: controlplane, connection: {proxyProtocol: Direct}}", &expect!["Direct"]);
-    check(
+    check_selections(cluster, &expect!["Direct"]);
+    check_selections("- {name: controlplane, connection: {proxyProtocol: Direct}}", &expect!["Direct"]);
+    check_selections(
         "- {name: ControlPlane, connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /run/proxy.sock}}}}",
         &expect![[r#"Unix("/run/proxy.sock")"#]],
     );
-    check(
+    check_selections(
         "- {name: controlplane, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://[::1]:8131'}}}}",
         &expect![[r#"Tcp { host: "::1", port: 8131, tls: None }"#]],
     );
-    check(
+    check_selections(
         "- name: controlplane
   connection:
     proxyProtocol: HTTPConnect
@@ -45,14 +45,14 @@ fn the_controlplane_entry_says_how_peers_are_reached() {
         url: https://proxy.example:8131
         tlsConfig: {caBundle: /ca, clientKey: /key, clientCert: /crt}",
         &expect![[
-            r#"Tcp { host: "proxy.example", port: 8131, tls: Some(ProxyTls { files: ClientFiles { authorities: "/ca", own: Some(Pair { certificate: "/crt", key: "/key" }) }, server_name: DnsName("proxy.example") }) }"#
+            r#"Tcp { host: "proxy.example", port: 8131, tls: Some(ProxyTls { files: ClientTlsFiles { ca_bundle: "/ca", client_certificate: Some(CertificateFiles { certificate: "/crt", key: "/key" }) }, server_name: DnsName("proxy.example") }) }"#
         ]],
     );
 }
 
 #[test]
-fn json_of_the_older_version_is_read_too() {
-    check_whole(
+fn v1alpha1_json_is_accepted() {
+    check_file(
         r#"{"apiVersion":"apiserver.k8s.io/v1alpha1","kind":"EgressSelectorConfiguration","egressSelections":[
             {"name":"controlplane","connection":{"proxyProtocol":"HTTPConnect","transport":{"uds":{"udsName":"/x"}}}}]}"#,
         &expect![[r#"Unix("/x")"#]],
@@ -60,23 +60,26 @@ fn json_of_the_older_version_is_read_too() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_by_its_field() {
-    check_whole(
+fn invalid_configuration_is_rejected_with_field_path() {
+    check_file(
         "apiVersion: v1\nkind: Pod",
         &expect![[
             r#"it is a Pod of v1; wanted is an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1 or apiserver.k8s.io/v1alpha1"#
         ]],
     );
-    check(
+    check_selections(
         "- {name: controlplane, conection: {}}",
         &expect!["it is no EgressSelectorConfiguration: unknown field `conection`, expected `name` or `connection`"],
     );
-    check(
+    check_selections(
         "- {name: master, connection: {proxyProtocol: Direct}}",
         &expect![[r#"egressSelections[0].name: "master" is none of controlplane, etcd, cluster"#]],
     );
     let direct = "- {name: controlplane, connection: {proxyProtocol: Direct}}";
-    check(&format!("{direct}\n{direct}"), &expect![[r#"egressSelections[1].name: "controlplane" is there twice"#]]);
+    check_selections(
+        &format!("{direct}\n{direct}"),
+        &expect![[r#"egressSelections[1].name: "controlplane" is there twice"#]],
+    );
     for (connection, expected) in [
         (
             "proxyProtocol: GRPC, transport: {uds: {udsName: /x}}",
@@ -119,6 +122,6 @@ fn what_cannot_be_followed_is_refused_by_its_field() {
             expect!["egressSelections[0].connection.transport.tcp.tlsConfig: clientCert and clientKey go together"],
         ),
     ] {
-        check(&format!("- {{name: controlplane, connection: {{{connection}}}}}"), &expected);
+        check_selections(&format!("- {{name: controlplane, connection: {{{connection}}}}}"), &expected);
     }
 }

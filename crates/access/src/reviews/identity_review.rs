@@ -1,0 +1,97 @@
+//! TokenReview and SelfSubjectReview: whose token is this, and who am I?
+
+use api::time::Time;
+use api::wire::{null_is_default, object};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AUTHENTICATION_GROUP, ReviewError, decode_review, encode_review};
+use crate::authentication::{AuthenticationError, TokenAuthenticator};
+use crate::tokens::BoundObjects;
+use crate::user::{User, UserInfo};
+
+/// Whose token the review holds, for the audiences it names or else for this server.
+pub fn token_review(
+    body: &[u8],
+    token_authenticator: &TokenAuthenticator,
+    objects: &dyn BoundObjects,
+    now: Timestamp,
+) -> Result<Vec<u8>, ReviewError> {
+    let kind = "TokenReview";
+    let review: TokenReview = decode_review(kind, body)?;
+    let TokenReviewSpec { token, audiences } = &review.spec;
+    if token.is_empty() {
+        return Err(ReviewError::BadRequest("token is required for TokenReview in authentication".to_owned()));
+    }
+    let audiences = if audiences.is_empty() { &token_authenticator.audiences } else { audiences };
+    let result = token_authenticator.authenticate_token(token, audiences, objects, now);
+    let status = match &result {
+        Ok(Some(result)) => TokenReviewStatus {
+            authenticated: true,
+            user: UserInfo::from(&*result.user),
+            audiences: &result.audiences,
+            error: String::new(),
+        },
+        Ok(None) => {
+            TokenReviewStatus { error: AuthenticationError::UnknownToken.to_string(), ..TokenReviewStatus::default() }
+        }
+        Err(error) => TokenReviewStatus { error: error.to_string(), ..TokenReviewStatus::default() },
+    };
+    Ok(encode_review(
+        AUTHENTICATION_GROUP,
+        kind,
+        &IdentityReviewResponse { metadata: IdentityReviewMetadata::default(), spec: Some(&review.spec), status },
+    ))
+}
+
+/// Who the one who asks is. This is what `kubectl auth whoami` shows.
+pub fn self_subject_review(user: &User, now: Timestamp) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct SelfSubjectReviewStatus<'a> {
+        user_info: UserInfo<'a>,
+    }
+    let metadata = IdentityReviewMetadata { creation_timestamp: Some(now.into()) };
+    let status = SelfSubjectReviewStatus { user_info: user.into() };
+    encode_review(AUTHENTICATION_GROUP, "SelfSubjectReview", &IdentityReviewResponse { metadata, spec: None, status })
+}
+
+#[derive(Default, Deserialize)]
+struct TokenReview {
+    #[serde(default, deserialize_with = "object")]
+    spec: TokenReviewSpec,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct TokenReviewSpec {
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    token: String,
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    audiences: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct IdentityReviewResponse<'a, Status> {
+    metadata: IdentityReviewMetadata,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a TokenReviewSpec>,
+    status: Status,
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityReviewMetadata {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    creation_timestamp: Option<Time>,
+}
+
+#[derive(Default, Serialize)]
+struct TokenReviewStatus<'a> {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    authenticated: bool,
+    user: UserInfo<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    audiences: &'a [String],
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
+}

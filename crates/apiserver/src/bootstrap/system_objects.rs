@@ -1,0 +1,226 @@
+//! Objects that kube-apiserver puts into every cluster, roles aside.
+
+use std::net::{IpAddr, SocketAddr};
+
+use api::GroupVersionResource;
+use api::json::JsonObject;
+use api::time::Time;
+use object::StoredObject;
+use serde_json::{Value, json};
+
+use crate::object_codec;
+
+/// The namespaces that are always there.
+const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// The service by which pods find the API servers, and what goes with it.
+const SERVICE_NAME: &str = "kubernetes";
+/// The port of that service.
+const SERVICE_PORT: u16 = 443;
+
+/// What an object that is there becomes; `None`: it stays.
+type UpdateExisting = dyn Fn(&StoredObject) -> Option<JsonObject> + Send + Sync;
+
+/// An object to be put where there is none.
+pub(super) struct SystemObject {
+    pub(super) resource: GroupVersionResource<&'static str>,
+    /// The key below the resource: the name, after the namespace if it has one.
+    pub(super) key: String,
+    pub(super) object: JsonObject,
+    /// What to do where there is one.
+    pub(super) update_existing: Box<UpdateExisting>,
+}
+
+impl SystemObject {
+    /// An object that is put where there is none, and otherwise left as it is.
+    pub(super) fn new(group: &'static str, resource: &'static str, object: Value) -> Self {
+        let Value::Object(object) = object else { unreachable!("system objects are objects") };
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = match text("namespace") {
+            "" => text("name").to_owned(),
+            namespace => format!("{namespace}/{}", text("name")),
+        };
+        let resource = GroupVersionResource { group, version: "v1", resource };
+        Self { resource, key, object, update_existing: Box::new(|_| None) }
+    }
+
+    /// What is to be put; `None` if what is there may stay.
+    pub(super) fn next_state(&self, current: Option<&StoredObject>) -> Option<JsonObject> {
+        match current {
+            None => Some(self.object.clone()),
+            Some(stored) => (self.update_existing)(stored),
+        }
+    }
+}
+
+pub(super) fn system_namespaces() -> impl Iterator<Item = SystemObject> {
+    SYSTEM_NAMESPACES.into_iter().map(|name| {
+        let object = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        });
+        SystemObject::new("", "namespaces", object)
+    })
+}
+
+/// Since when the use of tokens in Secrets could have been seen: kube-controller-manager cleans up nothing before it knows.
+pub(super) fn legacy_token_tracking(now: Time) -> SystemObject {
+    let since = now.to_string().split('T').next().unwrap_or_default().to_owned();
+    let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
+    SystemObject::new("", "configmaps", json!({"metadata": metadata, "data": {"since": since}}))
+}
+
+pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {
+    let classes = [
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+    ];
+    classes.into_iter().map(|(name, value, description)| {
+        let object = json!({
+            "metadata": {"name": name, "generation": 1},
+            "value": value,
+            "description": description,
+            "preemptionPolicy": "PreemptLowerPriority",
+        });
+        SystemObject::new("scheduling.k8s.io", "priorityclasses", object)
+    })
+}
+
+/// The service `kubernetes`. Its address is not allocated here: it is the one that was given, or none.
+pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>) -> SystemObject {
+    let mut spec = json!({
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "ipFamilyPolicy": "SingleStack",
+        "ipFamilies": [ip_family(service_ip.unwrap_or(server.ip()))],
+        "ports": [{"name": "https", "protocol": "TCP", "port": SERVICE_PORT, "targetPort": server.port()}],
+    });
+    if let Some(ip) = service_ip {
+        spec["clusterIP"] = ip.to_string().into();
+        spec["clusterIPs"] = json!([ip]);
+    }
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let metadata = json!({"name": SERVICE_NAME, "namespace": "default", "labels": labels});
+    SystemObject::new("", "services", json!({"metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}))
+}
+
+/// Where the service leads, in both forms.
+///
+/// Other servers' addresses are theirs to keep: what is there is replaced only if it names nobody but this host.
+pub(super) fn kubernetes_endpoints(server: SocketAddr) -> [SystemObject; 2] {
+    let port = json!({"name": "https", "port": server.port(), "protocol": "TCP"});
+    let metadata =
+        |label: &str, value: &str| json!({"name": SERVICE_NAME, "namespace": "default", "labels": {label: value}});
+    let endpoints = json!({
+        "metadata": metadata("endpointslice.kubernetes.io/skip-mirror", "true"),
+        "subsets": [{"addresses": [{"ip": server.ip()}], "ports": [port]}],
+    });
+    let slice = json!({
+        "metadata": metadata("kubernetes.io/service-name", SERVICE_NAME),
+        "addressType": ip_family(server.ip()),
+        "endpoints": [{"addresses": [server.ip()], "conditions": {"ready": true}}],
+        "ports": [port],
+    });
+    let own_address = server.ip().to_string();
+    let mut objects =
+        [SystemObject::new("", "endpoints", endpoints), SystemObject::new("discovery.k8s.io", "endpointslices", slice)];
+    for system in &mut objects {
+        let (own_address, desired) = (own_address.clone(), system.object.clone());
+        system.update_existing = Box::new(move |stored| point_to_this_server(stored, &own_address, &desired));
+    }
+    objects
+}
+
+/// The object that is there, leading to this server; `None` if it does, or leads to other hosts too.
+fn point_to_this_server(stored: &StoredObject, own_address: &str, desired: &JsonObject) -> Option<JsonObject> {
+    let mut object = object_codec::decode_stored(stored);
+    let fields = ["subsets", "endpoints", "ports"];
+    let is_same = fields.iter().all(|field| object.get(*field) == desired.get(*field));
+    if is_same || !endpoint_addresses(&object).iter().all(|address| address == own_address) {
+        return None;
+    }
+    for field in fields {
+        if let Some(value) = desired.get(field) {
+            object.insert(field.to_owned(), value.clone());
+        }
+    }
+    Some(object)
+}
+
+/// Every address in an Endpoints or an EndpointSlice.
+fn endpoint_addresses(object: &JsonObject) -> Vec<String> {
+    let list = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let whole = Value::Object(object.clone());
+    let of_subsets = list(&whole, "subsets").into_iter().flat_map(|subset| {
+        [list(&subset, "addresses"), list(&subset, "notReadyAddresses")]
+            .concat()
+            .into_iter()
+            .map(|each| each["ip"].clone())
+    });
+    let of_slice = list(&whole, "endpoints").into_iter().flat_map(|endpoint| list(&endpoint, "addresses"));
+    of_subsets.chain(of_slice).filter_map(|address| address.as_str().map(str::to_owned)).collect()
+}
+
+fn ip_family(ip: IpAddr) -> &'static str {
+    match ip {
+        IpAddr::V4(_) => "IPv4",
+        IpAddr::V6(_) => "IPv6",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(system: &SystemObject, there: &Value, expected: &Expect) {
+        let stored = StoredObject::from_storage(there.to_string().as_bytes(), 7).unwrap();
+        let next =
+            system.next_state(Some(&stored)).map(|object| json!([object.get("subsets"), object.get("endpoints")]));
+        expected.assert_eq(&next.map_or("stays".to_owned(), |next| next.to_string()));
+    }
+
+    #[test]
+    fn kubernetes_endpoints_replace_own_address_and_keep_others() {
+        let [endpoints, slice] = kubernetes_endpoints("10.0.0.7:6443".parse().unwrap());
+        let subset = |ip: &str, port: u16| {
+            json!({"metadata": {}, "subsets": [
+                {"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]})
+        };
+        check(&endpoints, &subset("10.0.0.7", 6443), &expect!["stays"]);
+        check(
+            &endpoints,
+            &subset("10.0.0.7", 1),
+            &expect![[
+                r#"[[{"addresses":[{"ip":"10.0.0.7"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}],null]"#
+            ]],
+        );
+        check(&endpoints, &subset("10.0.0.8", 6443), &expect!["stays"]);
+        let endpoint = |ip: &str| json!({"metadata": {}, "endpoints": [{"addresses": [ip]}]});
+        check(&slice, &endpoint("10.0.0.8"), &expect!["stays"]);
+        check(
+            &slice,
+            &endpoint("10.0.0.7"),
+            &expect![[r#"[null,[{"addresses":["10.0.0.7"],"conditions":{"ready":true}}]]"#]],
+        );
+    }
+
+    #[test]
+    fn kubernetes_service_has_the_configured_cluster_ip() {
+        let service = kubernetes_service("127.0.0.1:7443".parse().unwrap(), Some("10.96.0.1".parse().unwrap()));
+        assert_eq!(service.key, "default/kubernetes");
+        assert_eq!(service.object["spec"]["clusterIP"], "10.96.0.1");
+        assert_eq!(service.object["spec"]["ports"][0]["targetPort"], 7443);
+    }
+}

@@ -1,0 +1,87 @@
+//! What went wrong below, as the Status that a client is told.
+
+use api::status::StatusReason;
+use api::{GroupKind, GroupResource, Status};
+use object::{Rejection, RejectionSubject};
+use registry::{ReadError, WriteError};
+
+/// What a request is about, for messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusContext<'a> {
+    pub(crate) resource: GroupResource<&'a str>,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl StatusContext<'_> {
+    fn group_kind(&self) -> GroupKind<&str> {
+        GroupKind { group: self.resource.group, kind: self.kind }
+    }
+}
+
+/// A rule of one object was broken.
+pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusContext<'_>) -> Status {
+    match rejection {
+        Rejection::BadRequest(message) => Status::bad_request(message),
+        Rejection::Invalid { subject, errors } => match subject {
+            RejectionSubject::Kind | RejectionSubject::Resource => {
+                Status::invalid(status_context.group_kind(), status_context.name, &errors)
+            }
+            RejectionSubject::Options(kind) => Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", &errors),
+            RejectionSubject::Scale => {
+                Status::invalid(GroupKind { group: "autoscaling", kind: "Scale" }, status_context.name, &errors)
+            }
+            RejectionSubject::Patch => Status::invalid(GroupKind { group: "", kind: "" }, "", &errors),
+        },
+        Rejection::Conflict { reason, .. } => Status::conflict(status_context.resource, status_context.name, reason),
+        Rejection::TooLarge(message) => Status::request_entity_too_large(message),
+        Rejection::Unprocessable(message) => {
+            Status { message, reason: StatusReason::Invalid, code: 422, ..Status::default() }
+        }
+        Rejection::Unclassified(message) => Status::internal_error(message),
+    }
+}
+
+/// A read had no answer. None of these is an absence.
+pub(crate) fn status_for_read_error(error: ReadError) -> Status {
+    match error {
+        ReadError::Store(store::Error::Compacted { .. }) => {
+            Status::expired("The resourceVersion for the provided list is too old.")
+        }
+        ReadError::Store(store::Error::FutureRevision { requested, current })
+        | ReadError::RevisionTooLarge { requested, current } => {
+            Status::too_large_resource_version(requested.0, current.0, 1)
+        }
+        ReadError::Store(error) => {
+            tracing::warn!(%error, "storage cannot be read");
+            Status::service_unavailable("storage cannot be read at the moment").with_retry_after(1)
+        }
+        ReadError::CacheBehind { .. } => Status::service_unavailable(error.to_string()).with_retry_after(1),
+        ReadError::Undecodable { .. } => Status::storage_read_error(error.to_string()),
+        ReadError::Stopped(_) => Status::service_unavailable("apiserver is shutting down").with_retry_after(1),
+    }
+}
+
+/// A write did not happen, or may not have.
+pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
+    match error {
+        WriteError::Refused(status) => status,
+        WriteError::BarrierClosed(held) => Status::service_unavailable(held.reason)
+            .with_cause(peering::status::CAUSE_PEER_NOT_READY, "nothing was executed")
+            .with_retry_after(1),
+        WriteError::Read(error) => status_for_read_error(error),
+        WriteError::Store(store::Error::TooLarge { reason }) => Status::request_entity_too_large(reason),
+        // Without Retry-After, because clients repeat any verb on it and this one may have happened.
+        WriteError::Store(error @ store::Error::OutcomeUnknown { .. }) => {
+            tracing::warn!(%error, "the outcome of a write is unknown");
+            Status::service_unavailable("the outcome of the write is unknown: it may have been stored")
+        }
+        WriteError::Store(error) => {
+            tracing::warn!(%error, "storage did not take a write");
+            Status::service_unavailable("storage cannot be written at the moment").with_retry_after(1)
+        }
+        WriteError::ConditionChanged | WriteError::TooManyConflicts => {
+            Status::service_unavailable(error.to_string()).with_retry_after(1)
+        }
+    }
+}

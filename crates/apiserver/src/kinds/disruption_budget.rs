@@ -1,0 +1,188 @@
+//! Budgets of disruption: whether a pod may be evicted now, and what that costs its budget.
+
+use api::json::JsonObject;
+use api::selector::LabelSelector;
+use api::time::Time;
+use api::{GroupResource, Status};
+use object::unstructured::{get, integer, list, nested_object, text};
+use serde_json::{Map, Value, json};
+
+/// How many evictions may wait to be seen by the controller of budgets.
+const DISRUPTED_PODS_MAX: usize = 2000;
+const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Whether a pod disrupts nothing when it goes: it does not run, or goes anyway.
+pub(crate) fn needs_no_budget(pod: &JsonObject) -> bool {
+    let is_terminating = get(pod, &["metadata", "deletionTimestamp"]).is_some();
+    is_terminating || matches!(text(pod, &["status", "phase"]), "Pending" | "Succeeded" | "Failed")
+}
+
+/// Whether a budget is one of this pod. An empty selector selects all pods, none selects none.
+pub(crate) fn budget_selects_pod(budget: &JsonObject, pod: &JsonObject) -> bool {
+    let Some(selector) = nested_object(budget, &["spec", "selector"]) else { return false };
+    let Some(Ok(selector)) =
+        object::label_selector::selector_to_string(selector).map(|text| LabelSelector::parse(&text))
+    else {
+        return false;
+    };
+    selector.matches(|label| get(pod, &["metadata", "labels", label]).and_then(Value::as_str))
+}
+
+/// What is left of a budget when a pod of it is evicted; `None` if the pod costs nothing.
+pub(crate) fn consume_disruption(
+    budget: &JsonObject,
+    pod: &JsonObject,
+    now: Time,
+) -> Result<Option<JsonObject>, Status> {
+    if !is_ready(pod) && allows_unready_eviction(budget) {
+        return Ok(None);
+    }
+    let name = text(budget, &["metadata", "name"]);
+    let refuse =
+        |cause: String| Status::too_many_requests(EVICTION_VIOLATES_BUDGET, 0).with_cause("DisruptionBudget", cause);
+    let forbid = |why: &str| {
+        let resource = GroupResource { group: "policy", resource: "poddisruptionbudget" };
+        Status::forbidden(resource, name, why)
+    };
+    let [generation, observed] =
+        [["metadata", "generation"], ["status", "observedGeneration"]].map(|path| integer_or_zero(budget, &path));
+    if observed < generation {
+        return Err(refuse(format!("The disruption budget {name} is still being processed by the server."))
+            .with_retry_after(10));
+    }
+    let disrupted = nested_object(budget, &["status", "disruptedPods"]).map_or(0, Map::len);
+    match integer_or_zero(budget, &["status", "disruptionsAllowed"]) {
+        ..0 => Err(forbid("pdb disruptions allowed is negative")),
+        _ if disrupted > DISRUPTED_PODS_MAX => {
+            Err(forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+        }
+        0 => {
+            let [needed, healthy] =
+                ["desiredHealthy", "currentHealthy"].map(|field| integer_or_zero(budget, &["status", field]));
+            Err(refuse(format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")))
+        }
+        allowed => Ok(Some(record_disruption(budget, text(pod, &["metadata", "name"]), allowed - 1, now))),
+    }
+}
+
+fn record_disruption(budget: &JsonObject, pod: &str, allowed_after: i64, now: Time) -> JsonObject {
+    let mut next = budget.clone();
+    let Some(status) = next.get_mut("status").and_then(Value::as_object_mut) else { return next };
+    status.insert("disruptionsAllowed".to_owned(), allowed_after.into());
+    let disrupted = status.entry("disruptedPods").or_insert_with(|| json!({}));
+    if let Some(disrupted) = disrupted.as_object_mut() {
+        disrupted.insert(pod.to_owned(), now.to_string().into());
+    }
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten();
+    for condition in conditions.filter(|condition| allowed_after == 0 && condition["type"] == "DisruptionAllowed") {
+        condition["status"] = "False".into();
+        condition["reason"] = "InsufficientPods".into();
+        condition["lastTransitionTime"] = now.to_string().into();
+    }
+    next
+}
+
+/// Whether a pod that is not ready may go: always, or while enough others are healthy.
+fn allows_unready_eviction(budget: &JsonObject) -> bool {
+    let [needed, healthy] =
+        ["desiredHealthy", "currentHealthy"].map(|field| integer_or_zero(budget, &["status", field]));
+    let is_healthy = needed > 0 && healthy >= needed;
+    is_healthy || text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
+}
+
+fn is_ready(pod: &JsonObject) -> bool {
+    list(pod, &["status", "conditions"])
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// What is not there counts as nothing.
+fn integer_or_zero(object: &JsonObject, path: &[&str]) -> i64 {
+    integer(object, path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> JsonObject {
+        let Value::Object(object) = value else { panic!("no object") };
+        object
+    }
+
+    fn pod(ready: &str) -> JsonObject {
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        object(json!({
+            "metadata": {"name": "a", "labels": {"app": "web"}},
+            "status": {"phase": "Running", "conditions": conditions},
+        }))
+    }
+
+    fn budget(status: &Value) -> JsonObject {
+        let spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        object(json!({"metadata": {"name": "b", "generation": 1}, "spec": spec, "status": status}))
+    }
+
+    #[track_caller]
+    fn check(status: &Value, ready: &str, expected: &str) {
+        let now = "2026-01-02T03:04:05Z".parse::<jiff::Timestamp>().unwrap().into();
+        let outcome = match consume_disruption(&budget(status), &pod(ready), now) {
+            Ok(None) => "free".to_owned(),
+            Ok(Some(next)) => next["status"].to_string(),
+            Err(status) => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let causes: Vec<_> = causes.map(|cause| cause.message.clone()).collect();
+                format!("{} {} {}", status.http_code(), status.message, causes.join(" "))
+            }
+        };
+        assert_eq!(outcome.trim_end(), expected);
+    }
+
+    #[test]
+    fn consume_disruption_decrements_budget_or_rejects() {
+        check(
+            &json!({"observedGeneration": 1, "disruptionsAllowed": 2}),
+            "True",
+            r#"{"disruptedPods":{"a":"2026-01-02T03:04:05Z"},"disruptionsAllowed":1,"observedGeneration":1}"#,
+        );
+        check(
+            &json!({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": 2}),
+            "True",
+            "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b needs 2 \
+             healthy pods and has 2 currently",
+        );
+        check(
+            &json!({"disruptionsAllowed": 1}),
+            "True",
+            "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b is still \
+             being processed by the server.",
+        );
+        check(
+            &json!({"observedGeneration": 1, "disruptionsAllowed": -1}),
+            "True",
+            "403 poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative",
+        );
+    }
+
+    #[test]
+    fn unready_pod_is_evicted_freely_while_budget_is_healthy() {
+        check(&json!({"desiredHealthy": 1, "currentHealthy": 1}), "False", "free");
+        check(
+            &json!({"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 1}),
+            "False",
+            "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget b needs 2 \
+             healthy pods and has 1 currently",
+        );
+    }
+
+    #[test]
+    fn disruption_budget_selects_pods_by_labels() {
+        let of = |selector: Value| object(json!({"spec": {"selector": selector}}));
+        assert!(budget_selects_pod(&of(json!({})), &pod("True")));
+        assert!(budget_selects_pod(&of(json!({"matchLabels": {"app": "web"}})), &pod("True")));
+        assert!(!budget_selects_pod(&of(json!({"matchLabels": {"app": "db"}})), &pod("True")));
+        assert!(!budget_selects_pod(&object(json!({"spec": {}})), &pod("True")));
+        assert!(!needs_no_budget(&pod("True")));
+        assert!(needs_no_budget(&object(json!({"status": {"phase": "Pending"}}))));
+    }
+}

@@ -1,0 +1,119 @@
+//! What a client wants to see of objects: all of them, their metadata, or a table for people.
+
+use api::json::JsonObject;
+use api::media::{
+    MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
+};
+use api::metadata::ListMeta;
+use api::{GroupKind, Status, query};
+use bytes::Bytes;
+use catalogue::ServedResource;
+use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
+use object::{StoredObject, partial_object_metadata};
+use serde_json::Value;
+
+use crate::object_codec;
+use crate::rest::current_time;
+
+/// The shape of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectRepresentation {
+    /// The object as it is: the bytes that are there.
+    Full,
+    /// Nothing but its metadata.
+    PartialMetadata(MetaVersion),
+    /// Rows and columns.
+    Table(MetaVersion, IncludeObject),
+}
+
+impl ObjectRepresentation {
+    /// What a request for objects or lists wants.
+    pub(crate) fn negotiate(accept: &str, query: &str) -> Result<Self, Status> {
+        Self::from_media_type(negotiate(accept, ObjectOffer::JSON)?, query)
+    }
+
+    /// What a watch wants.
+    pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
+        Self::from_media_type(negotiate_stream(accept, ObjectOffer::JSON)?, query)
+    }
+
+    fn from_media_type(accepted: NegotiatedMediaType, query: &str) -> Result<Self, Status> {
+        let Some(Transform { kind, version }) = accepted.transform else { return Ok(Self::Full) };
+        Ok(match kind {
+            TransformKind::PartialObjectMetadata | TransformKind::PartialObjectMetadataList => {
+                Self::PartialMetadata(version)
+            }
+            TransformKind::Table => {
+                let include = query::first_value(query, "includeObject").unwrap_or_default();
+                let include =
+                    IncludeObject::parse(&include).map_err(|rejection| Status::bad_request(rejection.to_string()))?;
+                Self::Table(version, include)
+            }
+        })
+    }
+
+    /// One object in this shape.
+    pub(crate) fn encode_object(
+        self,
+        stored: &StoredObject,
+        resource: &ServedResource,
+        column_definitions: ColumnDefinitions,
+    ) -> Bytes {
+        if self == Self::Full {
+            return object_codec::encode_served(stored, resource);
+        }
+        let object = object_codec::decode_served(stored, resource);
+        let value = match self {
+            Self::Full => unreachable!("answered above"),
+            Self::PartialMetadata(version) => partial_object_metadata::object(&object, meta_api_version(version)),
+            Self::Table(version, include) => {
+                let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
+                build_table([&object], &metadata, &table_options(resource, version, include, column_definitions))
+            }
+        };
+        api::json::to_go_json(&value).into()
+    }
+
+    /// A list in this shape; `None` if whole objects are wanted, which need not be made into values.
+    pub(crate) fn encode_list(
+        self,
+        objects: &[JsonObject],
+        metadata: &ListMeta,
+        resource: &ServedResource,
+    ) -> Option<Bytes> {
+        let value: Value = match self {
+            Self::Full => return None,
+            Self::PartialMetadata(version) => {
+                partial_object_metadata::list(objects, metadata, meta_api_version(version))
+            }
+            Self::Table(version, include) => {
+                build_table(objects, metadata, &table_options(resource, version, include, ColumnDefinitions::Included))
+            }
+        };
+        let mut bytes = api::json::to_go_json(&value);
+        bytes.push(b'\n');
+        Some(bytes.into())
+    }
+}
+
+fn meta_api_version(version: MetaVersion) -> &'static str {
+    match version {
+        MetaVersion::V1 => "meta.k8s.io/v1",
+        MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+    }
+}
+
+fn table_options(
+    resource: &ServedResource,
+    version: MetaVersion,
+    include_object: IncludeObject,
+    column_definitions: ColumnDefinitions,
+) -> TableOptions<'static> {
+    TableOptions {
+        kind: GroupKind { group: resource.group.name, kind: resource.kind.name },
+        api_version: meta_api_version(version),
+        include_object,
+        column_definitions,
+        now: current_time(),
+    }
+}

@@ -1,0 +1,117 @@
+//! The subresource `pods/eviction`: a pod is deleted, if its budget of disruption allows it.
+
+use api::json::JsonObject;
+use api::{GroupVersionKind, GroupVersionResource, Status};
+use edge::{Request, Response};
+use http::StatusCode;
+use object::delete::DeleteOptions;
+use object::{StoredObject, decode};
+use registry::read::ReadConsistency;
+use registry::{CachedValue, ListSelection, WriteDecision};
+use serde_json::Value;
+use store::Key;
+
+use super::delete::delete_object;
+use super::{RequestContext, current_time, with_warnings};
+use crate::built_in_types::CheckedObject;
+use crate::kinds::disruption_budget;
+use crate::object_codec;
+use crate::request_body::{self, ExpectedBody};
+use crate::request_options::WriteOptions;
+use crate::{ResolvedResource, error_status, json_response};
+
+const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
+const DISRUPTION_BUDGETS: GroupVersionResource<&str> =
+    GroupVersionResource { group: "policy", version: "v1", resource: "poddisruptionbudgets" };
+
+pub(super) async fn create_eviction(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    context.check_path_names()?;
+    let name = &*context.target.name;
+    let write_options = WriteOptions::from_request(&request)?;
+    let status_context = context.status_context(name);
+    let expected =
+        ExpectedBody { kind: EVICTION_KIND, release: context.server.served_resources.release(), status_context };
+    let CheckedObject { object: eviction, warnings } = request_body::read_object(request, &expected).await?;
+    let name_in_body = eviction.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+    if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = delete_options(&eviction).map_err(|rejection| context.rejection_status(rejection, name))?;
+    options.is_dry_run |= write_options.is_dry_run;
+    context.consume_disruption_budget(&options).await?;
+    delete_object(context, context.object_key(name), name, &options).await?;
+    let mut response =
+        json_response(Status { outcome: api::status::StatusOutcome::Success, ..Status::default() }.to_json().into());
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(with_warnings(response, &warnings))
+}
+
+fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Rejection> {
+    let body = eviction.get("deleteOptions").filter(|options| !options.is_null()).map(ToString::to_string);
+    DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
+}
+
+impl RequestContext<'_> {
+    /// Takes what the deletion of the pod costs from its budget, or says why it must stay.
+    async fn consume_disruption_budget(self, options: &DeleteOptions) -> Result<(), Status> {
+        let registry = &self.server.registry;
+        let found = registry
+            .get(self.resource.resource_cache, &self.object_key(&self.target.name), ReadConsistency::Latest)
+            .await;
+        let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
+        let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
+        let pod = object_codec::decode_served(stored, self.resource.served);
+        let Some(budgets) =
+            self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
+        else {
+            return Ok(());
+        };
+        match &*self.find_budgets(budgets, &pod).await? {
+            [] => Ok(()),
+            [key] => self.consume_from_budget(budgets, key, &pod, options).await,
+            [_, _, ..] => Err(Status {
+                message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
+                          support."
+                    .to_owned(),
+                code: 500,
+                ..Status::default()
+            }),
+        }
+    }
+
+    async fn find_budgets(self, budgets: ResolvedResource<'_>, pod: &JsonObject) -> Result<Vec<Key>, Status> {
+        let within = Key::from([budgets.resource_cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
+        let covers = |stored: &StoredObject| {
+            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets.served), pod)
+        };
+        let selection = ListSelection { prefix: within, start_key: Key::new(), limit: None, filter: &covers };
+        let page = self.server.registry.list(budgets.resource_cache, &selection, ReadConsistency::Latest).await;
+        Ok(page.map_err(error_status::status_for_read_error)?.entries.iter().map(|cached| cached.key.clone()).collect())
+    }
+
+    async fn consume_from_budget(
+        self,
+        budgets: ResolvedResource<'_>,
+        key: &Key,
+        pod: &JsonObject,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let stored_resource = budgets.served.stored_resource.as_ref().expect("a bound resource is persisted");
+        let decide = |current: Option<&StoredObject>| {
+            // A budget that has just gone holds nothing.
+            let Some(current) = current else { return Ok(WriteDecision::Keep) };
+            match disruption_budget::consume_disruption(
+                &object_codec::decode_served(current, budgets.served),
+                pod,
+                current_time(),
+            )? {
+                Some(updated_budget) if !options.is_dry_run => Ok(WriteDecision::Put {
+                    value: object_codec::encode_for_storage(updated_budget, stored_resource.encoding),
+                    ttl: None,
+                }),
+                Some(_) | None => Ok(WriteDecision::Keep),
+            }
+        };
+        self.persist(budgets, key, None, decide).await.map(drop).map_err(error_status::status_for_write_error)
+    }
+}

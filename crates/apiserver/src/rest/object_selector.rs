@@ -1,0 +1,66 @@
+//! Which objects a list, a watch or a deletion is about.
+
+use api::selector::{FieldSelector, LabelSelector};
+use api::{GroupKind, Status};
+use catalogue::ServedResource;
+use object::{StoredObject, selectable_fields};
+
+use crate::object_codec;
+
+/// Label and field selectors of a request.
+#[derive(Debug)]
+pub(super) struct ObjectSelector {
+    label_selector: LabelSelector,
+    field_selector: FieldSelector,
+    /// Only the object of this name, if it is not empty.
+    name: String,
+    /// Whether the fields are all in an object's head, so that it need not be parsed.
+    needs_only_name_fields: bool,
+}
+
+impl ObjectSelector {
+    /// Refuses fields that objects of this kind cannot be selected by.
+    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &ServedResource) -> Result<Self, Status> {
+        let kind = GroupKind { group: resource.group.name, kind: resource.kind.name };
+        selectable_fields::check_selector(&fields, kind)
+            .map_err(|rejection| Status::bad_request(rejection.to_string()))?;
+        let is_name_field = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let is_by_name = fields.terms().iter().all(|term| is_name_field(&term.field));
+        Ok(Self {
+            label_selector: labels,
+            field_selector: fields,
+            name: String::new(),
+            needs_only_name_fields: is_by_name,
+        })
+    }
+
+    /// The same of the one object that a path names, which is what the caller was authorized for. Empty: of all.
+    pub(super) fn with_name(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// Whether everything is selected.
+    pub(super) fn selects_all(&self) -> bool {
+        self.label_selector.is_empty() && self.field_selector.is_empty() && self.name.is_empty()
+    }
+
+    /// Whether this object is.
+    pub(super) fn matches(&self, stored: &StoredObject) -> bool {
+        let is_named = self.name.is_empty() || *self.name == *stored.name;
+        is_named && self.label_selector.matches(|label| stored.label(label)) && self.matches_fields(stored)
+    }
+
+    fn matches_fields(&self, stored: &StoredObject) -> bool {
+        if self.field_selector.is_empty() {
+            return true;
+        }
+        if !self.needs_only_name_fields {
+            return selectable_fields::matches(&self.field_selector, &object_codec::decode_stored(stored));
+        }
+        self.field_selector.matches(|name| match name {
+            "metadata.name" => Some(&*stored.name),
+            "metadata.namespace" => Some(&*stored.namespace),
+            _ => None,
+        })
+    }
+}

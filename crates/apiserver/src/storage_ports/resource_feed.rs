@@ -1,0 +1,106 @@
+//! A shelf of the cache as a feed: first everything, then what changes.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use peering::ServerId;
+use peering::ports::{Feed, FeedUpdate};
+use registry::{CacheWatcher, CachedEntry, KeyChange, Registry, ResourceCache};
+use store::Key;
+
+/// What below a prefix belongs to servers, by their names.
+pub(super) struct ResourceFeed<T> {
+    registry: Registry,
+    resource_cache: Arc<ResourceCache>,
+    /// Keys begin so, and the name of a server follows.
+    key_prefix: Key,
+    /// What a key holds; `None` if that is as good as nothing.
+    decode: fn(&CachedEntry) -> Option<T>,
+    /// `None` until everything was given, and again after changes were missed.
+    watcher: Option<CacheWatcher>,
+    /// Seen and not taken yet.
+    pending: Vec<(ServerId, Option<T>)>,
+}
+
+impl<T> ResourceFeed<T> {
+    pub(super) fn new(
+        registry: &Registry,
+        resource_cache: &Arc<ResourceCache>,
+        key_prefix: Key,
+        read: fn(&CachedEntry) -> Option<T>,
+    ) -> Self {
+        Self {
+            registry: registry.clone(),
+            resource_cache: resource_cache.clone(),
+            key_prefix,
+            decode: read,
+            watcher: None,
+            pending: Vec::new(),
+        }
+    }
+
+    fn server_of_key(&self, key: &Key) -> Option<ServerId> {
+        let name = key.strip_prefix(&*self.key_prefix)?;
+        ServerId::from_name(std::str::from_utf8(name).ok()?)
+    }
+
+    fn queue_changes(&mut self, changes: &[Arc<KeyChange>]) {
+        for change in changes {
+            if let Some(server) = self.server_of_key(&change.key) {
+                self.pending.push((server, change.current.as_deref().and_then(self.decode)));
+            }
+        }
+    }
+
+    /// Everything there is, and from then on its changes. `None` as long as the cache is not filled.
+    fn relist(&mut self) -> Option<Vec<(ServerId, T)>> {
+        if !self.registry.cache().has_synced() {
+            return None;
+        }
+        let snapshot = self.resource_cache.snapshot();
+        // Refused if the history was cut in between: then the next try finds a newer snapshot.
+        self.watcher = Some(self.registry.watch(&self.resource_cache, snapshot.revision).ok()?);
+        self.pending.clear();
+        let entries =
+            snapshot.entries.range(self.key_prefix.clone()..).take_while(|(key, _)| key.starts_with(&self.key_prefix));
+        Some(entries.filter_map(|(key, cached)| Some((self.server_of_key(key)?, (self.decode)(cached)?))).collect())
+    }
+}
+
+impl<T: Send + 'static> Feed<T> for ResourceFeed<T> {
+    fn ready(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if !self.pending.is_empty() {
+                return;
+            }
+            let Some(watcher) = &mut self.watcher else {
+                if self.registry.cache().wait_for_sync().await.is_err() {
+                    // The server stops, and nothing will ever be new.
+                    std::future::pending::<()>().await;
+                }
+                return;
+            };
+            // What comes is kept before anything else is waited for, so that dropping this loses nothing.
+            match watcher.next_changes().await {
+                Ok(changes) => self.queue_changes(&changes),
+                Err(_expired) => self.watcher = None,
+            }
+        })
+    }
+
+    fn take_update(&mut self) -> FeedUpdate<T> {
+        while let Some(watcher) = &mut self.watcher
+            && let Some(next) = watcher.next_changes().now_or_never()
+        {
+            match next {
+                Ok(changes) => self.queue_changes(&changes),
+                Err(_expired) => self.watcher = None,
+            }
+        }
+        if self.watcher.is_some() {
+            return FeedUpdate::Changes(std::mem::take(&mut self.pending));
+        }
+        self.relist().map_or_else(|| FeedUpdate::Changes(Vec::new()), FeedUpdate::All)
+    }
+}

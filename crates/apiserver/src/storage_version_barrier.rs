@@ -1,0 +1,93 @@
+//! The storage-version barrier before the registry's persist step, and what this server says about its resources.
+
+use std::sync::Arc;
+
+use api::GroupVersion;
+use api::objects::{StorageVersion, from_json};
+use catalogue::{ServedResource, ServedResources, StoredResource};
+use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteBarrier};
+use storageversion::{InvalidRegistration, Registration, Registrations, WriteIntent, WriteOperation};
+use store::{Compare, Key, Revision, StoreEntry};
+
+/// What a server with this surface publishes: everything that it keeps, at its emulated version. What is listed and not built
+/// is not kept; servers up to 1.32 would send us requests for it.
+pub fn registrations_for(served_resources: &ServedResources) -> Result<Registrations, InvalidRegistration> {
+    let is_built = |stored_resource: &Arc<StoredResource>| {
+        let of_it = |served: &&ServedResource| {
+            served.stored_resource.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, stored_resource))
+        };
+        served_resources.resources().iter().filter(of_it).any(|served| served.kind.is_implemented)
+    };
+    let all = served_resources.stored_resources().iter().filter(|stored_resource| is_built(stored_resource)).map(
+        |stored_resource| {
+            let registration = registration_of(stored_resource)?;
+            Ok((registration.name(), Arc::new(registration)))
+        },
+    );
+    all.collect()
+}
+
+fn registration_of(stored_resource: &StoredResource) -> Result<Registration, InvalidRegistration> {
+    let encoding = stored_resource.encoding;
+    let served = stored_resource.served_versions.iter().map(|version| GroupVersion { group: encoding.group, version });
+    Registration::new(
+        api::GroupResource { group: encoding.group, resource: stored_resource.resource }.owned(),
+        encoding.group_version().to_string(),
+        stored_resource.decodable_versions.iter().map(GroupVersion::to_string).collect(),
+        served.map(|version| version.to_string()).collect(),
+    )
+}
+
+/// The barrier of a server over its own storage: a permit depends on the object that holds the server's entry.
+#[derive(Debug)]
+pub struct StorageVersionBarrier {
+    barrier: storageversion::PublicationBarrier,
+    /// What comes before the name of an object.
+    key_prefix: Key,
+}
+
+impl StorageVersionBarrier {
+    /// For storage below `prefix`.
+    pub fn new(barrier: storageversion::PublicationBarrier, prefix: &str) -> Self {
+        Self { barrier, key_prefix: crate::storage_ports::storage_versions_prefix(prefix) }
+    }
+}
+
+impl WriteBarrier for StorageVersionBarrier {
+    fn permit(&self, request: &PermitRequest<'_>) -> Result<Permit, BarrierClosed> {
+        match self.barrier.permit(&write_intent(request)) {
+            Ok(None) => Ok(Permit::granted()),
+            Ok(Some(fence)) => {
+                let key = Key::from([&*self.key_prefix, fence.name.as_bytes()].concat());
+                Ok(Permit::granted_if(Compare { key, revision: Some(Revision(fence.revision)) }))
+            }
+            Err(closed) => Err(BarrierClosed { reason: closed.to_string() }),
+        }
+    }
+
+    fn handle_stale_permit(&self, request: &PermitRequest<'_>, current: Option<&StoreEntry>, as_of: Revision) {
+        let object = current.and_then(|entry| {
+            let mut object: StorageVersion = from_json(&entry.value).ok()?;
+            object.metadata.resource_version = entry.revision.to_string();
+            Some(object)
+        });
+        self.barrier.handle_stale_permit(&write_intent(request), object.as_ref(), as_of.0);
+    }
+}
+
+fn write_intent<'a>(request: &PermitRequest<'a>) -> WriteIntent<'a> {
+    WriteIntent {
+        resource: request.resource,
+        // A key that is no text is none that an exception names.
+        path: std::str::from_utf8(request.path).unwrap_or_default(),
+        author: match request.author {
+            WriteAuthor::Client => storageversion::IntentAuthor::Client,
+            WriteAuthor::Server => storageversion::IntentAuthor::Server,
+        },
+        operation: if request.expected_revision.is_none() {
+            WriteOperation::Create
+        } else {
+            WriteOperation::UpdateOrDelete
+        },
+    }
+}

@@ -1,0 +1,75 @@
+//! The events of a watch, a line of JSON each.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::Client;
+
+/// A hanging server must not hang the run.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The lines of a watch as they come.
+#[derive(Debug)]
+pub struct WatchReader {
+    body: Incoming,
+    buffer: Vec<u8>,
+}
+
+/// What a watch gives instead of an event: its end, orderly or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOfWatch;
+
+impl WatchReader {
+    /// Opens a watch, which must succeed.
+    pub async fn open(client: &Client, path: &str) -> Self {
+        Self::try_open(client, path).await.unwrap_or_else(|status| panic!("{path}: {status}"))
+    }
+
+    /// Opens a watch; the status code if that is not granted.
+    pub async fn try_open(client: &Client, path: &str) -> Result<Self, StatusCode> {
+        let response = client.send_streaming(client.request_builder(Method::GET, path), Bytes::new()).await;
+        match response.status() {
+            StatusCode::OK => Ok(Self { body: response.into_body(), buffer: Vec::new() }),
+            refused => Err(refused),
+        }
+    }
+
+    /// Opens a watch where the server may be gone.
+    pub async fn open_if_reachable(client: &Client, path: &str) -> Option<Result<Self, StatusCode>> {
+        let response = client.try_send_streaming(client.request_builder(Method::GET, path)).await?;
+        Some(match response.status() {
+            StatusCode::OK => Ok(Self { body: response.into_body(), buffer: Vec::new() }),
+            refused => Err(refused),
+        })
+    }
+
+    /// The next event, which must come.
+    pub async fn next_event(&mut self) -> Value {
+        self.try_next_event().await.expect("the watch goes on")
+    }
+
+    /// The next event, or the end of the watch.
+    pub async fn try_next_event(&mut self) -> Result<Value, EndOfWatch> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Ok(serde_json::from_slice(&line).expect("an event is JSON"));
+            }
+            let frame = tokio::time::timeout(EVENT_TIMEOUT, self.body.frame()).await.expect("an event comes in time");
+            let Some(Ok(frame)) = frame else { return Err(EndOfWatch) };
+            self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+        }
+    }
+
+    /// Type and name of the next event.
+    pub async fn next_event_summary(&mut self) -> String {
+        let event = self.next_event().await;
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");
+        format!("{} {name}", event["type"].as_str().unwrap_or("-"))
+    }
+}

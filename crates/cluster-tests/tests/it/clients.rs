@@ -1,0 +1,4 @@
+//! Client libraries.
+
+mod kube_rs;
+mod python;

@@ -1,0 +1,4 @@
+//! What the documents say, tried.
+
+mod deploy;
+mod readme;

@@ -1,0 +1,275 @@
+//! Shells, port-forwards and logs through a server to a member that has them: the user travels along, bytes go both ways, and
+//! whoever leaves is missed at the other end.
+
+mod backends;
+
+use std::time::Duration;
+
+use cluster_tests::client::ClientCredentials;
+use cluster_tests::scripted_members::{ScriptedDiscovery, ScriptedMembers, http_response};
+use cluster_tests::wait::{eventually, metric_value};
+use cluster_tests::{Client, ControlPlane};
+use http_body_util::BodyExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::client::TlsStream;
+use transport::pki::{CertificateAuthority, CertificateUsage};
+use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer};
+
+use crate::*;
+
+const POD_PATH: &str = "/api/v1/namespaces/default/pods/p";
+/// A hanging server must not hang the run.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A member that has what pods have beyond storage.
+struct PodStreamsPeer {
+    peer: ScriptedPeer,
+    /// Connections that the other side has closed, by what was asked for on them.
+    closed: mpsc::UnboundedReceiver<String>,
+}
+
+impl PodStreamsPeer {
+    async fn start(stage: &ScriptedMembers) -> Self {
+        let listing =
+            ScriptedDiscovery::default().with_resource("", "v1", "pods", &["attach", "exec", "log", "portforward"]);
+        let (sender, closed) = mpsc::unbounded_channel();
+        let script = move |mut visit: ScriptedConnection| {
+            let (listing, sender) = (listing.clone(), sender.clone());
+            async move {
+                while let Some(heard) = visit.read_request().await {
+                    if let Some(whole) = listing.respond(&heard).or_else(|| refused_pod_response(&heard)) {
+                        visit.write(&whole).await;
+                        continue;
+                    }
+                    serve_pod_stream(&mut visit, &heard).await;
+                    visit.wait_for_close().await;
+                    // A test that has ended does not listen any more.
+                    let _ = sender.send(heard.request_line);
+                    return;
+                }
+            }
+        };
+        Self { peer: stage.start_peer(script).await, closed }
+    }
+
+    /// The next request for a pod's part.
+    async fn next_pod_request(&self) -> ReceivedRequest {
+        loop {
+            let heard =
+                tokio::time::timeout(STREAM_TIMEOUT, self.peer.next_request()).await.expect("the request arrives");
+            if heard.request_line.contains("/pods/") {
+                return heard;
+            }
+        }
+    }
+
+    async fn next_closed_request(&mut self) -> String {
+        tokio::time::timeout(STREAM_TIMEOUT, self.closed.recv()).await.expect("the connection is closed").unwrap()
+    }
+}
+
+/// What is said of a pod that has none of it.
+fn refused_pod_response(heard: &ReceivedRequest) -> Option<String> {
+    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no shell here","code":400}"#;
+    heard.request_line.contains("/pods/refused/").then(|| http_response("400 Bad Request", "application/json", status))
+}
+
+async fn serve_pod_stream(visit: &mut ScriptedConnection, heard: &ReceivedRequest) {
+    if heard.request_line.contains("/log") {
+        visit.write("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n").await;
+        return visit.write("6\r\nfirst\n\r\n").await;
+    }
+    let protocol = heard.header("upgrade").join(",");
+    if protocol.is_empty() {
+        return;
+    }
+    visit
+        .write(&format!(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: {protocol}\r\nx-stream-protocol-version: \
+             v4.channel.k8s.io\r\n\r\nhello"
+        ))
+        .await;
+    while let Some(word) = visit.read_exactly(4).await {
+        visit.write(&word.to_uppercase()).await;
+        if word == "quit" {
+            return;
+        }
+    }
+}
+
+/// A server beside such a member, and a user who may do all that.
+async fn start_peer_with_pod_streams(plane: &ControlPlane<'_>) -> (PodStreamsPeer, Client) {
+    let admin = plane.admin("one");
+    let stage = ScriptedMembers::connect(plane).await;
+    let kubelets = PodStreamsPeer::start(&stage).await;
+    assert_eq!(admin.get(&format!("{POD_PATH}/log")).await.status, 501, "nobody has it yet");
+    stage.add_member(&admin, "apiserver-kubelets", kubelets.peer.address).await;
+    let role = json!({
+        "metadata": {"name": "shells"},
+        "rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["pods/attach", "pods/exec", "pods/log", "pods/portforward"]}],
+    });
+    assert_eq!(admin.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.status, 201);
+    let binding = json!({
+        "metadata": {"name": "shells"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "shells"},
+        "subjects": [{"kind": "Group", "name": "operators", "apiGroup": "rbac.authorization.k8s.io"}],
+    });
+    assert_eq!(admin.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.status, 201);
+    let server = plane.server("one");
+    let authority = CertificateAuthority::open_or_create(&server.pki(), "ca").unwrap();
+    let pair = authority.open_or_issue("jane", "jane", Some("operators"), &CertificateUsage::Client).unwrap();
+    let jane = server.client_with(ClientCredentials::Certificate { certificate: pair.certificate, key: pair.key });
+    let refused = "/api/v1/namespaces/default/pods/refused/exec";
+    let is_known = async || match jane.get(refused).await.status.as_u16() {
+        400 => Ok(()),
+        other => Err(other.to_string()),
+    };
+    eventually("the member is known and jane may", is_known).await;
+    (kubelets, jane)
+}
+
+/// Asks for an upgrade as `jane`, and claims to be somebody else.
+async fn request_upgrade(client: &Client, method: &str, path: &str, protocol: &str) -> (String, TlsStream<TcpStream>) {
+    let mut stream = client.tls_stream(None).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: keep-alive, Upgrade\r\nupgrade: {protocol}\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-protocol: v5.channel.k8s.io\r\nx-remote-user: kubernetes-admin\r\nx-remote-group: system:masters\r\n\
+         x-stream-protocol-version: v4.channel.k8s.io\r\nx-stream-protocol-version: v3.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answered = Vec::new();
+    while !answered.ends_with(b"\r\n\r\n") {
+        let byte = tokio::time::timeout(STREAM_TIMEOUT, stream.read_u8()).await.expect("an answer comes").unwrap();
+        answered.push(byte);
+    }
+    (String::from_utf8(answered).unwrap(), stream)
+}
+
+async fn read_text(stream: &mut TlsStream<TcpStream>, length: usize) -> String {
+    let mut bytes = vec![0; length];
+    tokio::time::timeout(STREAM_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("bytes come in time").unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn check_forwarded_for_jane(heard: &ReceivedRequest, line: &str, protocol: &str) {
+    assert_eq!(heard.request_line, format!("{line} HTTP/1.1"));
+    assert_eq!(heard.header("x-remote-user"), ["jane"]);
+    assert_eq!(heard.header("x-remote-group"), ["operators", "system:authenticated"]);
+    assert_eq!(heard.header("x-kubernetes-peer-proxied"), ["true"]);
+    assert_eq!(heard.header("upgrade"), [protocol]);
+    assert_eq!(heard.header("connection").join(",").to_lowercase(), "upgrade");
+    assert_eq!(heard.header("x-stream-protocol-version"), ["v4.channel.k8s.io", "v3.channel.k8s.io"]);
+    assert!(heard.header("authorization").is_empty());
+}
+
+#[test]
+fn upgraded_connection_forwards_user_and_bytes_both_ways() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("one", &[]);
+    block_on(async {
+        let (mut kubelets, jane) = start_peer_with_pod_streams(&plane).await;
+        while kubelets.closed.try_recv().is_ok() {}
+        kubelets.peer.take_requests().await;
+        let mut count = 0;
+        for (method, part, protocol) in [
+            ("GET", "exec?command=sh&command=-c&stdin=true&tty=%2F", "websocket"),
+            ("POST", "exec?command=sh&stdin=true", "SPDY/3.1"),
+            ("POST", "attach?stdin=true", "SPDY/3.1"),
+            ("GET", "portforward?ports=80", "websocket"),
+        ] {
+            let path = format!("{POD_PATH}/{part}");
+            let (answered, mut stream) = request_upgrade(&jane, method, &path, protocol).await;
+            assert!(answered.starts_with("HTTP/1.1 101 "), "{answered}");
+            assert!(
+                answered.to_lowercase().contains(&format!("upgrade: {}\r\n", protocol.to_lowercase())),
+                "{answered}"
+            );
+            check_forwarded_for_jane(&kubelets.next_pod_request().await, &format!("{method} {path}"), protocol);
+            assert_eq!(read_text(&mut stream, 5).await, "hello", "what comes right behind the head is not lost");
+            for word in ["ping", "more"] {
+                stream.write_all(word.as_bytes()).await.unwrap();
+                assert_eq!(read_text(&mut stream, 4).await, word.to_uppercase());
+            }
+            if count % 2 == 0 {
+                // The client leaves, and the member learns of it.
+                drop(stream);
+                assert!(kubelets.next_closed_request().await.contains(&path));
+            } else {
+                // The client says that it is done, and still gets what is under way.
+                stream.write_all(b"quit").await.unwrap();
+                assert_eq!(read_text(&mut stream, 4).await, "QUIT");
+                stream.shutdown().await.unwrap();
+                assert!(kubelets.next_closed_request().await.contains(&path));
+            }
+            count += 1;
+        }
+        let series = "apiserver_rerouted_request_total{code=\"101\",group=\"\",resource=\"pods\",version=\"v1\"}";
+        assert_eq!(
+            metric_value(&plane.admin("one"), series).await,
+            count,
+            "an upgraded connection is counted with its code"
+        );
+    });
+}
+
+#[test]
+fn refused_upgrade_returns_the_response_of_the_peer() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("one", &[]);
+    block_on(async {
+        let (_kubelets, jane) = start_peer_with_pod_streams(&plane).await;
+        let path = "/api/v1/namespaces/default/pods/refused/exec?command=sh";
+        let (answered, mut stream) = request_upgrade(&jane, "GET", path, "websocket").await;
+        assert!(answered.starts_with("HTTP/1.1 400 "), "{answered}");
+        assert!(read_text(&mut stream, 40).await.contains("Status"));
+        // Who may not, may not: the member never hears of it.
+        let nobody = plane.server("one").client_with(ClientCredentials::Anonymous);
+        let (answered, _stream) = request_upgrade(&nobody, "GET", path, "websocket").await;
+        assert!(answered.starts_with("HTTP/1.1 403 "), "{answered}");
+    });
+}
+
+#[test]
+fn followed_log_is_streamed_and_closed_with_the_client() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("one", &[]);
+    block_on(async {
+        let (mut kubelets, jane) = start_peer_with_pod_streams(&plane).await;
+        while kubelets.closed.try_recv().is_ok() {}
+        let path = format!("{POD_PATH}/log?follow=true");
+        let mut log =
+            jane.send_streaming(jane.request_builder(http::Method::GET, &path), bytes::Bytes::new()).await.into_body();
+        let first =
+            tokio::time::timeout(STREAM_TIMEOUT, log.frame()).await.expect("a line comes at once").unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "first\n");
+        drop(log);
+        assert!(kubelets.next_closed_request().await.contains(&path), "the member may stop");
+    });
+}
+
+#[test]
+fn client_disconnect_closes_the_connection_to_the_peer() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("one", &[]);
+    block_on(async {
+        let (mut kubelets, jane) = start_peer_with_pod_streams(&plane).await;
+        while kubelets.closed.try_recv().is_ok() {}
+        kubelets.peer.take_requests().await;
+        let path = format!("{POD_PATH}/attach");
+        let mut stream = jane.tls_stream(None).await.unwrap();
+        stream
+            .write_all(format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        assert!(
+            kubelets.next_pod_request().await.request_line.contains(&path),
+            "it is with the member, which does not answer"
+        );
+        drop(stream);
+        assert!(kubelets.next_closed_request().await.contains(&path));
+    });
+}

@@ -1,0 +1,274 @@
+//! Every built-in kind of every release: created, read under each version, patched, deleted.
+
+use cluster_tests::tools::{is_skipped, kubectl, python_with_long_timeout};
+use http::Method;
+
+use crate::*;
+
+const RELEASES: [&str; 7] = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"];
+const ALL_APIS_AND_GATES: [&str; 2] = ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"];
+const DISCOVERY_V2_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A resource as discovery lists it.
+struct ListedResource {
+    group: String,
+    version: String,
+    resource: String,
+    kind: String,
+    is_namespaced: bool,
+}
+
+impl ListedResource {
+    fn path(&self) -> String {
+        let base = match &*self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        let namespace = if self.is_namespaced { "/namespaces/default" } else { "" };
+        format!("{base}{namespace}/{}", self.resource)
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// A name that an object of this kind may have.
+    fn name(&self) -> &'static str {
+        if self.resource == "storageversions" { "example.minimal" } else { "minimal" }
+    }
+
+    /// The least that is an object of this kind.
+    fn minimal_object(&self) -> Value {
+        let metadata = json!({"name": self.name()});
+        let mut object = json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": metadata});
+        if matches!(&*self.resource, "rolebindings" | "clusterrolebindings") {
+            object["roleRef"] = json!({"apiGroup": self.group, "kind": "ClusterRole", "name": "view"});
+        }
+        object
+    }
+}
+
+/// Everything that can be created, read, patched and deleted.
+async fn list_writable_resources(client: &Client) -> Vec<ListedResource> {
+    let mut all = Vec::new();
+    for page in ["/api", "/apis"] {
+        let request = client.request_builder(Method::GET, page).header("accept", DISCOVERY_V2_ACCEPT);
+        let document = client.send(request, bytes::Bytes::new()).await.json();
+        for group in document["items"].as_array().unwrap() {
+            for version in group["versions"].as_array().unwrap() {
+                for resource in version["resources"].as_array().unwrap() {
+                    let verbs = resource["verbs"].as_array().unwrap();
+                    if !["create", "get", "patch", "delete"].iter().all(|verb| verbs.contains(&(*verb).into())) {
+                        continue;
+                    }
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    all.push(ListedResource {
+                        group: text(&group["metadata"]["name"]),
+                        version: text(&version["version"]),
+                        resource: text(&resource["resource"]),
+                        kind: text(&resource["responseKind"]["kind"]),
+                        is_namespaced: resource["scope"] == "Namespaced",
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+async fn check_kind(client: &Client, listed: &ListedResource, others: &[&ListedResource]) {
+    let path = listed.path();
+    let what = format!("{} {}", listed.api_version(), listed.kind);
+    let created = client.create(&path, &listed.minimal_object()).await;
+    assert_eq!(created.status, 201, "{what}: {}", created.summary());
+    for other in others {
+        let read = client.get(&format!("{}/{}", other.path(), other.name())).await;
+        assert_eq!(read.status, 200, "{what} as {}: {}", other.api_version(), read.summary());
+        let object = read.json();
+        assert_eq!((&object["apiVersion"], &object["kind"]), (&other.api_version().into(), &other.kind.clone().into()));
+    }
+    let patch = r#"{"metadata":{"labels":{"patched":"true"}}}"#;
+    let one = format!("{path}/{}", listed.name());
+    let patched = client.send_body(Method::PATCH, &one, "application/strategic-merge-patch+json", patch.into()).await;
+    assert_eq!(patched.status, 200, "{what}: {}", patched.summary());
+    assert_eq!(patched.json()["metadata"]["labels"]["patched"], "true", "{what}");
+    assert_eq!(client.delete(&one).await.status, 200, "{what}");
+    remove_finalizers_and_delete(client, &one).await;
+}
+
+/// Takes away what keeps an object, as the controllers of a whole cluster would.
+async fn remove_finalizers_and_delete(client: &Client, path: &str) {
+    let answer = client.get(path).await;
+    if answer.status != 200 {
+        return;
+    }
+    let mut object = answer.json();
+    object["metadata"]["finalizers"] = json!([]);
+    if object["kind"] == "Namespace" {
+        object["spec"]["finalizers"] = json!([]);
+        client.update(&format!("{path}/finalize"), &object).await;
+        return;
+    }
+    client.update(path, &object).await;
+    client.delete(&format!("{path}?gracePeriodSeconds=0")).await;
+}
+
+#[test]
+fn every_kind_is_created_read_patched_and_deleted() {
+    for release in RELEASES {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        let server = start_on_sqlite(folder.path(), &[ALL_APIS_AND_GATES[0], ALL_APIS_AND_GATES[1], &version]);
+        let client = server.admin();
+        block_on(async {
+            let all = list_writable_resources(&client).await;
+            assert!(all.len() > 60, "{release} has {} resources", all.len());
+            for one in &all {
+                let same = |other: &&ListedResource| other.group == one.group && other.resource == one.resource;
+                check_kind(&client, one, &all.iter().filter(same).collect::<Vec<_>>()).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn kubectl_creates_labels_and_deletes_every_kind() {
+    if is_skipped("kubectl") {
+        return;
+    }
+    for release in RELEASES {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        let server = start_on_sqlite(folder.path(), &[ALL_APIS_AND_GATES[0], ALL_APIS_AND_GATES[1], &version]);
+        let all = block_on(list_writable_resources(&server.admin()));
+        // One version of each, since all of them are the same objects.
+        let mut seen = std::collections::HashSet::new();
+        let once = all.iter().filter(|one| one.resource != "events" || one.group.is_empty());
+        let items: Vec<Value> =
+            once.filter(|one| seen.insert((&one.group, &one.resource))).map(ListedResource::minimal_object).collect();
+        let count = items.len();
+        let file = folder.path().join("all.json");
+        std::fs::write(&file, json!({"kind": "List", "apiVersion": "v1", "items": items}).to_string()).unwrap();
+        let (kubeconfig, file) = (server.kubeconfig(), file.display().to_string());
+        let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success().lines().count();
+        assert_eq!(run(&["create", "--validate=false", "-f", &file]), count, "{release}");
+        assert_eq!(run(&["label", "-f", &file, "seen=true"]), count, "{release}");
+        assert_eq!(run(&["delete", "--wait=false", "-f", &file]), count, "{release}");
+    }
+}
+
+/// Finds the typed classes by what their methods say they take, and tries each whose resource a server offers.
+const PYTHON_PROGRAM: &str = r#"
+import datetime, inspect, pydantic, re, sys, typing
+from kubernetes import client, config
+
+def value_of(annotation):
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated or origin is typing.Union:
+        return value_of(arguments[0])
+    if origin in (list, dict):
+        return origin()
+    if inspect.isclass(annotation) and hasattr(annotation, "model_fields"):
+        return minimal(annotation)
+    return {str: "x", bytes: "eA==", int: 1, float: 1.0, bool: True, datetime.datetime: datetime.datetime.now(datetime.timezone.utc)}.get(annotation)
+
+def minimal(model):
+    if model.__name__ == "V1RoleRef":
+        return model(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")
+    wanted = lambda name, field: field.is_required() or name == "spec"
+    made = model(**{name: value_of(field.annotation) for name, field in model.model_fields.items() if wanted(name, field)})
+    if model.__name__ == "V1CronJobSpec":
+        made.schedule = "@daily"
+    if model.__name__ == "V1JobSpec":
+        made.template.spec.restart_policy = "Never"
+    return made
+
+# Where a method's requests go: the group with the version, and the resource.
+def target_of(api, method):
+    source = inspect.getsource(getattr(api, "_%s_serialize" % method))
+    path = re.search(r"'(/apis?/[^']*)'", source).group(1)
+    base, _, resource = path.replace("/namespaces/{namespace}", "").rpartition("/")
+    return base, resource
+
+classes = []
+for api_name in sorted(name for name in dir(client) if name.endswith("Api")):
+    api = getattr(client, api_name)
+    for method in sorted(name for name in dir(api) if name.startswith("create_")):
+        if "_with_http_info" in method or "_without_preload" in method:
+            continue
+        model = re.search(r":type body: (\w+)", inspect.getdoc(getattr(api, method)) or "")
+        rest = method[len("create_"):]
+        methods = [method] + [verb + rest for verb in ("read_", "patch_", "delete_")]
+        if model and hasattr(client, model.group(1)) and all(hasattr(api, name) for name in methods):
+            classes.append((api, rest, target_of(api, method), getattr(client, model.group(1)), methods))
+
+def offered_by_server():
+    offered = {"/api/v1": client.CoreV1Api().get_api_resources()}
+    for group in client.ApisApi().get_api_versions().groups:
+        for version in group.versions:
+            resources = client.CustomObjectsApi().get_api_resources(group.name, version.version)
+            offered["/apis/" + version.group_version] = resources
+    return {(base, resource.name) for base, resources in offered.items() for resource in resources.resources}
+
+for kubeconfig in sys.argv[1:]:
+    config.load_kube_config(kubeconfig)
+    offered, tried, unreadable = offered_by_server(), 0, []
+    for api, rest, target, model, methods in classes:
+        if target not in offered:
+            continue
+        create, read, patch, delete = (getattr(api(), name) for name in methods)
+        where = ["default"] if rest.startswith("namespaced_") else []
+        body = minimal(model)
+        name = "example.typed" if rest == "storage_version" else "typed"
+        body.metadata = client.V1ObjectMeta(name=name)
+        try:
+            create(*where, body=body)
+        except client.ApiException as error:
+            raise SystemExit("%s: %s" % (methods[0], error))
+        except pydantic.ValidationError:
+            # The class demands a field that the release does not have.
+            unreadable.append(rest)
+            continue
+        assert read(name, *where).metadata.name == name, rest
+        patched = patch(name, *where, {"metadata": {"labels": {"a": "b"}}})
+        assert patched.metadata.labels["a"] == "b", rest
+        delete(name, *where)
+        tried += 1
+    print(tried, *unreadable)
+"#;
+
+#[test]
+fn python_client_reads_every_kind_with_typed_classes() {
+    if is_skipped("python") {
+        return;
+    }
+    let servers = RELEASES.map(|release| {
+        let folder = tempfile::tempdir().unwrap();
+        let version = format!("--emulated-version={release}");
+        (start_on_sqlite(folder.path(), &[ALL_APIS_AND_GATES[0], ALL_APIS_AND_GATES[1], &version]), folder)
+    });
+    let kubeconfigs = servers.each_ref().map(|(server, _)| server.kubeconfig().display().to_string());
+    let said = python_with_long_timeout(PYTHON_PROGRAM, &kubeconfigs.each_ref().map(String::as_str)).expect_success();
+    assert_eq!(said.lines().count(), RELEASES.len(), "{said}");
+    for (release, line) in RELEASES.iter().zip(said.lines()) {
+        println!("{release}: typed classes tried, and those that cannot read what the release has: {line}");
+        let mut words = line.split_whitespace();
+        let tried: usize = words.next().unwrap().parse().unwrap();
+        assert!(tried > if *release == "1.37" { 70 } else { 50 }, "{release}: {line}");
+        let demanding = if *release == "1.37" { &[][..] } else { &["namespaced_pod_certificate_request"] };
+        assert!(words.all(|kind| demanding.contains(&kind)), "{release} has kinds that cannot be read: {line}");
+    }
+}
+
+#[test]
+fn ga_and_deprecated_feature_gates_are_logged_as_warnings() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--emulated-version=1.33", "--feature-gates=MultiCIDRServiceAllocator=true,AllowDNSOnlyNodeCSR=false"];
+    let server = start_on_sqlite(folder.path(), &flags);
+    for warning in [
+        "Setting GA feature gate MultiCIDRServiceAllocator=true. It will be removed in a future release.",
+        "Setting deprecated feature gate AllowDNSOnlyNodeCSR=false. It will be removed in a future release.",
+    ] {
+        assert!(server.log().contains(warning), "{}", server.log());
+    }
+}

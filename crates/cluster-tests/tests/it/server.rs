@@ -1,0 +1,7 @@
+//! One server process: start, stop, storage, certificates, overload.
+
+mod certificate_reload;
+mod overload;
+mod process;
+mod storage;
+mod unread_responses;

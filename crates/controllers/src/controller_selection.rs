@@ -1,0 +1,115 @@
+//! Which controllers run: `--controllers`, by kube-controller-manager's rules.
+
+use std::fmt;
+
+/// A controller that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    /// Empties namespaces that are deleted, and lets them go.
+    Namespace,
+    /// Deletes what nobody owns any more.
+    GarbageCollector,
+    /// Gives every namespace its service account `default`.
+    ServiceAccount,
+    /// Gives every namespace the ConfigMap `kube-root-ca.crt`.
+    RootCaPublisher,
+}
+
+impl Controller {
+    const ALL: [Self; 4] = [Self::Namespace, Self::GarbageCollector, Self::ServiceAccount, Self::RootCaPublisher];
+
+    /// kube-controller-manager's name, and its older one.
+    pub fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Namespace => ["namespace-controller", "namespace"],
+            Self::GarbageCollector => ["garbage-collector-controller", "garbagecollector"],
+            Self::ServiceAccount => ["serviceaccount-controller", "serviceaccount"],
+            Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|controller| controller.names().contains(&name))
+    }
+}
+
+/// The controllers that run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerSelection(Vec<Controller>);
+
+/// A name that no controller has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnknownController(String);
+
+impl fmt::Display for UnknownController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = Controller::ALL.iter().map(|controller| controller.names()[0]).collect();
+        write!(f, "{:?} is not a controller of this server; there are {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownController {}
+
+impl ControllerSelection {
+    /// Reads a list such as `*,-garbagecollector`: `*` for all that are not named, `x` for one, `-x` for all but one. The first
+    /// mention counts.
+    pub fn parse<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownController> {
+        let mut named: Vec<(Controller, bool)> = Vec::new();
+        let mut has_star = false;
+        for entry in list.into_iter().filter(|entry| !entry.is_empty()) {
+            if entry == "*" {
+                has_star = true;
+                continue;
+            }
+            let (name, is_wanted) = entry.strip_prefix('-').map_or((entry, true), |name| (name, false));
+            let controller = Controller::parse(name).ok_or_else(|| UnknownController(name.to_owned()))?;
+            named.push((controller, is_wanted));
+        }
+        let is_selected = |controller: &Controller| {
+            let mention = named.iter().find(|(named, _)| named == controller);
+            mention.map_or(has_star, |(_, is_wanted)| *is_wanted)
+        };
+        Ok(Self(Controller::ALL.into_iter().filter(is_selected).collect()))
+    }
+
+    /// Whether a controller runs.
+    pub fn is_enabled(&self, controller: Controller) -> bool {
+        self.0.contains(&controller)
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(list: &str, expected: &[Controller]) {
+        assert_eq!(ControllerSelection::parse(list.split(',')), Ok(ControllerSelection(expected.to_vec())), "{list}");
+    }
+
+    #[test]
+    fn parse_selects_controllers_by_name_and_star() {
+        use Controller::{GarbageCollector, Namespace, RootCaPublisher, ServiceAccount};
+        check("*", &Controller::ALL);
+        check("", &[]);
+        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher]);
+        check("-garbage-collector-controller,*", &[Namespace, ServiceAccount, RootCaPublisher]);
+        check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
+        check("-namespace,namespace", &[]);
+        check("-namespace,-garbagecollector", &[]);
+    }
+
+    #[test]
+    fn parse_rejects_unknown_controller_and_lists_known_ones() {
+        let error = ControllerSelection::parse(["*", "-job"]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("\"job\" is not a controller of this server; there are namespace-controller, "),
+            "{error}"
+        );
+    }
+}

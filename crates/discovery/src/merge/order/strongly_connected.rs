@@ -1,0 +1,43 @@
+//! Which numbers chains put in a circle: the strongly connected components of "comes before".
+
+/// The knots by their smallest members, each sorted; a number in no circle is a knot of its own.
+///
+/// Two walks in depth, the second against the direction and in reverse order of the first (Kosaraju). Without recursion,
+/// because chains are as long as others make them.
+pub(super) fn strongly_connected(chains: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
+    let mut after = vec![Vec::new(); count];
+    let mut before = vec![Vec::new(); count];
+    for pair in chains.iter().flat_map(|chain| chain.windows(2)) {
+        after[pair[0]].push(pair[1]);
+        before[pair[1]].push(pair[0]);
+    }
+    let mut seen = vec![false; count];
+    let finished: Vec<usize> = (0..count).flat_map(|start| reachable_post_order(start, &after, &mut seen)).collect();
+    seen.fill(false);
+    let mut components: Vec<Vec<usize>> =
+        finished.iter().rev().map(|start| reachable_post_order(*start, &before, &mut seen)).collect();
+    components.retain(|knot| !knot.is_empty());
+    components.iter_mut().for_each(|knot| knot.sort_unstable());
+    components.sort_unstable();
+    components
+}
+
+/// What is reached from here and was not seen before, each number after all that it alone leads to.
+fn reachable_post_order(start: usize, edges: &[Vec<usize>], seen: &mut [bool]) -> Vec<usize> {
+    let mut finished = Vec::new();
+    let mut path = Vec::new();
+    if !std::mem::replace(&mut seen[start], true) {
+        path.push((start, edges[start].iter()));
+    }
+    while let Some((number, rest)) = path.last_mut() {
+        match rest.next() {
+            Some(&next) if std::mem::replace(&mut seen[next], true) => {}
+            Some(&next) => path.push((next, edges[next].iter())),
+            None => {
+                finished.push(*number);
+                path.pop();
+            }
+        }
+    }
+    finished
+}

@@ -1,0 +1,203 @@
+//! The discovery pages that speak for all servers, and who gets them.
+
+use api::Status;
+use api::media::{
+    AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Encoding, Encodings, Profile, is_pretty_print,
+    negotiate_discovery,
+};
+use discovery::{EncodedDocument, respond};
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+use peering::metrics::Metrics;
+use peering::route::IncompleteViewReason;
+use peering::view::FirstSync;
+use peering::{UnavailableReason, View, status};
+
+use crate::{Body, Response};
+
+/// `--merge-discovery`: which documents speak for all servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeDiscovery {
+    /// `/apis` in its aggregated form, as the KEP says.
+    Aggregated,
+    /// Every form of it, and `/api`.
+    All,
+}
+
+/// Which merged documents are given, and in which versions.
+#[derive(Clone, Copy, Debug)]
+pub struct MergedPages {
+    /// Which documents are merged.
+    pub merge_discovery: MergeDiscovery,
+    /// The oldest version of the aggregated document that is given.
+    pub oldest_version: AggregatedVersion,
+}
+
+impl MergedPages {
+    /// Whether a path may be one of these pages.
+    pub(crate) fn has_page(self, path: &str) -> bool {
+        DiscoveryPage::from_path(path, self.merge_discovery).is_some()
+    }
+
+    /// Whether a request is for the document of this server alone, in the form that kube-apiserver counts: whoever asks, and for
+    /// `/api` too, which is never merged there.
+    pub(crate) fn is_nopeer_request(self, path: &str, headers: &HeaderMap) -> bool {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Most requests name no profile, and are not looked at any further.
+        if !matches!(path, "/api" | "/apis") || !accept.contains("profile") {
+            return false;
+        }
+        let offer =
+            DiscoveryOffer { aggregated: Encodings::ALL, legacy: Encodings::ALL, oldest_version: self.oldest_version };
+        matches!(
+            negotiate_discovery(accept, offer),
+            Ok(DiscoveryFormat::Aggregated { version: AggregatedVersion::V2, profile: Profile::Local, .. })
+        )
+    }
+
+    /// Answers if the path is a discovery page and the client wants it of all servers. `None`: the local one is to answer.
+    pub(crate) fn serve(
+        self,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+        view: &View,
+        metrics: &Metrics,
+    ) -> Option<Result<Response, Status>> {
+        let page = DiscoveryPage::from_path(path, self.merge_discovery)?;
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let aggregated = if page.has_aggregated() { Encodings::ALL } else { Encodings::NONE };
+        let offer = DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest_version: self.oldest_version };
+        // Whoever accepts nothing that we have is told so by the local page.
+        let form = negotiate_discovery(text(ACCEPT), offer).ok()?;
+        let (document, pretty) = match form {
+            DiscoveryFormat::Aggregated { profile: Profile::Local, .. } => return None,
+            DiscoveryFormat::Legacy { .. } if self.merge_discovery == MergeDiscovery::Aggregated => return None,
+            // A document that lacks what others serve is worse than none: controllers would draw conclusions from it.
+            _ if view.first_sync() == FirstSync::Pending => {
+                return Some(Err(status::unavailable_status(UnavailableReason::ViewIncomplete(
+                    IncompleteViewReason::NotSynced,
+                ))));
+            }
+            DiscoveryFormat::Aggregated { version, encoding, pretty, profile: Profile::Merged } => {
+                (page.aggregated_document(view, version, encoding)?, pretty)
+            }
+            DiscoveryFormat::Legacy { pretty, .. } => (page.legacy_document(view)?, pretty),
+        };
+        metrics.merged_hits.inc();
+        let response = if pretty || is_pretty_print(query, text(USER_AGENT)) {
+            respond(&document.to_indented(), headers)
+        } else {
+            respond(document, headers)
+        };
+        Some(Ok(response.map(Body::from)))
+    }
+}
+
+/// A page that may be merged.
+#[derive(Clone, Copy)]
+enum DiscoveryPage<'a> {
+    /// `/apis`.
+    Groups,
+    /// `/api`.
+    Core,
+    /// What is below them, and `/apis/`: legacy form only.
+    Below(&'a str),
+}
+
+impl<'a> DiscoveryPage<'a> {
+    fn from_path(path: &'a str, merge_discovery: MergeDiscovery) -> Option<Self> {
+        match (path, merge_discovery) {
+            ("/apis", _) => Some(Self::Groups),
+            (_, MergeDiscovery::Aggregated) => None,
+            ("/api", MergeDiscovery::All) => Some(Self::Core),
+            ("/api/", MergeDiscovery::All) => None,
+            (_, MergeDiscovery::All) => {
+                let key = path.trim_matches('/');
+                // What is further below is about resources.
+                let is_discovery = match key.split_once('/').unwrap_or((key, "")) {
+                    ("api", below) => !below.contains('/'),
+                    ("apis", below) => below.matches('/').count() <= 1,
+                    _ => false,
+                };
+                is_discovery.then_some(Self::Below(key))
+            }
+        }
+    }
+
+    fn has_aggregated(self) -> bool {
+        match self {
+            Self::Groups | Self::Core => true,
+            Self::Below(_) => false,
+        }
+    }
+
+    fn aggregated_document(
+        self,
+        view: &View,
+        version: AggregatedVersion,
+        encoding: Encoding,
+    ) -> Option<&EncodedDocument> {
+        let merged = view.merged_documents();
+        match (self, encoding, version) {
+            (Self::Groups, Encoding::Protobuf, AggregatedVersion::V2) => Some(merged.protobuf()),
+            (Self::Groups, _, version) => Some(merged.json(version)),
+            (Self::Core, _, AggregatedVersion::V2) => Some(merged.core_json()),
+            (Self::Core, _, AggregatedVersion::V2Beta1) | (Self::Below(_), _, _) => None,
+        }
+    }
+
+    fn legacy_document(self, view: &View) -> Option<&EncodedDocument> {
+        match self {
+            Self::Groups => view.merged_documents().legacy("apis"),
+            // It says where this server listens, and core has one version everywhere.
+            Self::Core => None,
+            Self::Below(key) if is_complete_locally(key, view) => None,
+            Self::Below(key) => view.merged_documents().legacy(key),
+        }
+    }
+}
+
+/// Whether a version lists nothing that we do not list ourselves: then our own page is the better one, with its hashes.
+fn is_complete_locally(key: &str, view: &View) -> bool {
+    let mut segments = key.split('/');
+    let (groups, ours, group) = match segments.next() {
+        Some("api") => (view.merged_documents().core(), view.local_document().core(), ""),
+        _ => (view.merged_documents().apis(), view.local_document().apis(), segments.next().unwrap_or_default()),
+    };
+    let Some(version) = segments.next() else { return false };
+    match (groups.version(group, version), ours.version(group, version)) {
+        (Some(merged), Some(ours)) => merged.resources == ours.resources,
+        (None, _) | (_, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+    #[test]
+    fn nopeer_request_is_recognised_by_profile() {
+        let pages =
+            MergedPages { merge_discovery: MergeDiscovery::Aggregated, oldest_version: AggregatedVersion::V2Beta1 };
+        let check = |path: &str, accept: &str, expected: bool| {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(pages.is_nopeer_request(path, &headers), expected, "{path} {accept}");
+        };
+        for profile in ["nopeer", "local"] {
+            for path in ["/api", "/apis"] {
+                check(path, &format!("{V2};profile={profile}"), true);
+                check(path, &format!("{V2};profile={profile},application/json"), true);
+                check(path, &format!("{V2BETA1};profile={profile}"), false);
+            }
+            check("/apis/batch", &format!("{V2};profile={profile}"), false);
+            check("/apis", &format!("application/json;profile={profile}"), false);
+        }
+        check("/apis", V2, false);
+        check("/apis", &format!("{V2};profile=other"), false);
+        assert!(!pages.is_nopeer_request("/apis", &HeaderMap::new()));
+    }
+}

@@ -1,0 +1,51 @@
+//! The ways on which a probe asks: the front door, and each server.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::client::{AdminClient, AdminRequest, AdminResponse, ClientError};
+use crate::lab::LabHandle;
+use crate::status::Phase;
+use crate::supervisor::ProcessTable;
+
+/// All ways into a lab, the front door first.
+pub(super) fn all_endpoints(lab: &LabHandle) -> Vec<ProbeEndpoint> {
+    let servers = lab.clients.iter().enumerate();
+    let direct = servers.map(|(at, client)| ProbeEndpoint {
+        client: client.clone(),
+        server: Some((at, lab.supervisor.process_table())),
+    });
+    std::iter::once(ProbeEndpoint { client: lab.load_balancer.clone(), server: None }).chain(direct).collect()
+}
+
+/// A way to ask: the front door, or a server that is asked only while it is ready.
+#[derive(Clone, Debug)]
+pub(super) struct ProbeEndpoint {
+    pub(super) client: AdminClient,
+    server: Option<(usize, watch::Receiver<Arc<ProcessTable>>)>,
+}
+
+impl ProbeEndpoint {
+    /// Which process would answer; `None` if that server is not ready.
+    pub(super) fn ready_generation(&self) -> Option<u64> {
+        let Some((at, board)) = &self.server else { return Some(0) };
+        let board = board.borrow();
+        let standing = &board.servers[*at];
+        (standing.phase == Phase::Ready).then_some(standing.generation)
+    }
+
+    /// Asks; `None` if the server was not ready all the time, so that its answer says nothing.
+    pub(super) async fn request_while_ready(
+        &self,
+        request: AdminRequest,
+    ) -> Option<Result<AdminResponse, ClientError>> {
+        let before = self.ready_generation()?;
+        let answer = self.client.request(request).await;
+        (self.ready_generation() == Some(before)).then_some(answer)
+    }
+
+    pub(super) fn is_load_balancer(&self) -> bool {
+        self.server.is_none()
+    }
+}

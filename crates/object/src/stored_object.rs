@@ -1,0 +1,259 @@
+//! An object as storage and memory hold it: finished JSON bytes and a small head.
+//!
+//! Storage keeps an object without its resourceVersion, because that is the revision of the write itself. When an object is
+//! read, the revision is spliced into the bytes once; a get, a list item and a watch event then share them, and nothing is
+//! parsed again.
+
+mod valid_json;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::wire::null_is_default;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use valid_json::ValidJson;
+
+/// An object with its resourceVersion, ready to be sent, and what selection needs to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    /// The whole object as JSON, resourceVersion included, without a newline.
+    pub body: Bytes,
+    /// The revision of the write that put it: its resourceVersion.
+    pub revision: u64,
+    /// The version in which it is stored, as in `apiVersion`.
+    pub api_version: Arc<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its namespace; empty for cluster-scoped objects.
+    pub namespace: Box<str>,
+    /// Its uid; empty if it has none.
+    pub uid: Box<str>,
+    /// Its labels, sorted by key.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// Stored bytes that are not an object we can read. Never skipped and never overwritten: whoever reads it is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredObjectError {
+    /// Kubernetes' protobuf form.
+    #[error(
+        "it is stored as protobuf; run the servers that share this storage with --storage-media-type=application/json"
+    )]
+    Protobuf,
+    /// Encrypted at rest.
+    #[error("it is encrypted at rest")]
+    Encrypted,
+    /// Not JSON, or JSON that is no object.
+    #[error("it is no JSON object: {reason}")]
+    NotAnObject {
+        /// What is wrong and where.
+        reason: Box<str>,
+    },
+}
+
+impl StoredObject {
+    /// Reads what storage holds under a revision. Under revision 0 nothing is stored, and the object says none: a dry run.
+    pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, StoredObjectError> {
+        let value = value.trim_ascii_end();
+        reject_other_encodings(value)?;
+        let ValidJson = parse_object(value)?;
+        let envelope: StoredEnvelope<'_> = parse_object(value)?;
+        let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
+        let metadata: StoredMetadata<'_> = parse_object(metadata_text.as_bytes())?;
+        let body = match envelope.metadata {
+            _ if revision == 0 && !metadata.has_resource_version => Bytes::copy_from_slice(value),
+            Some(raw) if !metadata.has_resource_version => insert_resource_version(value, raw.get(), revision),
+            _ => set_resource_version(value, revision)?,
+        };
+        Ok(Self {
+            body,
+            revision,
+            api_version: envelope.api_version.into(),
+            name: metadata.name.into(),
+            namespace: metadata.namespace.into(),
+            uid: metadata.uid.into(),
+            labels: metadata.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        })
+    }
+
+    /// The same object with another resourceVersion: a deleted one is shown at the revision of its deletion.
+    pub fn with_revision(&self, revision: u64) -> Self {
+        let body = set_resource_version(&self.body, revision).expect("the bytes were parsed when they were read");
+        Self { body, revision, ..self.clone() }
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(name, _)| name.as_ref().cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+
+    /// The whole object as a value, for whoever must look deeper than its head.
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
+    }
+
+    /// How many bytes of memory this holds, roughly: what caches count.
+    pub fn memory_bytes(&self) -> usize {
+        let labels: usize = self.labels.iter().map(|(key, value)| key.len() + value.len() + 32).sum();
+        self.body.len() + labels + self.name.len() + self.namespace.len() + self.uid.len() + size_of::<Self>()
+    }
+}
+
+#[derive(Deserialize)]
+struct StoredEnvelope<'a> {
+    #[serde(rename = "apiVersion", borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct StoredMetadata<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    labels: BTreeMap<String, String>,
+    #[serde(rename = "resourceVersion", default, deserialize_with = "is_present")]
+    has_resource_version: bool,
+}
+
+/// Called only if the field is there, be it null.
+fn is_present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(from).map(|_| true)
+}
+
+fn reject_other_encodings(value: &[u8]) -> Result<(), StoredObjectError> {
+    if value.starts_with(b"k8s\0") {
+        return Err(StoredObjectError::Protobuf);
+    }
+    if value.starts_with(b"k8s:enc:") {
+        return Err(StoredObjectError::Encrypted);
+    }
+    Ok(())
+}
+
+/// Parses a JSON object. The brace is checked first, because serde also reads a struct from an array.
+fn parse_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, StoredObjectError> {
+    let not_an_object = |reason: String| StoredObjectError::NotAnObject { reason: reason.into() };
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(not_an_object("it does not begin with a brace".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| not_an_object(error.to_string()))
+}
+
+/// Puts the resourceVersion at the front of the metadata, whose text is a part of `value`.
+fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> Bytes {
+    let after_brace = metadata.as_ptr().addr() - value.as_ptr().addr() + 1;
+    let is_empty = metadata[1..].trim_ascii_start().starts_with('}');
+    let mut body = BytesMut::with_capacity(value.len() + r#""resourceVersion":"","#.len() + 20);
+    body.put_slice(&value[..after_brace]);
+    body.put_slice(format!(r#""resourceVersion":"{revision}""#).as_bytes());
+    if !is_empty {
+        body.put_u8(b',');
+    }
+    body.put_slice(&value[after_brace..]);
+    body.freeze()
+}
+
+/// The slow way, for objects whose metadata is missing or already says a resourceVersion.
+fn set_resource_version(value: &[u8], revision: u64) -> Result<Bytes, StoredObjectError> {
+    let mut object: serde_json::Map<String, serde_json::Value> = parse_object(value)?;
+    let metadata = object.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    metadata["resourceVersion"] = revision.to_string().into();
+    Ok(api::json::to_go_json(&object).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str, expected: &Expect) {
+        let shown = match StoredObject::from_storage(value.as_bytes(), 7) {
+            Ok(stored) => String::from_utf8(stored.body.to_vec()).expect("JSON is UTF-8"),
+            Err(error) => format!("error: {error}"),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn from_storage_inserts_resource_version() {
+        check(
+            "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\"spec\":{}}\n",
+            &expect![[r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"},"spec":{}}"#]],
+        );
+        check(r#"{"metadata": { } }"#, &expect![[r#"{"metadata": {"resourceVersion":"7" } }"#]]);
+    }
+
+    #[test]
+    fn from_storage_at_revision_zero_adds_no_resource_version() {
+        let value = r#"{"metadata":{"name":"a"}}"#;
+        assert_eq!(StoredObject::from_storage(value.as_bytes(), 0).unwrap().body, value);
+    }
+
+    #[test]
+    fn from_storage_replaces_stored_resource_version() {
+        check(
+            r#"{"metadata":{"name":"a","resourceVersion":"3"}}"#,
+            &expect![[r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#]],
+        );
+        check(r#"{"kind":"Pod"}"#, &expect![[r#"{"kind":"Pod","metadata":{"resourceVersion":"7"}}"#]]);
+    }
+
+    #[test]
+    fn from_storage_rejects_other_encodings() {
+        check(
+            "k8s\0\n\x0c",
+            &expect![
+                "error: it is stored as protobuf; run the servers that share this storage with --storage-media-type=application/json"
+            ],
+        );
+        check("k8s:enc:aescbc:v1:", &expect!["error: it is encrypted at rest"]);
+        check("[]", &expect!["error: it is no JSON object: it does not begin with a brace"]);
+        check("{\"metadata\":[]}", &expect!["error: it is no JSON object: it does not begin with a brace"]);
+        check(&"[".repeat(100_000), &expect!["error: it is no JSON object: it does not begin with a brace"]);
+    }
+
+    /// Whoever reads an object may ask for its value, also for the parts that its head does not need.
+    #[test]
+    fn from_storage_rejects_values_that_would_not_parse() {
+        let in_spec = |text: &str| format!(r#"{{"metadata":{{}},"spec":{text}}}"#);
+        check(
+            &in_spec(r#""\ud800""#),
+            &expect!["error: it is no JSON object: unexpected end of hex escape at line 1 column 30"],
+        );
+        check(&in_spec("1e400"), &expect!["error: it is no JSON object: number out of range at line 1 column 27"]);
+        check(
+            &in_spec(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))),
+            &expect!["error: it is no JSON object: recursion limit exceeded at line 1 column 149"],
+        );
+        let not_text = StoredObject::from_storage(b"{\"metadata\":{},\"spec\":\"\xff\"}", 7);
+        expect!["it is no JSON object: invalid unicode code point at line 1 column 24"]
+            .assert_eq(&not_text.unwrap_err().to_string());
+    }
+
+    #[test]
+    fn from_storage_replaces_null_resource_version() {
+        check(r#"{"metadata":{"resourceVersion":null}}"#, &expect![[r#"{"metadata":{"resourceVersion":"7"}}"#]]);
+    }
+
+    #[test]
+    fn label_returns_value_by_key() {
+        let stored =
+            StoredObject::from_storage(br#"{"metadata":{"labels":{"b":"2","a":"1"},"namespace":"n"}}"#, 1).unwrap();
+        assert_eq!((stored.label("a"), stored.label("b"), stored.label("c")), (Some("1"), Some("2"), None));
+        assert_eq!(&*stored.namespace, "n");
+        assert!(StoredObject::from_storage(br#"{"metadata":{"labels":null}}"#, 1).unwrap().labels.is_empty());
+    }
+}

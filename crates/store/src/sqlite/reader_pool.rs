@@ -1,0 +1,94 @@
+//! The threads that read. SQLite blocks, so nothing of it runs on the threads of the async runtime.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Error;
+use crate::sqlite::fault::SqliteFault;
+use crate::sqlite::files::FileGuard;
+use crate::sqlite::revision_file::RevisionFile;
+
+/// How many reads may wait before the next one waits to be let in.
+const QUEUE_MAX: usize = 256;
+
+/// What a read has at hand.
+#[derive(Debug)]
+pub(super) struct SqliteReader {
+    pub(super) connection: Connection,
+    pub(super) revision_file: Arc<RevisionFile>,
+    pub(super) path: PathBuf,
+    pub(super) file_guard: Arc<FileGuard>,
+}
+
+/// Gives reads to the threads.
+#[derive(Clone, Debug)]
+pub(super) struct ReaderPool {
+    queue: mpsc::Sender<ReadMessage>,
+    threads: usize,
+}
+
+enum ReadMessage {
+    Read(Box<dyn FnOnce(&SqliteReader) + Send>),
+    Stop,
+}
+
+impl fmt::Debug for ReadMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read(_) => "Read",
+            Self::Stop => "Stop",
+        })
+    }
+}
+
+/// What all threads of a pool take from.
+#[derive(Clone, Debug)]
+pub(super) struct ReadQueue(Arc<Mutex<mpsc::Receiver<ReadMessage>>>);
+
+impl ReaderPool {
+    pub(super) fn new(threads: usize) -> (Self, ReadQueue) {
+        let (queue, inbox) = mpsc::channel(QUEUE_MAX);
+        (Self { queue, threads }, ReadQueue(Arc::new(Mutex::new(inbox))))
+    }
+
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        F: FnOnce(&SqliteReader) -> Result<T, SqliteFault> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let read = move |reader: &SqliteReader| {
+            if !answer.is_closed() {
+                let _ = answer.send(work(reader).map_err(|fault| fault.into_error(&reader.path)));
+            }
+        };
+        let closed = || Error::Unavailable { reason: "the store is closed".to_owned() };
+        self.queue.send(ReadMessage::Read(Box::new(read))).await.map_err(|_| closed())?;
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// No more reads are taken; those that wait are still answered.
+    pub(super) async fn close(&self) {
+        for _ in 0..self.threads {
+            let _ = self.queue.send(ReadMessage::Stop).await;
+        }
+    }
+}
+
+impl ReadQueue {
+    /// One of the threads.
+    pub(super) fn run(&self, reader: &SqliteReader) {
+        while let Some(ReadMessage::Read(read)) = self.next() {
+            read(reader);
+        }
+    }
+
+    fn next(&self) -> Option<ReadMessage> {
+        self.0.lock().blocking_recv()
+    }
+}

@@ -1,0 +1,99 @@
+//! One watch, from where it begins until nobody listens any more.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::Revision;
+use crate::sqlite::change_waiter::ChangeWaker;
+use crate::sqlite::history;
+use crate::sqlite::reader_pool::ReaderPool;
+use crate::sqlite::revision_file::RevisionFile;
+use crate::sqlite::watch_hub::{HubSlot, JoinError, Subscription, WatchHub};
+
+/// Reads history for a watch while it is behind, and sits beside it while the hub feeds it.
+#[derive(Debug)]
+pub(super) struct WatchFeed {
+    pub(super) subscription: Subscription,
+    pub(super) progress_requests: mpsc::Receiver<()>,
+    /// What was asked last, if it may still be unanswered.
+    pub(super) requested_progress: Option<Revision>,
+    pub(super) watch_hub: Arc<WatchHub>,
+    pub(super) reader_pool: ReaderPool,
+    pub(super) revision_file: Arc<RevisionFile>,
+    pub(super) tail_waker: ChangeWaker,
+}
+
+/// Nobody listens any more, or there is nothing more to say.
+struct FeedEnded;
+
+impl WatchFeed {
+    pub(super) async fn run(mut self) {
+        let mut next = self.subscription.from;
+        loop {
+            let step = match self.watch_hub.join(&self.subscription, next) {
+                Ok(membership) => self.wait_in_hub(membership).await,
+                Err(JoinError::Behind) => self.catch_up(next).await,
+                Err(JoinError::Closed) => Err(FeedEnded),
+            };
+            match step {
+                Ok(unseen) => next = unseen,
+                Err(FeedEnded) => return,
+            }
+        }
+    }
+
+    /// Waits while the hub feeds the watch, and returns where it fell behind.
+    async fn wait_in_hub(&mut self, mut hub_slot: HubSlot) -> Result<Revision, FeedEnded> {
+        if let Some(asked) = self.requested_progress {
+            self.watch_hub.request_progress(hub_slot.id, asked);
+        }
+        loop {
+            tokio::select! {
+                left = &mut hub_slot.detached => return left.map_err(|_| FeedEnded),
+                request = self.progress_requests.recv() => {
+                    // The other end is part of the watch, so without it there is no watch.
+                    let Some(()) = request else { break };
+                    self.request_progress(hub_slot.id);
+                }
+                () = self.subscription.batches.closed() => break,
+            }
+        }
+        self.watch_hub.leave(hub_slot.id);
+        Err(FeedEnded)
+    }
+
+    /// Sends one piece of history, and returns where the next begins.
+    async fn catch_up(&mut self, next: Revision) -> Result<Revision, FeedEnded> {
+        if self.progress_requests.try_recv().is_ok() {
+            self.requested_progress = self.revision_file.read().ok();
+        }
+        let prefix = self.subscription.prefix.clone();
+        let piece = self.reader_pool.read(move |reader| history::read_batch(reader, &prefix, next)).await;
+        if piece.is_err() && self.watch_hub.is_closed() {
+            return Err(FeedEnded);
+        }
+        let (is_news, unseen) = match &piece {
+            Ok(batch) => {
+                let is_answer = self.requested_progress.is_some_and(|asked| asked <= batch.complete_through);
+                let is_answer = is_answer && batch.complete_through >= self.subscription.from;
+                self.requested_progress = self.requested_progress.filter(|_| !is_answer);
+                (is_answer || !batch.events.is_empty(), Ok(next.max(batch.complete_through.next())))
+            }
+            Err(_) => (true, Err(FeedEnded)),
+        };
+        if is_news {
+            self.subscription.batches.send(piece).await.map_err(|_| FeedEnded)?;
+        }
+        unseen
+    }
+
+    /// A revision file that cannot be read fails every read of the store; a watch has nothing to add.
+    fn request_progress(&mut self, id: u64) {
+        if let Ok(asked) = self.revision_file.read() {
+            self.requested_progress = Some(asked);
+            self.watch_hub.request_progress(id, asked);
+            self.tail_waker.wake();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Which certificates in a bundle may vouch for others: a plain function over one certificate.
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::time::ASN1Time;
+use x509_parser::x509::X509Version;
+
+/// What is known of an authority besides its name and key, which the trust anchor holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AuthorityInfo {
+    /// As OpenSSL writes it: `O=Example, CN=ca`.
+    pub(super) subject: String,
+    not_before: ASN1Time,
+    not_after: ASN1Time,
+}
+
+/// Why a certificate cannot be a trust anchor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotAnAuthorityError {
+    #[error("cannot be parsed: {0}")]
+    Malformed(String),
+    #[error("(subject {subject:?}) is not a certificate authority: {reason}; {remedy}")]
+    NotACa { subject: String, reason: &'static str, remedy: String },
+}
+
+impl AuthorityInfo {
+    /// The facts of a certificate that may sign others.
+    pub(super) fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, NotAnAuthorityError> {
+        let (_, parsed) = X509Certificate::from_der(certificate)
+            .map_err(|error| NotAnAuthorityError::Malformed(error.to_string()))?;
+        let subject = parsed.subject().to_string();
+        if let Some(reason) = not_an_authority_reason(&parsed) {
+            let remedy = remedy(&parsed);
+            return Err(NotAnAuthorityError::NotACa { subject, reason, remedy });
+        }
+        let validity = parsed.validity();
+        Ok(Self { subject, not_before: validity.not_before, not_after: validity.not_after })
+    }
+
+    /// Whether the authority vouches for anything at this time. Both ends belong to its validity, as in Go's x509.
+    pub(super) fn is_valid_at(&self, now: UnixTime) -> bool {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        (self.not_before.timestamp()..=self.not_after.timestamp()).contains(&now)
+    }
+
+    /// From when to when, for people.
+    pub(super) fn validity(&self) -> String {
+        format!("{} to {}", self.not_before, self.not_after)
+    }
+}
+
+/// Why a certificate may not sign others, by the rules of Go's `Certificate.CheckSignatureFrom`: certificates before version 3
+/// have no extensions to say so, and a key usage without any bit is none.
+fn not_an_authority_reason(certificate: &X509Certificate<'_>) -> Option<&'static str> {
+    match certificate.basic_constraints() {
+        Err(_) => return Some("its basicConstraints cannot be read"),
+        Ok(None) if certificate.version() == X509Version::V3 => return Some("it has no basicConstraints"),
+        Ok(Some(constraints)) if !constraints.value.ca => return Some("its basicConstraints say CA:FALSE"),
+        Ok(None | Some(_)) => {}
+    }
+    match certificate.key_usage() {
+        Err(_) => Some("its keyUsage cannot be read"),
+        Ok(Some(usage)) if usage.value.flags != 0 && !usage.value.key_cert_sign() => {
+            Some("its keyUsage lacks keyCertSign")
+        }
+        Ok(None | Some(_)) => None,
+    }
+}
+
+fn remedy(certificate: &X509Certificate<'_>) -> String {
+    if certificate.subject() == certificate.issuer() {
+        return "it is self-signed: have a certificate authority sign the server's or client's certificate, and give that \
+                authority's certificate here"
+            .to_owned();
+    }
+    format!("give the certificate of its issuer {:?} here", certificate.issuer().to_string())
+}
