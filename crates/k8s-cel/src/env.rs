@@ -33,6 +33,10 @@ pub struct Environment {
     server: u8,
     /// Elements of a literal may have different types.
     pub(crate) mixed_literals: bool,
+    /// Type errors are left to evaluation.
+    pub(crate) unchecked: bool,
+    /// The namespace that names are resolved in; empty in Kubernetes.
+    pub(crate) container: String,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +65,44 @@ impl Environment {
     }
 
     fn with_versions(compatibility: u8, server: u8) -> Self {
-        Self { variables: Vec::new(), types: Vec::new(), compatibility, server, mixed_literals: false }
+        Self {
+            variables: Vec::new(),
+            types: Vec::new(),
+            compatibility,
+            server,
+            mixed_literals: false,
+            unchecked: false,
+            container: String::new(),
+        }
+    }
+
+    /// Compiles without type errors: unknown names and wrong types are errors of evaluation, where it meets them.
+    #[must_use]
+    pub fn unchecked(mut self) -> Self {
+        self.unchecked = true;
+        self
+    }
+
+    /// Resolves names in a namespace: in `a.b`, the name `x` means `a.b.x`, else `a.x`, else `x`.
+    #[must_use]
+    pub fn container(mut self, container: &str) -> Self {
+        container.clone_into(&mut self.container);
+        self
+    }
+
+    /// Calls `resolve` with the names that `name` can stand for, until one is known.
+    pub(crate) fn resolve<T>(&self, name: &str, mut resolve: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        if let Some(absolute) = name.strip_prefix('.') {
+            return resolve(absolute);
+        }
+        let mut container = self.container.as_str();
+        while !container.is_empty() {
+            if let Some(found) = resolve(&format!("{container}.{name}")) {
+                return Some(found);
+            }
+            container = container.rsplit_once('.').map_or("", |(parent, _)| parent);
+        }
+        resolve(name)
     }
 
     /// Declares a variable. Unnamed object types are named after it.
@@ -90,6 +131,10 @@ impl Environment {
         self
     }
 
+    pub(crate) fn is_language(&self) -> bool {
+        self.compatibility == NO_RELEASE
+    }
+
     pub(crate) fn function(&self, name: &str) -> Option<&'static Declaration> {
         let declaration = declarations().get(name)?;
         declaration.overloads.iter().any(|overload| self.has(overload)).then_some(declaration)
@@ -113,9 +158,9 @@ impl Environment {
             optional: true,
             two_variables: self.compatibility >= 32,
             sort_by: self.compatibility >= 34,
-            bind: self.compatibility == NO_RELEASE,
+            bind: self.is_language(),
         };
-        Syntax { optionals: true, macros }
+        Syntax { optionals: true, quoted_fields: self.is_language(), macros }
     }
 
     /// Parses, checks and compiles an expression.

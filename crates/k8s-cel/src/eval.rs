@@ -133,6 +133,7 @@ impl<'a> Context<'a> {
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
             Node::Const(value) => Ok(value.clone()),
+            Node::Fail(error) => Err(error.clone()),
             Node::Attribute(attribute) => self.attribute(attribute),
             Node::And(pair) => self.logic(&pair.0, &pair.1, false),
             Node::Or(pair) => self.logic(&pair.0, &pair.1, true),

@@ -21,6 +21,8 @@ const MAX_CODE_POINTS: usize = 100_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syntax {
     pub(crate) optionals: bool,
+    /// `` a.`b-c` ``.
+    pub(crate) quoted_fields: bool,
     pub(crate) macros: MacroSet,
 }
 
@@ -233,17 +235,19 @@ impl<'s> Parser<'s> {
     fn selection(&mut self, operand: ExprId) -> Parsed {
         let dot = self.bump();
         let optional = self.eat(TokenKind::Question);
-        if self.kind() == TokenKind::EscapedIdent {
+        let quoted = self.kind() == TokenKind::EscapedIdent;
+        if quoted && !self.syntax.quoted_fields {
             let token = self.bump();
             self.report(token.start, "unsupported syntax: '`'");
             return Ok(self.ast.add(token.start, ExprKind::Invalid));
         }
-        if self.kind() != TokenKind::Ident {
+        if !quoted && self.kind() != TokenKind::Ident {
             return Err(self.no_field(dot));
         }
         let token = self.bump();
-        let name = self.text(token);
+        let name = self.text(token).trim_matches('`');
         if optional.is_none()
+            && !quoted
             && let Some(open) = self.eat(TokenKind::LeftParen)
         {
             let args = self.arguments()?;

@@ -134,7 +134,7 @@ impl Planner<'_, '_> {
 
     fn call(&mut self, id: ExprId, call: &Call<'_>) -> Planned {
         let Some(reference) = self.checked.call(id) else {
-            return Err(EvalError::new("unresolved call"));
+            return Ok(Node::Fail(EvalError::new(format!("no such overload: {}", call.function))));
         };
         let target = if reference.namespaced { None } else { call.target };
         if call.function == op::OPT_SELECT {

@@ -8,6 +8,7 @@ use regex::Regex;
 use crate::cost::CostEstimate;
 use crate::decl::DeclType;
 use crate::env::Variable;
+use crate::error::EvalError;
 use crate::function::Function;
 use crate::runtime_cost::CostRule;
 use crate::types::Type;
@@ -47,6 +48,8 @@ impl Program {
 #[derive(Debug)]
 pub(crate) enum Node {
     Const(Value<'static>),
+    /// What an unchecked program could not resolve.
+    Fail(EvalError),
     Attribute(Box<Attribute>),
     And(Box<(Node, Node)>),
     Or(Box<(Node, Node)>),

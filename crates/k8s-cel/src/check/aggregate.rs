@@ -52,7 +52,7 @@ impl<'s> Checker<'_, 's> {
     pub(super) fn structure(&mut self, id: ExprId, name: &str, fields: &[StructField<'s>]) {
         let Some((found, _)) = self.lookup(name) else {
             self.set(id, Type::Error);
-            return self.report(id, format!("undeclared reference to '{name}' (in container '')"));
+            return self.report_undeclared(id, name);
         };
         let decl = match &found {
             Type::Type(Some(inner)) => match &**inner {

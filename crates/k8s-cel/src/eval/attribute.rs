@@ -40,6 +40,7 @@ impl<'a> Context<'a> {
         if attribute.qualifiers.is_empty() {
             return cursor.value();
         }
+        let absent = || Ok(if attribute.test_only { Value::Bool(false) } else { Value::Optional(None) });
         let mut optional = false;
         if let Cursor::Json(_, decl) = &cursor
             && matches!(decl.kind, DeclKind::Optional(_))
@@ -47,7 +48,7 @@ impl<'a> Context<'a> {
             cursor = Cursor::Value(cursor.value()?);
         }
         if let Cursor::Value(Value::Optional(inner)) = cursor {
-            let Some(inner) = inner else { return Ok(Value::Optional(None)) };
+            let Some(inner) = inner else { return absent() };
             cursor = Cursor::Value((*inner).clone());
             optional = true;
         }
@@ -61,7 +62,7 @@ impl<'a> Context<'a> {
             if optional {
                 match found? {
                     Some(value) => cursor = value,
-                    None => return Ok(Value::Optional(None)),
+                    None => return absent(),
                 }
                 self.charge(1)?;
                 continue;

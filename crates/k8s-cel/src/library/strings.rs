@@ -115,9 +115,8 @@ fn last_index(text: &str, wanted: &str, position: Option<i64>) -> Option<usize> 
     let Some(position) = position else { return text.rfind(wanted) };
     let start = offset(text, position).filter(|start| *start < text.len())?;
     let end = (start + wanted.len()).min(text.len());
-    // The match may extend beyond the position.
-    let end = (end..=text.len()).find(|end| text.is_char_boundary(*end))?;
-    text[..end].rfind(wanted)
+    // A match at the position ends here; within a code point no match ends.
+    text[..text.floor_char_boundary(end)].rfind(wanted)
 }
 
 fn replace<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>, text: &Text<'a>) -> Evaluated<'a> {

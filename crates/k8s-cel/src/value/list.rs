@@ -38,6 +38,12 @@ pub struct Concat<'a> {
 /// Concatenations nested deeper than this are copied into one list, so that access does not recurse without bound.
 const MAX_CONCAT_DEPTH: usize = 32;
 
+impl<'a> From<Vec<Value<'a>>> for List<'a> {
+    fn from(items: Vec<Value<'a>>) -> Self {
+        List::owned(items)
+    }
+}
+
 impl<'a> List<'a> {
     pub(crate) fn owned(items: Vec<Value<'a>>) -> Self {
         List::Owned(Arc::new(OwnedList { items, decl: None }))

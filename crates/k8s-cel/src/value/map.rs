@@ -35,6 +35,8 @@ pub struct OwnedMap<'a> {
 enum Key {
     Bool(bool),
     Int(i128),
+    /// Bits of a number that is no integer.
+    Double(u64),
     String(Arc<str>),
 }
 
@@ -48,6 +50,7 @@ impl Key {
             Value::Int(value) => Key::Int(i128::from(*value)),
             Value::Uint(value) => Key::Int(i128::from(*value)),
             Value::Double(value) if value.fract() == 0.0 && value.abs() < 2f64.powi(64) => Key::Int(*value as i128),
+            Value::Double(value) if !value.is_nan() => Key::Double(value.to_bits()),
             Value::String(Text::Shared(text)) => Key::String(Arc::clone(text)),
             Value::String(Text::Borrowed(text)) => Key::String(Arc::from(*text)),
             _ => return None,
@@ -109,6 +112,17 @@ impl<'a> OwnedMap<'a> {
             self.entries.remove(at);
             self.index = None;
         }
+    }
+}
+
+impl<'a> FromIterator<(Value<'a>, Value<'a>)> for Map<'a> {
+    /// Of entries with equal keys the last one remains.
+    fn from_iter<I: IntoIterator<Item = (Value<'a>, Value<'a>)>>(entries: I) -> Self {
+        let mut map = OwnedMap::default();
+        for (key, value) in entries {
+            map.insert(key, value);
+        }
+        Map::Owned(Arc::new(map))
     }
 }
 

@@ -33,12 +33,13 @@ fn lower_type(schema: &Json, root: bool) -> Option<DeclType> {
             };
             Some(DeclType::list(items, schema["maxItems"].as_u64(), order))
         }
-        "object" => match &schema["additionalProperties"] {
-            values @ Json::Object(_) => {
-                Some(DeclType::map(lower(values, embedded(values))?, schema["maxProperties"].as_u64()))
+        "object" => {
+            let values = &schema["additionalProperties"];
+            if !values.is_object() {
+                return Some(DeclType::object(fields(schema, root)));
             }
-            _ => Some(DeclType::object(fields(schema, root))),
-        },
+            Some(DeclType::map(lower(values, embedded(values))?, schema["maxProperties"].as_u64()))
+        }
         "string" => Some(lower_string(schema)),
         "boolean" => Some(DeclType::bool()),
         "number" => Some(DeclType::double()),
@@ -183,6 +184,6 @@ pub(crate) fn show(value: &Value<'_>) -> String {
             items.sort();
             format!("{{{}}}", items.join(","))
         }
-        _ => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Int(_) => value.to_string(),
     }
 }
