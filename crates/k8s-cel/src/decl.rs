@@ -214,6 +214,14 @@ impl DeclType {
         Self::simple(DeclKind::Optional(Arc::new(value)), max, min)
     }
 
+    /// Names the object types within that have no name, after `name` and their fields. Variables of one named type can be
+    /// compared, e.g. `self` and `oldSelf`.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name_objects(&mut self, name);
+        self
+    }
+
     /// Allows null (`nullable: true`).
     #[must_use]
     pub fn nullable(mut self) -> Self {

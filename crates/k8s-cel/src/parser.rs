@@ -242,7 +242,7 @@ impl<'s> Parser<'s> {
             return Ok(self.ast.add(token.start, ExprKind::Invalid));
         }
         if !quoted && self.kind() != TokenKind::Ident {
-            return Err(self.no_field(dot));
+            return self.no_field(dot);
         }
         let token = self.bump();
         let name = self.text(token).trim_matches('`');
@@ -322,7 +322,7 @@ impl<'s> Parser<'s> {
         let start = self.tokens[self.at];
         let dot = self.eat(TokenKind::Dot).is_some();
         if self.kind() != TokenKind::Ident {
-            return Err(self.no_field(start));
+            return self.no_field(start).and(Err(Bail));
         }
         if let Some(name) = self.struct_name(dot) {
             return self.struct_literal(name);
@@ -423,7 +423,11 @@ impl<'s> Parser<'s> {
             }
             let optional = self.optional_mark();
             let key = self.nested(Closer::Key)?;
-            self.expect(TokenKind::Colon)?;
+            if self.expect(TokenKind::Colon).is_err() {
+                // The rest is reported as what follows the entries.
+                self.eat(TokenKind::Comma).ok_or(Bail)?;
+                break;
+            }
             let value = self.nested(Closer::Braces)?;
             entries.push(MapEntry { key, value, optional });
             if !self.separator(TokenKind::RightBrace)? {
@@ -488,6 +492,3 @@ pub(crate) fn is_reserved(name: &str) -> bool {
             | "while"
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -68,7 +68,8 @@ fn network<'a>(call: &Invocation<'_, 'a>) -> Evaluated<'a> {
             let address = masked(network.address, network.bits);
             Value::opaque(Opaque::Cidr(Cidr { address, bits: network.bits }))
         }
-        Function::ContainsIP => Value::Bool(contains(network, ip(call, 1)?)),
+        // Text that is no address is not reported as such.
+        Function::ContainsIP => Value::Bool(contains(network, ip(call, 1).map_err(|_| EvalError::no_such_overload())?)),
         _ => {
             let other = cidr(call, 1)?;
             Value::Bool(network.bits <= other.bits && contains(network, other.address))

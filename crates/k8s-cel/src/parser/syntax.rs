@@ -1,7 +1,7 @@
 //! Expected tokens and the texts of syntax errors.
 
 use super::{Bail, Parsed, Parser};
-use crate::ast::ExprId;
+use crate::ast::{ExprId, ExprKind};
 use crate::lexer::{Token, TokenKind};
 
 /// What encloses the expression being parsed, and so what may follow it.
@@ -143,16 +143,20 @@ impl Parser<'_> {
     }
 
     /// Reports that no field name follows the dot.
-    pub(super) fn no_field(&mut self, dot: Token) -> Bail {
+    /// Before an operator the parser goes on as if the field were there.
+    pub(super) fn no_field(&mut self, dot: Token) -> Parsed {
         let token = self.tokens[self.at];
         let message = match token.kind {
             TokenKind::True | TokenKind::False | TokenKind::Null => {
                 format!("Syntax error: mismatched input '{}' expecting IDENTIFIER", self.text(token))
             }
-            _ => format!("Syntax error: no viable alternative at input '{}{}'", self.text(dot), self.text(token)),
+            _ => {
+                let input = &self.source[dot.start..token.end];
+                format!("Syntax error: no viable alternative at input '{input}'")
+            }
         };
         self.report(token.start, message);
-        Bail
+        if token.kind == TokenKind::In { Ok(self.ast.add(token.start, ExprKind::Invalid)) } else { Err(Bail) }
     }
 
     /// Consumes a comma between elements. False means that the closing token is next.

@@ -108,6 +108,7 @@ pub(crate) fn run(case: &Json) -> Json {
     let mut inputs: Vec<(&str, Input<'_>)> = Vec::new();
     if let Some(decl) = case.get("schema").and_then(|schema| lower(schema, case["root"] == true)) {
         let optional = case["optOld"] == true;
+        let decl = decl.named("selfType");
         env = env.variable("self", decl.clone());
         env = env.variable("oldSelf", if optional { DeclType::optional(decl) } else { decl });
         inputs.extend(case.get("self").map(|value| ("self", Input::Json(value))));

@@ -1,0 +1,6 @@
+//! Tests of the crate through its interface.
+
+mod case;
+mod limits;
+mod recorded;
+mod releases;
