@@ -10,7 +10,7 @@ use crate::decl::static_type;
 use crate::env::Environment;
 use crate::functions::{Declaration, Overload, simple_type};
 use crate::operators as op;
-use crate::source::{Issue, position};
+use crate::source::{Issue, add_issue};
 use crate::types::{Substitution, Type, most_general};
 
 /// What a name or call stands for.
@@ -99,7 +99,7 @@ impl<'s> Checker<'_, 's> {
         if self.env.unchecked {
             return;
         }
-        self.issues.push(Issue { position: position(self.source, offset), message });
+        add_issue(&mut self.issues, self.source, offset, message);
     }
 
     fn set(&mut self, id: ExprId, value: Type) {

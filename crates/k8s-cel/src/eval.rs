@@ -126,6 +126,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Work that is left.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.fuel
+    }
+
     pub(crate) fn equal(&mut self, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
         ops::equal(a, b, &mut self.fuel)
     }

@@ -82,6 +82,9 @@ fn failed(parser: &mut Parser<'_>, at: ExprId, message: impl Into<Cow<'static, s
     parser.ast.add(offset, ExprKind::Invalid)
 }
 
+/// Every `optMap` contains its target twice; beyond this size of the tree there is no further one.
+const MAX_EXPRS: usize = 200_000;
+
 #[derive(Clone, Copy)]
 enum Quantifier {
     All,
@@ -306,6 +309,9 @@ impl<'s> Builder<'_, 's> {
         let message = || Cow::Owned(format!("{function}() variable name must be a simple identifier"));
         let var = self.name_of(args[0]).ok_or_else(|| (args[0], message()))?;
         let has_value = self.member("hasValue", target, Vec::new());
+        if self.parser.ast.exprs.len() > MAX_EXPRS {
+            return Err((args[0], Cow::Owned(format!("{function}() is nested too deeply"))));
+        }
         let copy = self.parser.ast.copy(target);
         let value = self.member("value", copy, Vec::new());
         let mut mapped = self.binding(var, value, args[1]);

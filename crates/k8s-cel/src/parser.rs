@@ -9,7 +9,7 @@ use crate::ast::{Ast, Call, ExprId, ExprKind, Literal, MapEntry, Select, StructF
 use crate::lexer::{Token, TokenKind, tokenize};
 use crate::macros::{self, MacroSet};
 use crate::operators as op;
-use crate::source::{Issue, Position, position};
+use crate::source::{Issue, Position, add_issue};
 use syntax::Closer;
 
 /// Nesting at which cel-go gives up; also the bound of this parser's own recursion.
@@ -77,7 +77,7 @@ pub(crate) fn parse(source: &str, syntax: Syntax) -> (Ast<'_>, Vec<Issue>) {
 
 impl<'s> Parser<'s> {
     pub(crate) fn report(&mut self, offset: usize, message: impl Into<String>) {
-        self.issues.push(Issue { position: position(self.source, offset), message: message.into() });
+        add_issue(&mut self.issues, self.source, offset, message.into());
     }
 
     fn kind(&self) -> TokenKind {

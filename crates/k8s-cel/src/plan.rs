@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use regex::Regex;
+
 use crate::ast::{Ast, Call, Comprehension, ExprId, ExprKind, FoldKind, Literal};
 use crate::check::{Checked, Reference};
 use crate::cost;
@@ -20,11 +22,23 @@ use crate::value::map::OwnedMap;
 use crate::value::{Blob, Map, Text, Value};
 use crate::{eval, library};
 
+/// States of all constant patterns of a program, some 100 bytes each.
+const MAX_PATTERN_STATES: u64 = 100_000;
+
 /// Compiles a checked tree. Constants that cannot be converted are errors here already.
 pub(crate) fn plan(ast: &Ast<'_>, checked: &Checked, env: &Environment) -> Result<Program, EvalError> {
     let estimate = cost::estimate(ast, checked, env);
-    let mut planner =
-        Planner { ast, checked, env, depth: 0, locals: 0, binds: Vec::new(), bound: Vec::new(), used: Vec::new() };
+    let mut planner = Planner {
+        ast,
+        checked,
+        env,
+        depth: 0,
+        locals: 0,
+        binds: Vec::new(),
+        bound: Vec::new(),
+        used: Vec::new(),
+        pattern_states: MAX_PATTERN_STATES,
+    };
     let root = planner.node(ast.root)?;
     let (locals, binds, used_variables) = (planner.locals, planner.binds, planner.used);
     Ok(Program {
@@ -49,6 +63,8 @@ struct Planner<'p, 's> {
     /// Slots that stand for bound variables, with their index in `binds`.
     bound: Vec<(u32, u32)>,
     used: Vec<u32>,
+    /// States that further constant patterns may have.
+    pattern_states: u64,
 }
 
 type Planned<T = Node> = Result<T, EvalError>;
@@ -154,7 +170,28 @@ impl Planner<'_, '_> {
         }
         let overloads = self.checked.overloads(reference);
         let overload = if overloads.len() == 1 { overloads[0].id } else { "" };
-        assemble(reference.declaration.function, reference.declaration.name, overload, args)
+        let function = reference.declaration.function;
+        let regex = self.constant_pattern(function, &args)?;
+        let mut node = assemble(function, reference.declaration.name, overload, args)?;
+        if let Node::Call(call) = &mut node {
+            call.regex = regex;
+        }
+        Ok(node)
+    }
+
+    /// Compiles a constant pattern. What is left of the budget decides whether this happens here or at every use, where
+    /// it counts against the budget of the evaluation.
+    fn constant_pattern(&mut self, function: Function, args: &[Node]) -> Planned<Option<Regex>> {
+        let (Function::Matches | Function::Find | Function::FindAll, Some(Node::Const(Value::String(pattern)))) =
+            (function, args.get(1))
+        else {
+            return Ok(None);
+        };
+        let refuse = |error: re2::PatternError| EvalError::new(error.to_string());
+        let translated = re2::translate(pattern).map_err(refuse)?;
+        let Some(left) = self.pattern_states.checked_sub(translated.states) else { return Ok(None) };
+        self.pattern_states = left;
+        re2::build(pattern, &translated).map(Some).map_err(refuse)
     }
 
     fn comprehension(&mut self, fold: &Comprehension<'_>) -> Planned {
@@ -396,12 +433,6 @@ fn is_conversion(function: Function) -> bool {
 }
 
 fn generic(function: Function, overload: &'static str, args: Vec<Node>) -> Planned {
-    let pattern = match (function, args.get(1)) {
-        (Function::Matches | Function::Find | Function::FindAll, Some(Node::Const(Value::String(pattern)))) => {
-            Some(re2::compile(pattern).map_err(|error| EvalError::new(error.to_string()))?)
-        }
-        _ => None,
-    };
     let cost = CostRule::of(function, overload);
-    Ok(Node::Call(Box::new(CallNode { function, overload, args, cost, regex: pattern })))
+    Ok(Node::Call(Box::new(CallNode { function, overload, args, cost, regex: None })))
 }

@@ -29,10 +29,22 @@ const MAX_DEPTH: usize = 1000;
 /// Memory that a compiled pattern may use.
 const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
+/// A pattern that is known to be valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Translated {
+    text: String,
+    /// About how many states the compiled pattern has, counted repetitions written out.
+    pub(crate) states: u64,
+}
+
 /// Compiles a pattern of Go's syntax.
 pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
-    let translated = translate(pattern)?;
-    RegexBuilder::new(&translated)
+    build(pattern, &translate(pattern)?)
+}
+
+/// Compiles a translated pattern; takes time in proportion to its states.
+pub(crate) fn build(pattern: &str, translated: &Translated) -> Result<Regex, PatternError> {
+    RegexBuilder::new(&translated.text)
         .size_limit(MAX_PROGRAM_BYTES)
         .dfa_size_limit(MAX_PROGRAM_BYTES)
         .nest_limit(2 * u32::try_from(MAX_DEPTH).unwrap_or(u32::MAX))
@@ -41,7 +53,7 @@ pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
 }
 
 /// Checks a pattern of Go's syntax and writes it in the `regex` crate's.
-pub fn translate(pattern: &str) -> Result<String, PatternError> {
+pub(crate) fn translate(pattern: &str) -> Result<Translated, PatternError> {
     let mut translator = Translator {
         pattern,
         rest: pattern,
@@ -49,7 +61,8 @@ pub fn translate(pattern: &str) -> Result<String, PatternError> {
         groups: vec![Group::default()],
     };
     translator.run()?;
-    Ok(translator.out)
+    let states = translator.group().states;
+    Ok(Translated { text: translator.out, states })
 }
 
 type Checked<T = ()> = Result<T, PatternError>;
@@ -73,11 +86,19 @@ struct Group {
     repetition_start: usize,
     /// Product of nested counts within.
     weight: u32,
+    /// States of the group so far, and of its last atom alone.
+    states: u64,
+    last_states: u64,
 }
+
+/// States of a Unicode class.
+const UNICODE_STATES: u64 = 200;
+/// States of a class that contains most of Unicode.
+const ANY_STATES: u64 = 10;
 
 impl Default for Group {
     fn default() -> Self {
-        Self { last: Last::Nothing, repetition_start: 0, weight: 1 }
+        Self { last: Last::Nothing, repetition_start: 0, weight: 1, states: 0, last_states: 0 }
     }
 }
 
@@ -101,15 +122,17 @@ impl<'p> Translator<'p> {
         &mut self.groups[last]
     }
 
-    fn atom(&mut self, weight: u32) {
+    fn atom(&mut self, weight: u32, states: u64) {
         let group = self.group();
         group.last = Last::Atom(weight);
         group.weight = group.weight.max(weight);
+        group.last_states = states;
+        group.states = group.states.saturating_add(states);
     }
 
     fn literal(&mut self, c: char) {
         push_literal(&mut self.out, c);
-        self.atom(1);
+        self.atom(1, 1);
     }
 
     fn run(&mut self) -> Checked {
@@ -124,8 +147,9 @@ impl<'p> Translator<'p> {
                 }
                 '[' => {
                     let end = class::translate(self.rest, &mut self.out)?;
+                    let unicode = self.rest[..end].contains("\\p") || self.rest[..end].contains("\\P");
                     self.rest = &self.rest[end..];
-                    self.atom(1);
+                    self.atom(1, if unicode { UNICODE_STATES } else { ANY_STATES + end as u64 });
                 }
                 '*' | '+' | '?' => self.repeat_simple(c)?,
                 '{' => self.repeat_counted()?,
@@ -133,7 +157,7 @@ impl<'p> Translator<'p> {
                 '.' | '^' | '$' => {
                     self.rest = &self.rest[1..];
                     self.out.push(c);
-                    self.atom(1);
+                    self.atom(1, ANY_STATES);
                 }
                 _ => {
                     self.rest = &self.rest[c.len_utf8()..];
@@ -203,10 +227,10 @@ impl<'p> Translator<'p> {
         if self.groups.len() < 2 {
             return refuse("unexpected )", self.pattern);
         }
-        let weight = self.groups.pop().map_or(1, |group| group.weight);
+        let group = self.groups.pop().unwrap_or_default();
         self.rest = &self.rest[1..];
         self.out.push(')');
-        self.atom(weight);
+        self.atom(group.weight, group.states.saturating_add(1));
         Ok(())
     }
 
@@ -260,6 +284,9 @@ impl<'p> Translator<'p> {
         if product > MAX_REPEAT {
             return refuse("invalid repeat count", operator);
         }
+        let group = self.group();
+        let copies = u64::from(high.unwrap_or(low).max(1)) - 1;
+        group.states = group.states.saturating_add(group.last_states.saturating_mul(copies));
         self.finish_repeat(length, product);
         Ok(())
     }
@@ -273,24 +300,24 @@ impl<'p> Translator<'p> {
             'A' | 'z' => {
                 self.out.push_str(&self.rest[..2]);
                 self.rest = &after[1..];
-                self.atom(1);
+                self.atom(1, ANY_STATES);
             }
             'b' | 'B' => {
                 self.out.push_str(if c == 'b' { r"(?-u:\b)" } else { r"(?-u:\B)" });
                 self.rest = &after[1..];
-                self.atom(1);
+                self.atom(1, ANY_STATES);
             }
             'Q' => self.quoted(&after[1..]),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => {
                 self.out.push_str(class::perl(c));
                 self.rest = &after[1..];
-                self.atom(1);
+                self.atom(1, ANY_STATES);
             }
             'p' | 'P' => {
                 let length = class::unicode(self.rest)?;
                 self.out.push_str(&self.rest[..length]);
                 self.rest = &self.rest[length..];
-                self.atom(1);
+                self.atom(1, UNICODE_STATES);
             }
             _ => {
                 let (literal, length) = escaped_char(self.rest)?;

@@ -27,6 +27,15 @@ pub struct Issue {
     pub message: String,
 }
 
+/// Adds a problem. Problems that will not be shown are only counted: finding a position takes time.
+pub(crate) fn add_issue(issues: &mut Vec<Issue>, source: &str, offset: usize, message: String) {
+    issues.push(if issues.len() < MAX_ISSUES {
+        Issue { position: position(source, offset), message }
+    } else {
+        Issue { position: Position::NONE, message: String::new() }
+    });
+}
+
 /// All problems of one expression. `Display` prints them as Kubernetes shows them: one `ERROR: <input>:line:column: message`
 /// each, with the source line and a caret below.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -112,6 +112,20 @@ impl Type {
         }
     }
 
+    /// Whether the type has more than `limit` parts. Looks at no more than that.
+    pub(crate) fn is_larger_than(&self, limit: usize) -> bool {
+        let mut left = limit;
+        let mut pending = vec![self];
+        while let Some(next) = pending.pop() {
+            if left == 0 {
+                return true;
+            }
+            left -= 1;
+            pending.extend(next.parameters());
+        }
+        false
+    }
+
     /// Types whose values may also be null.
     fn is_nullable(&self) -> bool {
         matches!(

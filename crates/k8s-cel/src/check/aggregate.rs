@@ -5,6 +5,9 @@ use crate::ast::{Comprehension, ExprId, MapEntry, StructField};
 use crate::decl::static_type;
 use crate::types::Type;
 
+/// Parts of a map's type. The deepest literal that parses has fewer.
+const MAX_TYPE_PARTS: usize = 1_000;
+
 impl<'s> Checker<'_, 's> {
     /// The type of an element; optional elements must be of an optional type.
     fn element_type(&mut self, id: ExprId, optional: bool) -> Type {
@@ -46,7 +49,13 @@ impl<'s> Checker<'_, 's> {
         }
         let key = keys.unwrap_or_else(|| self.new_variable());
         let value = values.unwrap_or_else(|| self.new_variable());
-        self.set(id, Type::map(key, value));
+        let result = self.substitution.apply(&Type::map(key, value), false);
+        // Every `.map(x, {x: x})` doubles the size of the type.
+        if result.is_larger_than(MAX_TYPE_PARTS) {
+            self.report(id, format!("the type of the map has more than {MAX_TYPE_PARTS} parts"));
+            return self.set(id, Type::Error);
+        }
+        self.set(id, result);
     }
 
     pub(super) fn structure(&mut self, id: ExprId, name: &str, fields: &[StructField<'s>]) {

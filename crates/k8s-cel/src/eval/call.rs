@@ -91,10 +91,16 @@ impl<'a> Context<'a> {
             F::Modulo => ops::modulo(&call.args[0], &call.args[1]),
             F::Negate => ops::negate(&call.args[0]),
             F::In => self.contains(&call.args[0], &call.args[1]),
-            F::Size => size(&call),
-            F::ToBool | F::ToBytes | F::ToDouble | F::ToDuration | F::ToDyn | F::ToInt | F::ToString => {
+            F::Size => {
+                // Code points are counted fast.
+                self.burn(byte_length(&call.args[0]) / 256)?;
+                size(&call)
+            }
+            F::ToBytes | F::ToString => {
+                self.burn(byte_length(&call.args[0]) / 8)?;
                 convert_call(call)
             }
+            F::ToBool | F::ToDouble | F::ToDuration | F::ToDyn | F::ToInt => convert_call(call),
             F::ToTimestamp | F::ToUint | F::TypeOf => convert_call(call),
             F::Contains | F::StartsWith | F::EndsWith => strings::search(&call),
             F::Matches | F::Find | F::FindAll => regexes::call(self, &call),
@@ -171,7 +177,10 @@ impl<'a> Context<'a> {
     fn add(&mut self, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
         match (&call.args[0], &call.args[1]) {
             (Value::List(a), Value::List(b)) => lists::add(self, a, b),
-            (a, b) => ops::add(a, b),
+            (a, b) => {
+                self.burn((byte_length(a) + byte_length(b)) / 8)?;
+                ops::add(a, b)
+            }
         }
     }
 
@@ -213,5 +222,14 @@ fn size<'a>(call: &Invocation<'_, 'a>) -> Evaluated<'a> {
             Some(size) => Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX))),
             None => Err(EvalError::new("no such overload: size")),
         },
+    }
+}
+
+/// Bytes that an operation on text or bytes touches.
+fn byte_length(value: &Value<'_>) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
     }
 }

@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::error::EvalError;
 use crate::eval::{Context, Evaluated, Invocation};
 use crate::function::Function;
-use crate::re2;
+use crate::re2::{self, PatternError};
 use crate::value::{Text, Value};
 
 pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
@@ -21,9 +21,16 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
     let regex = match &call.node.regex {
         Some(regex) => Cow::Borrowed(regex),
         None => {
+            let illegal = |error: PatternError| {
+                let prefix = if call.function == Function::Matches { "" } else { "Illegal regex: " };
+                EvalError::new(format!("{prefix}{error}"))
+            };
+            context.burn(pattern.len())?;
+            let translated = re2::translate(pattern).map_err(illegal)?;
             // Compiling costs far more than matching.
-            context.burn(16 * (pattern.len() + 16))?;
-            Cow::Owned(compile(pattern, call.function)?)
+            let states = usize::try_from(translated.states).unwrap_or(usize::MAX);
+            context.burn(states.saturating_add(16).saturating_mul(16))?;
+            Cow::Owned(re2::build(pattern, &translated).map_err(illegal)?)
         }
     };
     match call.function {
@@ -35,22 +42,21 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
         _ => {
             let limit =
                 if call.args.len() > 2 { usize::try_from(call.int(2)?).unwrap_or(usize::MAX) } else { usize::MAX };
-            context.burn(text.len())?;
-            Ok(Value::list(find_all(&regex, text, limit)))
+            find_all(context, &regex, text, limit)
         }
     }
 }
 
-fn compile(pattern: &str, function: Function) -> Result<Regex, EvalError> {
-    re2::compile(pattern).map_err(|error| {
-        let prefix = if function == Function::Matches { "" } else { "Illegal regex: " };
-        EvalError::new(format!("{prefix}{error}"))
-    })
-}
-
-/// Go skips an empty match right after a match; the `regex` crate does so too.
-fn find_all<'a>(regex: &Regex, text: &Text<'a>, limit: usize) -> Vec<Value<'a>> {
-    regex.find_iter(text).take(limit).map(|found| slice(text, found.range())).collect()
+/// Go skips an empty match right after a match; the `regex` crate does so too. Each search may look at the rest of the
+/// text.
+fn find_all<'a>(context: &mut Context<'a>, regex: &Regex, text: &Text<'a>, limit: usize) -> Evaluated<'a> {
+    context.burn(text.len() / 8)?;
+    let mut items = Vec::new();
+    for found in regex.find_iter(text).take(limit) {
+        context.burn(1 + (text.len() - found.start()) / 256)?;
+        items.push(slice(text, found.range()));
+    }
+    Ok(Value::list(items))
 }
 
 /// A part of the text, borrowed where the text is.

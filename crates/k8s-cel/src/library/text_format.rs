@@ -110,16 +110,21 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
     let (text, _) = interpolate(format, list.len(), |clause, at, out| {
         let before = out.len();
         let value = list.get(at)?;
-        print(clause, &value, out).map_err(|error| EvalError::new(format!("error during formatting: {error}")))?;
-        context.burn(1 + (out.len() - before) / 8)
+        let mut limit = context.fuel();
+        print(clause, &value, out, &mut limit).map_err(|error| match limit {
+            0 => EvalError::cost_limit(),
+            _ => EvalError::new(format!("error during formatting: {error}")),
+        })?;
+        let parts = usize::try_from(context.fuel() - limit).unwrap_or(usize::MAX);
+        context.burn(1 + parts + (out.len() - before) / 8)
     })?;
     Ok(Value::from(text))
 }
 
-fn print(clause: Clause, value: &Value<'_>, out: &mut String) -> Result<(), String> {
+fn print(clause: Clause, value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
     let wrong = || clause.wrong_type(&value.type_name());
     match (clause, value) {
-        (Clause::Text, _) => return text(value, out),
+        (Clause::Text, _) => return text(value, out, limit),
         (Clause::Decimal, Value::Int(number)) => out.push_str(&number.to_string()),
         (Clause::Decimal, Value::Uint(number)) => out.push_str(&number.to_string()),
         (Clause::Fixed(precision), _) => out.push_str(&fixed(double(value).ok_or_else(wrong)?, precision)),
@@ -214,11 +219,11 @@ fn scientific(number: f64, width: usize) -> String {
     format!("{text:>width$}")
 }
 
-fn text(value: &Value<'_>, out: &mut String) -> Result<(), String> {
+fn text(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
     match value {
         Value::String(text) => out.push_str(text),
-        Value::List(list) => return list_text(list, out),
-        Value::Map(map) => return map_text(map, out),
+        Value::List(list) => return list_text(list, out, limit),
+        Value::Map(map) => return map_text(map, out, limit),
         Value::Null => out.push_str("null"),
         Value::Type(value) => out.push_str(&type_name(value)),
         Value::Double(number) => out.push_str(&format_g(*number)),
@@ -228,8 +233,12 @@ fn text(value: &Value<'_>, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// A value inside a list or map, as a literal.
-fn literal(value: &Value<'_>, out: &mut String) -> Result<(), String> {
+/// A value inside a list or map, as a literal. `limit` is how many of them there may be.
+fn literal(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
+    *limit = limit.saturating_sub(1);
+    if *limit == 0 {
+        return Err(String::new());
+    }
     match value {
         Value::String(text) => out.push_str(&quoted(text)),
         Value::Bytes(bytes) => out.push_str(&format!("b{}", quoted(&String::from_utf8_lossy(bytes)))),
@@ -243,7 +252,7 @@ fn literal(value: &Value<'_>, out: &mut String) -> Result<(), String> {
         Value::Optional(_) | Value::Opaque(_) => {
             return Err(format!("no formatting function for {}", value.type_name()));
         }
-        _ => return text(value, out),
+        _ => return text(value, out, limit),
     }
     Ok(())
 }
@@ -270,29 +279,29 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn list_text(list: &List<'_>, out: &mut String) -> Result<(), String> {
+fn list_text(list: &List<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
     out.push('[');
     for (at, item) in list.iter().enumerate() {
         if at > 0 {
             out.push_str(", ");
         }
-        literal(&item.map_err(|error| error.to_string())?, out)?;
+        literal(&item.map_err(|error| error.to_string())?, out, limit)?;
     }
     out.push(']');
     Ok(())
 }
 
-fn map_text(map: &Map<'_>, out: &mut String) -> Result<(), String> {
+fn map_text(map: &Map<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
     let mut entries = Vec::new();
     for key in map.keys() {
         let mut name = String::new();
         match &key {
-            Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_) => literal(&key, &mut name)?,
+            Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_) => literal(&key, &mut name, limit)?,
             _ => return Err(format!("no formatting function for map key of type {}", key.type_name())),
         }
         let value = map.find(&key).map_err(|error| error.to_string())?.unwrap_or(Value::Null);
         let mut text = String::new();
-        literal(&value, &mut text)?;
+        literal(&value, &mut text, limit)?;
         entries.push((name, text));
     }
     entries.sort();
