@@ -258,8 +258,8 @@ impl<'s> Checker<'_, 's> {
                     Type::Error
                 }
             },
-            Type::Named(_) => {
-                self.report(id, format!("undefined field '{field}'"));
+            Type::Named(name) if !LIBRARY_TYPES.contains(name) => {
+                self.report(id, format!("unexpected failed resolution of '{name}'"));
                 Type::Error
             }
             Type::Variable(_) => {

@@ -219,7 +219,8 @@ impl<'a> Context<'a> {
     fn equality(&mut self, left: &'a Node, right: &'a Node, equal: bool) -> Evaluated<'a> {
         let (left, right) = self.operands(left, right)?;
         let cost = match (&left, &right) {
-            (Ok(Value::Int(_) | Value::Bool(_)), _) | (Err(_), _) | (_, Err(_)) => 1,
+            (Ok(Value::Int(_)), Ok(Value::Int(_))) | (Err(_), Err(_)) => 1,
+            (Err(_), Ok(value)) | (Ok(value), Err(_)) => value.cost_size().min(1),
             (Ok(Value::Opaque(_)), Ok(_)) if equal => 1,
             (Ok(left), Ok(right)) => traverse(left.cost_size().min(right.cost_size())),
         };
@@ -255,11 +256,12 @@ impl<'a> Context<'a> {
     }
 
     fn conditional(&mut self, condition: &'a Node, then: &'a Node, otherwise: &'a Node) -> Evaluated<'a> {
-        match self.eval(condition)? {
+        let result = match self.eval(condition)? {
             Value::Bool(true) => self.eval_bare(then),
             Value::Bool(false) => self.eval_bare(otherwise),
             _ => Err(EvalError::no_such_overload()),
-        }
+        };
+        result.map(Value::flatten_optional)
     }
 
     fn list(&mut self, list: &'a ListNode) -> Evaluated<'a> {

@@ -45,6 +45,7 @@ pub(crate) fn equal(a: &Value<'_>, b: &Value<'_>, fuel: &mut u64) -> Result<bool
         (Value::Type(a), Value::Type(b)) => crate::value::type_name(a) == crate::value::type_name(b),
         (Value::Opaque(a), Value::Opaque(b)) => a.equals(b)?,
         (Value::List(a), _) if a.decl().is_some() => return Err(EvalError::no_such_overload()),
+        (Value::Map(a), _) if a.is_declared() => return Err(EvalError::no_such_overload()),
         _ => false,
     })
 }
@@ -75,12 +76,21 @@ fn lists_equal(a: &List<'_>, b: &List<'_>, fuel: &mut u64) -> Result<bool, EvalE
         ListKind::Set => return sets_equal(a, b, fuel),
         ListKind::Map(keys) => return keyed_equal(a, b, keys, fuel),
     }
+    let lenient = a.decl().is_none();
     for (a, b) in a.iter().zip(b.iter()) {
-        if !equal(&a?, &b?, fuel)? {
+        if !part_equal(&a?, &b?, lenient, fuel)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Equality of elements. Lists and maps that an expression made take an error for equality.
+fn part_equal(a: &Value<'_>, b: &Value<'_>, lenient: bool, fuel: &mut u64) -> Result<bool, EvalError> {
+    match equal(a, b, fuel) {
+        Err(error) if lenient && !error.is_cost_limit() => Ok(true),
+        result => result,
+    }
 }
 
 /// Every element of `b` is in `a`, whatever the order.
@@ -137,10 +147,11 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
     if a.len() != b.len() {
         return Ok(false);
     }
+    let lenient = !a.is_declared();
     for key in a.keys() {
         match (a.find(&key)?, b.find(&key)?) {
             (Some(a), Some(b)) => {
-                if !equal(&a, &b, fuel)? {
+                if !part_equal(&a, &b, lenient, fuel)? {
                     return Ok(false);
                 }
             }

@@ -51,6 +51,11 @@ pub(crate) enum CostRule {
 }
 
 impl CostRule {
+    /// The cost is known only after the call.
+    pub(crate) fn is_of_result(self) -> bool {
+        matches!(self, CostRule::Result | CostRule::NewList)
+    }
+
     pub(crate) fn of(function: Function, overload: &str) -> CostRule {
         use Function as F;
         match function {

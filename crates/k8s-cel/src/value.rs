@@ -208,12 +208,25 @@ impl<'a> Value<'a> {
             Value::Duration(value) => *value == 0,
             Value::String(text) => text.is_empty(),
             Value::Bytes(bytes) => bytes.is_empty(),
-            Value::List(list) => list.len() == 0,
-            Value::Map(map) => map.len() == 0,
-            Value::Optional(value) => value.as_ref().is_none_or(|value| value.is_zero()),
+            Value::List(list) => list.len() == 0 && list.decl().is_none(),
+            Value::Map(map) => map.len() == 0 && !map.is_declared(),
             Value::Timestamp(timestamp) => timestamp.seconds == -62_135_596_800 && timestamp.nanos == 0,
-            Value::Type(_) | Value::Opaque(_) => false,
+            Value::Optional(_) | Value::Type(_) | Value::Opaque(_) => false,
         }
+    }
+
+    /// An optional in an optional becomes one: references and `?:` pass on values without their inner optionals.
+    pub(crate) fn flatten_optional(self) -> Self {
+        let Value::Optional(Some(outer)) = &self else { return self };
+        if !matches!(**outer, Value::Optional(_)) {
+            return self;
+        }
+        let mut inner = outer;
+        while let Value::Optional(Some(next)) = &**inner {
+            inner = next;
+        }
+        let inner = if matches!(**inner, Value::Optional(_)) { Value::Null } else { (**inner).clone() };
+        Value::some(inner)
     }
 
     /// A copy that borrows nothing. Lists and maps are copied element by element.

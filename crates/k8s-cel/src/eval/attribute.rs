@@ -38,7 +38,7 @@ impl<'a> Context<'a> {
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
         let mut cursor = self.base(&attribute.base)?;
         if attribute.qualifiers.is_empty() {
-            return cursor.value();
+            return cursor.value().map(Value::flatten_optional);
         }
         let absent = || Ok(if attribute.test_only { Value::Bool(false) } else { Value::Optional(None) });
         let mut optional = false;

@@ -8,7 +8,7 @@ use crate::library::{authorizer, lists, net, optionals, quantity, regexes, semve
 use crate::library::{format, text_format};
 use crate::ops;
 use crate::program::CallNode;
-use crate::runtime_cost::{CostRule, of_result};
+use crate::runtime_cost::of_result;
 use crate::value::{List, Value};
 
 /// Converts a constant while compiling.
@@ -68,13 +68,18 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        self.charge(node.cost.cost(&args)?)?;
         if let Some(error) = failed {
+            // A match of a constant pattern is no call there; other calls cost what they would for a scalar.
+            if node.regex.is_none() {
+                self.charge(node.cost.cost(&args)?)?;
+                self.charge(if node.cost.is_of_result() { of_result(node.cost, 1) } else { 0 })?;
+            }
             return Err(error);
         }
+        self.charge(node.cost.cost(&args)?)?;
         let invocation = Invocation { function: node.function, overload: node.overload, args, node };
         let result = self.dispatch(invocation);
-        if matches!(node.cost, CostRule::Result | CostRule::NewList) {
+        if node.cost.is_of_result() {
             let size = result.as_ref().map_or(1, Value::cost_size);
             self.charge_after(&result, of_result(node.cost, size))?;
         }
@@ -192,8 +197,23 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// In lists that an expression made, an error means that the element is another one.
+    fn owned_contains(&mut self, list: &List<'a>, value: &Value<'a>) -> Result<bool, EvalError> {
+        for item in list.iter() {
+            match item.and_then(|item| self.equal(value, &item)) {
+                Ok(true) => return Ok(true),
+                Err(error) if error.is_cost_limit() => return Err(error),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether an element equals the value; an error of a comparison counts if none does.
     pub(crate) fn list_contains(&mut self, list: &List<'a>, value: &Value<'a>) -> Result<bool, EvalError> {
+        if list.decl().is_none() {
+            return self.owned_contains(list, value);
+        }
         let mut failed = None;
         for item in list.iter() {
             match item.and_then(|item| self.equal(&item, value)) {

@@ -100,10 +100,14 @@ impl Quantity {
         };
         let letters = rest.find(|c: char| !"eEinumkKMGTP".contains(c)).unwrap_or(rest.len());
         let exponent = rest[letters..].strip_prefix(['+', '-']).unwrap_or(&rest[letters..]);
-        if !exponent.bytes().all(|b| b.is_ascii_digit()) || (whole.is_empty() && fraction.is_empty()) {
+        if !exponent.bytes().all(|b| b.is_ascii_digit()) {
             return Err(FORMAT);
         }
         let (binary, exponent) = suffix(rest).ok_or("unable to parse quantity's suffix")?;
+        // Without digits the fast path reads zero, the slow one nothing.
+        if whole.is_empty() && fraction.is_empty() && (exponent < NANO || (binary && exponent > 40)) {
+            return Err("unable to parse numeric part of quantity");
+        }
         Ok(Self::assemble(whole.trim_start_matches('0'), fraction, negative, binary, exponent))
     }
 
@@ -190,11 +194,13 @@ mod tests {
             ("-1", "1n", Ordering::Less),
             ("1e3", "1k", Ordering::Equal),
             ("0.1n", "1n", Ordering::Equal),
+            ("Ki", "0", Ordering::Equal),
+            ("-", ".", Ordering::Equal),
             ("99999999999999999999", "9223372036854775807", Ordering::Equal),
         ] {
             assert_eq!(parse(a).compare(&parse(b)), order, "{a} {b}");
         }
-        for text in ["", ".", "1.2.3", "1x", "a", "1Kii", "1e", "--1", "1 "] {
+        for text in ["", "e", "Ei", "1.2.3", "1x", "a", "1Kii", "1e", "--1", "1 "] {
             assert!(Quantity::parse(text).is_err(), "{text}");
         }
     }

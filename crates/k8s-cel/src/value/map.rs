@@ -164,6 +164,11 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// Whether a schema declares the map or object.
+    pub(crate) fn is_declared(&self) -> bool {
+        matches!(self, Map::Json(_, decl) if !matches!(decl.kind, DeclKind::Dyn))
+    }
+
     /// The type of a constructed object.
     pub(crate) fn object_type(&self) -> Option<Type> {
         match self {

@@ -60,3 +60,8 @@ fn costs_over_a_schema_equal_the_recorded_ones() {
 fn library_results_and_costs_equal_the_recorded_ones() {
     check_table(include_str!("data/library.jsonl"), 300);
 }
+
+#[test]
+fn errors_of_operands_and_unusual_comparisons_equal_the_recorded_ones() {
+    check_table(include_str!("data/errors.jsonl"), 350);
+}
