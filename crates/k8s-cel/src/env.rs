@@ -31,8 +31,6 @@ pub struct Environment {
     compatibility: u8,
     /// Minor of the server's own release.
     server: u8,
-    /// Elements of a literal may have different types.
-    pub(crate) mixed_literals: bool,
     /// Type errors are left to evaluation.
     pub(crate) unchecked: bool,
     /// The namespace that names are resolved in; empty in Kubernetes.
@@ -59,9 +57,9 @@ impl Environment {
         Self::with_versions(server, server)
     }
 
-    /// The language as its specification has it, without Kubernetes' restrictions: mixed literals, `cel.bind`.
+    /// The language as its specification has it, without Kubernetes' restrictions: mixed literals, `cel.bind`, the newer `format`.
     pub fn language() -> Self {
-        Self { mixed_literals: true, ..Self::with_versions(NO_RELEASE, NO_RELEASE) }
+        Self::with_versions(NO_RELEASE, NO_RELEASE)
     }
 
     fn with_versions(compatibility: u8, server: u8) -> Self {
@@ -70,7 +68,7 @@ impl Environment {
             types: Vec::new(),
             compatibility,
             server,
-            mixed_literals: false,
+
             unchecked: false,
             container: String::new(),
         }
@@ -176,7 +174,7 @@ impl Environment {
             return Err(CompileError::new(source, issues));
         }
         let checked = check(&ast, source, self).map_err(|issues| CompileError::new(source, issues))?;
-        let issues = validate(&ast, &checked, source, self.mixed_literals);
+        let issues = if self.unchecked { Vec::new() } else { validate(&ast, &checked, source, self.is_language()) };
         if !issues.is_empty() {
             return Err(CompileError::new(source, issues));
         }

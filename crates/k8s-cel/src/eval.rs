@@ -126,6 +126,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The program follows the language's specification where Kubernetes differs.
+    pub(crate) fn is_language(&self) -> bool {
+        self.program.language
+    }
+
     /// Work that is left.
     pub(crate) fn fuel(&self) -> u64 {
         self.fuel
@@ -238,6 +243,7 @@ impl<'a> Context<'a> {
         let (left, right) = self.operands(&order.left, &order.right)?;
         let cost = match (&left, &right) {
             (Ok(left), Ok(right)) if order.sized => traverse(left.cost_size().min(right.cost_size())),
+            (Err(_), Ok(value)) | (Ok(value), Err(_)) if order.sized => value.cost_size().min(1),
             _ => 1,
         };
         self.charge(cost)?;

@@ -1,5 +1,6 @@
 //! Kubernetes' Common Expression Language as a library.
-
+//!
+#![doc = include_str!("../README.md")]
 // Functions and operators are defined for a few of many types; for all others the rule is the same: no such overload.
 #![allow(clippy::wildcard_enum_match_arm)]
 

@@ -26,6 +26,8 @@ pub struct Program {
     pub(crate) output: Type,
     pub(crate) used_variables: Vec<u32>,
     pub(crate) estimate: CostEstimate,
+    /// Compiled for the language as specified, not for a release.
+    pub(crate) language: bool,
 }
 
 impl Program {

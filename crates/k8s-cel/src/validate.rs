@@ -5,17 +5,19 @@ use crate::check::Checked;
 use crate::error::EvalError;
 use crate::library::text_format::{Clause, interpolate};
 use crate::re2;
-use crate::source::{Issue, position};
+use crate::source::{Issue, add_issue};
 use crate::time::{Timestamp, parse_duration, parse_rfc3339};
 use crate::types::Type;
 use crate::value::type_name;
 
 /// Returns a problem for every literal that can never be valid.
-pub(crate) fn validate(ast: &Ast<'_>, checked: &Checked, source: &str, mixed_literals: bool) -> Vec<Issue> {
-    let mut validator = Validator { ast, checked, source, issues: Vec::new() };
-    let exempt = if mixed_literals { Vec::new() } else { within_format(ast) };
+///
+/// The language as specified, unlike Kubernetes, allows lists of different types and more arguments of `format`.
+pub(crate) fn validate(ast: &Ast<'_>, checked: &Checked, source: &str, language: bool) -> Vec<Issue> {
+    let mut validator = Validator { ast, checked, source, language, issues: Vec::new() };
+    let exempt = if language { Vec::new() } else { within_format(ast) };
     for (at, expr) in ast.exprs.iter().enumerate() {
-        let mixed_literals = mixed_literals || exempt.get(at).copied().unwrap_or(false);
+        let mixed_literals = language || exempt.get(at).copied().unwrap_or(false);
         match &expr.kind {
             ExprKind::Call(call) => {
                 validator.call(&call.function, &call.args);
@@ -79,12 +81,13 @@ struct Validator<'a, 's> {
     ast: &'a Ast<'s>,
     checked: &'a Checked,
     source: &'a str,
+    language: bool,
     issues: Vec<Issue>,
 }
 
 impl Validator<'_, '_> {
     fn report(&mut self, id: ExprId, message: String) {
-        self.issues.push(Issue { position: position(self.source, self.ast.expr(id).offset), message });
+        add_issue(&mut self.issues, self.source, self.ast.expr(id).offset, message);
     }
 
     fn call(&mut self, function: &str, args: &[ExprId]) {
@@ -135,6 +138,10 @@ impl Validator<'_, '_> {
         let valid = match clause {
             _ if value.is_dyn() => true,
             Clause::Text => !matches!(value, Type::Optional(_) | Type::Object(_) | Type::Named(_)),
+            Clause::Decimal if self.language && matches!(value, Type::Double) => true,
+            Clause::Fixed(_) | Clause::Scientific(_) if self.language && matches!(value, Type::Int | Type::Uint) => {
+                true
+            }
             Clause::Decimal | Clause::Octal => matches!(value, Type::Int | Type::Uint),
             Clause::Fixed(_) | Clause::Scientific(_) => matches!(value, Type::Double | Type::String),
             Clause::Binary => matches!(value, Type::Int | Type::Uint | Type::Bool),

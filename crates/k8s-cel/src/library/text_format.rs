@@ -1,5 +1,7 @@
 //! `'%s is %d'.format([a, b])`: clauses, and values as text. The compiler checks constant formats with the same parser.
 
+mod specified;
+
 use crate::error::EvalError;
 use crate::eval::{Context, Evaluated, Invocation};
 use crate::number::{format_g, parse_float};
@@ -17,6 +19,8 @@ pub(crate) enum Clause {
     Octal,
 }
 
+/// Marks that the limit of printed parts is reached; the caller reports the cost limit.
+const TOO_LONG: &str = "too long";
 const DEFAULT_PRECISION: usize = 6;
 /// Longer fractions than this are of no use and would cost memory.
 const MAX_PRECISION: usize = 1000;
@@ -111,10 +115,14 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
         let before = out.len();
         let value = list.get(at)?;
         let mut limit = context.fuel();
-        print(clause, &value, out, &mut limit).map_err(|error| match limit {
-            0 => EvalError::cost_limit(),
+        let fail = |error: String| match error.as_str() {
+            TOO_LONG => EvalError::cost_limit(),
             _ => EvalError::new(format!("error during formatting: {error}")),
-        })?;
+        };
+        let done = context.is_language() && specified::print(clause, &value, out, &mut limit).map_err(fail)?;
+        if !done {
+            print(clause, &value, out, &mut limit).map_err(fail)?;
+        }
         let parts = usize::try_from(context.fuel() - limit).unwrap_or(usize::MAX);
         context.burn(1 + parts + (out.len() - before) / 8)
     })?;
@@ -237,7 +245,7 @@ fn text(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), Stri
 fn literal(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), String> {
     *limit = limit.saturating_sub(1);
     if *limit == 0 {
-        return Err(String::new());
+        return Err(TOO_LONG.to_owned());
     }
     match value {
         Value::String(text) => out.push_str(&quoted(text)),

@@ -37,6 +37,8 @@ enum Key {
     Int(i128),
     /// Bits of a number that is no integer.
     Double(u64),
+    Duration(i64),
+    Timestamp(i64, u32),
     String(Arc<str>),
 }
 
@@ -51,6 +53,8 @@ impl Key {
             Value::Uint(value) => Key::Int(i128::from(*value)),
             Value::Double(value) if value.fract() == 0.0 && value.abs() < 2f64.powi(64) => Key::Int(*value as i128),
             Value::Double(value) if !value.is_nan() => Key::Double(value.to_bits()),
+            Value::Duration(nanos) => Key::Duration(*nanos),
+            Value::Timestamp(time) => Key::Timestamp(time.seconds, time.nanos),
             Value::String(Text::Shared(text)) => Key::String(Arc::clone(text)),
             Value::String(Text::Borrowed(text)) => Key::String(Arc::from(*text)),
             _ => return None,
