@@ -1,0 +1,191 @@
+//! Variables and the fields and indices selected from them.
+
+use serde_json::Value as Json;
+
+use super::{Context, Evaluated, Input};
+use crate::decl::{DeclKind, DeclType};
+use crate::error::EvalError;
+use crate::number::double_to_int;
+use crate::program::{Attribute, Base, FieldQualifier, Node, Qualifier, QualifierKind};
+use crate::value::{List, Value, view};
+
+/// Where a chain of selections has got to: JSON is turned into a value at the end only.
+enum Cursor<'a> {
+    Json(&'a Json, &'a DeclType),
+    Value(Value<'a>),
+}
+
+impl<'a> Cursor<'a> {
+    fn value(self) -> Evaluated<'a> {
+        match self {
+            Cursor::Json(json, decl) => view(json, decl),
+            Cursor::Value(value) => Ok(value),
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// An attribute as an expression of its own: costs one more than its qualifiers, except after `?:` and in `has()`.
+    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let value = self.resolve(attribute);
+        let free = attribute.test_only || matches!(&attribute.base, Base::Node(Node::Conditional(_)));
+        if !free {
+            self.charge_after(&value, 1)?;
+        }
+        value
+    }
+
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let mut cursor = self.base(&attribute.base)?;
+        if attribute.qualifiers.is_empty() {
+            return cursor.value().map(Value::flatten_optional);
+        }
+        let absent = || Ok(if attribute.test_only { Value::Bool(false) } else { Value::Optional(None) });
+        let mut optional = false;
+        if let Cursor::Json(_, decl) = &cursor
+            && matches!(decl.kind, DeclKind::Optional(_))
+        {
+            cursor = Cursor::Value(cursor.value()?);
+        }
+        if let Cursor::Value(Value::Optional(inner)) = cursor {
+            let Some(inner) = inner else { return absent() };
+            cursor = Cursor::Value((*inner).clone());
+            optional = true;
+        }
+        let last = attribute.qualifiers.len() - 1;
+        for (at, qualifier) in attribute.qualifiers.iter().enumerate() {
+            optional |= qualifier.optional;
+            if attribute.test_only && at == last {
+                return self.test(cursor, qualifier, optional);
+            }
+            let found = self.qualify(cursor, qualifier, optional);
+            if optional {
+                match found? {
+                    Some(value) => cursor = value,
+                    None => return absent(),
+                }
+                self.charge(1)?;
+                continue;
+            }
+            match &found {
+                Err(error) if error.is_cost_limit() => return Err(error.clone()),
+                _ => self.charge(1)?,
+            }
+            let Some(value) = found? else { return Err(EvalError::no_such_overload()) };
+            cursor = value;
+        }
+        let value = cursor.value()?;
+        Ok(if optional { Value::some(value) } else { value })
+    }
+
+    fn base(&mut self, base: &'a Base) -> Result<Cursor<'a>, EvalError> {
+        match base {
+            Base::Variable(at) => {
+                let variable = &self.program.variables[*at as usize];
+                let input = self.variables.iter().find(|(name, _)| *name == &*variable.name);
+                match input {
+                    Some((_, Input::Json(json))) => Ok(Cursor::Json(json, &variable.decl)),
+                    Some((_, Input::Value(value))) => Ok(Cursor::Value(value.clone())),
+                    None => Err(EvalError::new(format!("no such attribute(s): {}", variable.name))),
+                }
+            }
+            Base::Local(slot) => match self.locals.get(*slot as usize) {
+                Some(value) => Ok(Cursor::Value(value.clone())),
+                None => Err(EvalError::new("no such attribute(s)")),
+            },
+            Base::Lazy(bind) => self.lazy(*bind).map(Cursor::Value),
+            Base::Node(node) => self.eval(node).map(Cursor::Value),
+        }
+    }
+
+    /// The presence test at the end of `has()`.
+    fn test(&mut self, cursor: Cursor<'a>, qualifier: &'a Qualifier, optional: bool) -> Evaluated<'a> {
+        let found = self.qualify(cursor, qualifier, true);
+        match &found {
+            Err(error) if error.is_cost_limit() => return Err(error.clone()),
+            Ok(None) | Err(_) if optional => {}
+            _ => self.charge(1)?,
+        }
+        Ok(Value::Bool(found?.is_some()))
+    }
+
+    /// Selects from the cursor. What is absent is an error, or nothing where `presence` asks for it.
+    fn qualify(
+        &mut self,
+        cursor: Cursor<'a>,
+        qualifier: &'a Qualifier,
+        presence: bool,
+    ) -> Result<Option<Cursor<'a>>, EvalError> {
+        match &qualifier.kind {
+            QualifierKind::Field(field) => match select_field(cursor, field)? {
+                None if !presence => Err(EvalError::no_such_key(&field.name)),
+                found => Ok(found),
+            },
+            QualifierKind::Const(key) => select(cursor, key, presence),
+            QualifierKind::Dynamic(node) => {
+                let key = self.eval_bare(node)?;
+                match key {
+                    Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
+                        select(cursor, &key, presence)
+                    }
+                    _ => Err(EvalError::new(format!("invalid qualifier type: {}", key.type_name()))),
+                }
+            }
+        }
+    }
+}
+
+fn select_field<'a>(cursor: Cursor<'a>, field: &'a FieldQualifier) -> Result<Option<Cursor<'a>>, EvalError> {
+    match cursor {
+        Cursor::Json(Json::Object(map), decl) => {
+            if let (Some((property, declared)), DeclKind::Object(_)) = (&field.declared, &decl.kind) {
+                let value = map.get(&**property).filter(|value| !value.is_null());
+                return Ok(value.map(|value| Cursor::Json(value, declared)));
+            }
+            match &decl.kind {
+                DeclKind::Dyn => Ok(map.get(&*field.name).map(|value| Cursor::Json(value, decl))),
+                DeclKind::Map { values } => Ok(map.get(&*field.name).map(|value| Cursor::Json(value, values))),
+                _ => select(Cursor::Value(view(&Json::Null, decl)?), &Value::from(&*field.name), true),
+            }
+        }
+        Cursor::Json(json, decl) => select(Cursor::Value(view(json, decl)?), &Value::from(&*field.name), true),
+        Cursor::Value(Value::Map(crate::value::Map::Json(map, decl))) => {
+            if let (Some((property, declared)), DeclKind::Object(_)) = (&field.declared, &decl.kind) {
+                let value = map.get(&**property).filter(|value| !value.is_null());
+                return Ok(value.map(|value| Cursor::Json(value, declared)));
+            }
+            select(Cursor::Value(Value::Map(crate::value::Map::Json(map, decl))), &Value::from(&*field.name), true)
+        }
+        value => select(value, &Value::from(&*field.name), true),
+    }
+}
+
+/// The entry or element for a key.
+fn select<'a>(cursor: Cursor<'a>, key: &Value<'_>, presence: bool) -> Result<Option<Cursor<'a>>, EvalError> {
+    let (found, missing): (Option<Value<'a>>, fn(&Value<'_>) -> EvalError) = match cursor.value()? {
+        Value::Map(map) => (map.find(key)?, |key| EvalError::no_such_key(key)),
+        Value::List(list) => (element(&list, key)?, |key| EvalError::index_out_of_bounds(key)),
+        _ => (None, |key| EvalError::no_such_key(key)),
+    };
+    match found {
+        Some(value) => Ok(Some(Cursor::Value(value))),
+        None if presence => Ok(None),
+        None => Err(missing(key)),
+    }
+}
+
+fn element<'a>(list: &List<'a>, key: &Value<'_>) -> Result<Option<Value<'a>>, EvalError> {
+    let index = match key {
+        Value::Int(index) => *index,
+        Value::Uint(index) => i64::try_from(*index).unwrap_or(i64::MAX),
+        Value::Double(index) => match double_to_int(*index).filter(|whole| *whole as f64 == *index) {
+            Some(index) => index,
+            None => return Err(EvalError::new(format!("unsupported index value {key} in list"))),
+        },
+        _ => return Err(EvalError::new(format!("unsupported index type '{}' in list", key.type_name()))),
+    };
+    match usize::try_from(index).ok().filter(|at| *at < list.len()) {
+        Some(at) => list.get(at).map(Some),
+        None => Ok(None),
+    }
+}
