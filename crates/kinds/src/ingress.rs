@@ -2,6 +2,7 @@
 
 use api::json::JsonObject;
 use api::{FieldError, validation};
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column};
@@ -11,18 +12,18 @@ use serde_json::Value;
 
 use crate::fields::list_items;
 use crate::service::table::load_balancer_addresses;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static INGRESS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: check_hosts,
     columns: INGRESSES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static INGRESS_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     immutable_fields: &[fixed_field("spec.controller")],
     columns: INGRESS_CLASSES,
     ..KindStrategy::DEFAULT

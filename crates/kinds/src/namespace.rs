@@ -1,25 +1,23 @@
 //! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
 
+use access::User;
 use api::json::JsonObject;
 use api::time::Time;
 use api::{FieldError, validation};
-use object::Rejection;
 use object::delete::DeleteOutcome;
 use object::rules::NameRule;
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
+use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::fields::{object_field_mut, set_if_empty, string_field};
-use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    name_rule: NameRule::Label,
-    prepare_for_create: |_, namespace| {
-        prepare_for_create(namespace);
-        Ok(())
-    },
+    rules: KindRules { name_rule: NameRule::Label, ..RULES },
+    prepare_for_create,
     prepare_for_update,
     check_deletable,
     adjust_deletion: |stored, outcome, now| match outcome {
@@ -53,7 +51,7 @@ const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion
 const UNDELETABLE_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// What a new namespace has.
-fn prepare_for_create(object: &mut JsonObject) {
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     set_name_label(object);
     let spec = object.entry("spec").or_insert_with(|| json!({}));
     let finalizers = spec.get("finalizers").and_then(Value::as_array);
@@ -63,6 +61,7 @@ fn prepare_for_create(object: &mut JsonObject) {
         spec["finalizers"] = all.into();
     }
     object.insert("status".to_owned(), json!({"phase": "Active"}));
+    Ok(())
 }
 
 /// What an update may not change: finalizers go by `finalize` alone.

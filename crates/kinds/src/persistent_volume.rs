@@ -1,7 +1,9 @@
 //! Persistent volumes, and what they share with claims to them.
 
+use access::User;
 use api::FieldError;
 use api::json::JsonObject;
+use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
 use object::unstructured;
@@ -18,10 +20,7 @@ use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
-    prepare_for_create: |_, volume| {
-        prepare_for_create(volume);
-        Ok(())
-    },
+    prepare_for_create,
     validate_update: |volume, _| check_update(volume),
     immutable_fields: &[VOLUME_MODE_IS_FIXED],
     columns: VOLUMES,
@@ -32,13 +31,14 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 pub(crate) const VOLUME_MODE_IS_FIXED: ImmutableField = fixed_field("spec.volumeMode").displayed_as("volumeMode");
 
 /// A new volume waits to be offered, since it was made.
-fn prepare_for_create(object: &mut JsonObject) {
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let creation_timestamp = object.get("metadata").and_then(|metadata| metadata.get("creationTimestamp")).cloned();
     let mut status = json!({"phase": "Pending"});
     if let Some(creation_timestamp @ Value::String(_)) = creation_timestamp {
         status["lastPhaseTransitionTime"] = creation_timestamp;
     }
     object.insert("status".to_owned(), status);
+    Ok(())
 }
 
 /// A volume, or a claim to one, waits for the other.

@@ -1,15 +1,16 @@
 //! Pod certificate requests: the beta version has two ways to prove a key that v1 has given up.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::selectable_fields::SelectableFields;
 use object::unstructured::nested_object_mut;
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::SPEC_IS_FIXED;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: SPEC_IS_FIXED,
     selectable_fields: &SelectableFields {
         names: &["metadata.name", "spec.signerName", "spec.podName", "spec.nodeName"],

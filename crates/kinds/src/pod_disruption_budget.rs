@@ -4,6 +4,7 @@ use api::FieldError;
 use api::json::JsonObject;
 use api::selector::LabelSelector;
 use api::time::Time;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, string_column};
@@ -11,11 +12,10 @@ use object::unstructured;
 use object::unstructured::{get, integer, list, nested_object, text};
 use serde_json::{Map, Value, json};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    allows_unconditional_update: false,
+    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     validate,
     columns: BUDGETS,
     ..KindStrategy::DEFAULT

@@ -2,6 +2,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GarbageCollectionPolicy, GenerationRule};
 use object::scale::{ScalePaths, ScaleSelector};
 use object::selectable_fields::SelectableFields;
@@ -11,12 +12,15 @@ use object::unstructured;
 use serde_json::json;
 
 use crate::fields::{object_field_mut, set_if_empty};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{CONTAINERS, IMAGES, check_replicas, check_template, desired_replicas, template_labels};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    garbage_collection: GarbageCollectionPolicy::OrphanDependents,
+    rules: KindRules {
+        generation: GenerationRule::Counted,
+        garbage_collection: GarbageCollectionPolicy::OrphanDependents,
+        ..RULES
+    },
     validate,
     columns: CONTROLLERS,
     selectable_fields: &SelectableFields {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 use object::KindRules;
+use object::rules::StatusSubresource;
 
 use crate::feature_gates::FeatureGates;
 use crate::groups::{self, GROUPS};
@@ -152,11 +153,12 @@ impl OfferedKind {
     ) -> impl Iterator<Item = ServedResource> {
         let subresources = enabled_subresources(gates, self.kind);
         let has_status = subresources.iter().any(|subresource| subresource.name == "status");
+        let status = if has_status { self.kind.strategy.rules.status } else { StatusSubresource::None };
         self.versions.iter().map(move |version| ServedResource {
             group: self.group,
             version,
             kind: self.kind,
-            rules: self.kind.strategy.rules(self.kind.scope, has_status),
+            rules: KindRules { scope: self.kind.scope, status, ..self.kind.strategy.rules },
             subresources: subresources.clone(),
             stored_resource: persisted.cloned(),
         })

@@ -108,7 +108,7 @@ pub enum Topology<'t> {
 pub struct ListMapKeys<'t>(pub(crate) &'t str);
 
 /// How a strategic merge patch treats a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchRule<'t> {
     /// Lists are merged, not replaced.
     pub merges_lists: bool,

@@ -11,7 +11,7 @@ use schema::semantic_equality::is_field_equal;
 use serde_json::{Map, Value, json};
 
 use crate::fields::list_items;
-use crate::pod::qos::qos_class;
+use crate::pod::qos::{has_requests_or_limits, qos_class};
 use crate::release::Release;
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{ObjectUpdate, copy_or_remove};
@@ -98,10 +98,7 @@ fn check_node_supports_resize(update: ObjectUpdate<'_>) -> Option<FieldError> {
 }
 
 fn has_pod_level_resources(update: ObjectUpdate<'_>) -> bool {
-    let is_set = |resources: Option<&Value>| {
-        let list = |name: &str| resources.and_then(|resources| resources.get(name)).and_then(Value::as_object);
-        ["requests", "limits"].iter().any(|name| list(name).is_some_and(|list| !list.is_empty()))
-    };
+    let is_set = |resources: Option<&Value>| resources.is_some_and(has_requests_or_limits);
     is_set(update.old_value("spec.resources")) || is_set(update.new_value("spec.resources"))
 }
 
