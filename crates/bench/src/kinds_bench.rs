@@ -1,4 +1,4 @@
-//! What the catalogue costs a server: when it starts, and when the types behind the kinds are read.
+//! What the tables of kinds and types cost a server: when it starts, and when the types behind the kinds are read.
 //!
 //! Memory is that of a process of its own which does nothing else, since pages that another benchmark has touched are not
 //! paid for again.
@@ -15,10 +15,10 @@ use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::{median, monotonic_time};
 
-/// Makes this program the child that pays for a catalogue and tells what it paid.
+/// Makes this program the child that reads the tables and prints what they cost.
 pub(crate) const CHILD_FLAG: &str = "--kinds";
 
-/// What a server may pay for the catalogue.
+/// What the tables may cost a server.
 const START_MAX: Duration = Duration::from_millis(10);
 const MEMORY_BYTES_MAX: u64 = 3 << 20;
 /// Processes; an odd number, so that the median is one of them.

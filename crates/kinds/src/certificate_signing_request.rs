@@ -49,7 +49,7 @@ const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];
 /// The conditions that stay once they are there.
 const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Whoever creates it is who asks, whatever the body says; signers go by it.
+/// Records the creating user as the requester, whatever the body says; signers rely on it.
 fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let spec = object.entry("spec").or_insert_with(|| json!({}));
     let Some(spec) = spec.as_object_mut() else { return Ok(()) };
@@ -69,7 +69,7 @@ fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Reject
     Ok(())
 }
 
-/// An update changes nothing of what was asked for, and says nothing about it.
+/// Keeps the spec as stored; an update that changes it is not refused.
 fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     match old.get("spec") {
         Some(spec) => new.insert("spec".to_owned(), spec.clone()),
@@ -78,7 +78,7 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     Ok(())
 }
 
-/// Gives conditions the times that a client left out.
+/// Fills in the times of conditions that the client left out.
 fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
     let conditions = next.get_mut("status").and_then(|status| status.get_mut("conditions"));
     for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -92,7 +92,7 @@ fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
     }
 }
 
-/// A write to `status` is no verdict. One that was given is repeated as it was.
+/// Refuses a write to `status` that adds an approval or a denial, and restores those that are there.
 fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     for kind in APPROVAL_CONDITIONS {
@@ -107,7 +107,7 @@ fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Resul
     Rejection::ensure_no_errors(errors)
 }
 
-/// What no write may do, be it a verdict or not.
+/// Refuses conditions and certificates that no write may change.
 fn check(old: &JsonObject, new: &JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(validate_conditions(old, new))
 }

@@ -43,7 +43,7 @@ pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// A driver of a node stays as it is while it is there; how many volumes it takes may become another number.
+/// Refuses changes of a listed driver; with the feature gate its allocatable count may change.
 fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.drivers";
     let Some(TypeForm::List(drivers)) = update.field(path).map(|field| field.value_type().form()) else {

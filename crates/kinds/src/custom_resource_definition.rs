@@ -25,7 +25,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// What others already go by: once a definition is established, its scope and kind stay.
+/// Once a definition is established, its scope and kind are immutable.
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let is_established = list_items(update.old_value("status.conditions")).iter().any(|condition| {
         condition.get("type").is_some_and(|kind| kind == "Established")

@@ -23,17 +23,17 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// A number that was a field once; controllers still label pods by it.
+/// The generation of the pod template, once a field; controllers still label pods by it.
 const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
-/// The first look of the pods.
+/// Starts the template generation at 1.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let generation = template_generation(object).max(1);
     set_template_generation(object, generation);
     Ok(())
 }
 
-/// The count stays as it is, or grows with a new look.
+/// Increments the template generation when the pod template changes.
 fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let template = |object: &JsonObject| object.get("spec").and_then(|spec| spec.get("template")).cloned();
     let generation = template_generation(old).saturating_add(i64::from(template(old) != template(new)));

@@ -89,7 +89,7 @@ fn convert_requests(object: &mut JsonObject, path: &[&str], change: fn(&mut Json
     convert_items(object, path, "requests", change);
 }
 
-/// Changes each object of a list, if there is one.
+/// Converts each object of the list at a path, if there is one.
 fn convert_items(object: &mut JsonObject, path: &[&str], list: &str, change: fn(&mut JsonObject)) {
     let holder = path.iter().try_fold(object, |object, name| object.get_mut(*name)?.as_object_mut());
     let items = holder.and_then(|holder| holder.get_mut(list)).and_then(Value::as_array_mut);
@@ -126,7 +126,7 @@ fn wrap_basic(device: &mut JsonObject) {
     device.extend(name.map(|name| ("name".to_owned(), name)));
 }
 
-/// One device, unless the request is a choice among others.
+/// A request defaults to exactly one device, unless it is a choice among subrequests.
 pub(crate) fn set_device_request_defaults(request: &mut JsonObject, kind: StructType<'_>) {
     let may_choose = kind.name() == "DeviceRequest" && kind.field("firstAvailable").is_some();
     if may_choose && string_field(request, "deviceClassName").is_empty() {

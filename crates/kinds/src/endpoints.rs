@@ -48,7 +48,7 @@ fn endpoints_cell(endpoints: &JsonObject) -> Value {
     first_few_cell(all, "")
 }
 
-/// IPv6 addresses stand in brackets before a port.
+/// Joins address and port; IPv6 addresses are in brackets.
 fn join_host_port(address: &str, port: i64) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }

@@ -194,7 +194,7 @@ fn last_seen(event: &JsonObject, now: Time) -> String {
     if last.is_empty() { first_seen(event, now) } else { time_since(last, now) }
 }
 
-/// A single event may have no count.
+/// The count of an event, or of its series; an event without a count counts as one.
 fn count(event: &JsonObject) -> i64 {
     if unstructured::nested_object(event, &["series"]).is_some() {
         return unstructured::integer(event, &["series", "count"]).unwrap_or_default();

@@ -55,7 +55,7 @@ const INGRESSES: &[Column] = &[
     AGE,
 ];
 
-/// Of the rules with a host, three; how many more is counted over all rules.
+/// The hosts of three rules; the rest is counted over all rules, as in Kubernetes.
 fn ingress_hosts(ingress: &JsonObject) -> String {
     const SHOWN_MAX: usize = 3;
     let rules = unstructured::list(ingress, &["spec", "rules"]).len();
@@ -97,7 +97,7 @@ const INGRESS_CLASSES: &[Column] = &[
     AGE,
 ];
 
-/// The name, marked if an annotation makes it the default of its kind.
+/// The name, with a mark if an annotation makes the object the default of its kind.
 pub(crate) fn name_with_default_mark(object: &JsonObject, annotations: &[&str]) -> Value {
     let name = metadata_string(object, "name");
     let is_set = |annotation: &&str| unstructured::text(object, &["metadata", "annotations", annotation]) == "true";

@@ -45,12 +45,12 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// The labels with a job's name, and those with its uid: with the prefix, and as they once were.
+/// The labels with a job's name, and those with its uid; the older ones have no prefix.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// Labels the pods of a new job, and selects them by its uid, unless the client does so itself.
+/// Labels the pods of a new job and selects them by its uid, unless the client set `manualSelector`.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let of_metadata = |object: &JsonObject, name: &str| {
         object.get("metadata").and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default()
@@ -78,16 +78,16 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     Ok(())
 }
 
-/// The object at a path, made if it is not there; `None` if something else is in the way.
+/// The object at a path, created if absent; `None` if a value of another type is on the path.
 fn ensure_object_at<'a>(object: &'a mut JsonObject, path: &[&str]) -> Option<&'a mut JsonObject> {
     path.iter().try_fold(object, |object, name| object.entry(*name).or_insert_with(|| json!({})).as_object_mut())
 }
 
-/// The description of a job, at a path.
+/// Checks the spec of a job, or of a job template, at a path.
 pub(crate) fn check_job_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>, path: &str) {
     let pod = spec.and_then(|spec| spec.get("template")?.get("spec"));
     check_pod_spec(errors, pod, &format!("{path}.template.spec"));
-    // What nobody said has become the default, which is none for jobs.
+    // An absent policy has become the default `Always`, which jobs do not support.
     if pod.is_some_and(|pod| pod.get("restartPolicy").and_then(Value::as_str) == Some(RESTART_POLICIES[0])) {
         let detail = r#"valid values: "OnFailure", "Never""#;
         errors.push(FieldError::required(format!("{path}.template.spec.restartPolicy"), detail));

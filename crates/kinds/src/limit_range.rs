@@ -10,7 +10,7 @@ use crate::strategy::{KindStrategy, RULES};
 pub(crate) static STRATEGY: KindStrategy =
     KindStrategy { rules: KindRules { allows_create_on_update: true, ..RULES }, ..KindStrategy::DEFAULT };
 
-/// For containers: the maximum is the default limit, the limit the default request, else the minimum.
+/// For containers the default limit is the maximum; the default request is the default limit, else the minimum.
 pub(crate) fn set_limit_range_item_defaults(item: &mut JsonObject) {
     if string_field(item, "type") != "Container" {
         return;

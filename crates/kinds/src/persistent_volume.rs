@@ -30,7 +30,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 /// The volume mode of volumes and claims stays as created.
 pub(crate) const VOLUME_MODE_IS_FIXED: ImmutableField = fixed_field("spec.volumeMode").displayed_as("volumeMode");
 
-/// A new volume waits to be offered, since it was made.
+/// A new volume is pending since its creation.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let creation_timestamp = object.get("metadata").and_then(|metadata| metadata.get("creationTimestamp")).cloned();
     let mut status = json!({"phase": "Pending"});
@@ -41,14 +41,14 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     Ok(())
 }
 
-/// A volume, or a claim to one, waits for the other.
+/// A volume or a claim starts pending.
 pub(crate) fn set_persistent_volume_defaults(volume: &mut JsonObject) {
     if let Some(status) = object_field_mut(volume, "status") {
         set_if_empty(status, "phase", "Pending");
     }
 }
 
-/// Labels of nodes by which volumes were bound to them, and what they are called since.
+/// Node labels that volumes were bound by, and their present names.
 const RENAMED_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
@@ -84,7 +84,7 @@ fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
     Some(FieldError::forbidden("spec.persistentvolumesource", detail))
 }
 
-/// The fields that say where a volume is: in protobuf they are a message of their own.
+/// The fields of the volume source: in protobuf they are a message of their own.
 fn volume_source_fields(update: ObjectUpdate<'_>, spec: Option<&Value>) -> JsonObject {
     let is_source = |name: &str| {
         let field = update.field(&format!("spec.{name}"));

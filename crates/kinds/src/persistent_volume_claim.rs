@@ -28,13 +28,13 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// A new claim waits for a volume.
+/// A new claim is pending.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     object.insert("status".to_owned(), json!({"phase": "Pending"}));
     Ok(())
 }
 
-/// The class of a claim, before there was a field for it.
+/// The annotation that held the storage class before there was a field.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {

@@ -24,7 +24,6 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// From what older releases store to v1.
 fn v1beta1_to_v1(object: &mut JsonObject) {
     let spec = nested_object_mut(object, "spec");
     for gone in ["pkixPublicKey", "proofOfPossession"] {
@@ -32,5 +31,5 @@ fn v1beta1_to_v1(object: &mut JsonObject) {
     }
 }
 
-/// From v1: everything it has, the beta version has too.
+/// Every field of v1 is in v1beta1 too.
 fn v1_to_v1beta1(_object: &mut JsonObject) {}

@@ -57,7 +57,7 @@ const ROLE_REF_IS_FIXED: &[ImmutableField] = &[
     fixed_field("roleRef").since(R37),
 ];
 
-/// Completes an object that is about to be stored, and checks it.
+/// Applies defaults and validates.
 fn default_and_validate(kind: RbacKind, object: &mut JsonObject) -> Result<(), Rejection> {
     rbac::validation::set_defaults(kind, object);
     let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
@@ -66,7 +66,7 @@ fn default_and_validate(kind: RbacKind, object: &mut JsonObject) -> Result<(), R
     Rejection::ensure_no_errors(errors.map_err(|error| Rejection::BadRequest(error.to_string()))?)
 }
 
-/// Users and groups are RBAC's own; service accounts are of the core group.
+/// The API group of users and groups is RBAC's; service accounts are in the core group.
 pub(crate) fn set_rbac_subject_defaults(subject: &mut JsonObject) {
     if matches!(string_field(subject, "kind"), "User" | "Group") {
         set_if_empty(subject, "apiGroup", "rbac.authorization.k8s.io");

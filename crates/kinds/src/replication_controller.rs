@@ -35,14 +35,14 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// The selector is nothing but labels.
+/// Refuses negative replicas, and a template that the selector, a plain map of labels, does not match.
 fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
     let Some(spec) = object.get("spec") else { return };
     check_replicas(errors, spec);
     check_template(errors, spec, &json!({"matchLabels": spec.get("selector")}));
 }
 
-/// The labels of the pods stand in for labels and a selector of its own.
+/// Selector and labels default to the labels of the pod template.
 pub(crate) fn set_replication_controller_defaults(controller: &mut JsonObject) {
     let Some(labels) = template_labels(controller) else { return };
     if let Some(spec) = object_field_mut(controller, "spec") {

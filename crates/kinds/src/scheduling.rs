@@ -50,7 +50,7 @@ pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Priority classes that Kubernetes makes itself.
+/// The priority classes that Kubernetes creates.
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 fn check_name(errors: &mut Vec<FieldError>, object: &JsonObject) {

@@ -47,7 +47,7 @@ fn check_service(errors: &mut Vec<FieldError>, object: &JsonObject) {
     }
 }
 
-/// Clients that only know one address mean the list with it.
+/// Sets `clusterIPs` for clients that know `clusterIP` only.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
@@ -56,7 +56,7 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     Ok(())
 }
 
-/// Fills in what was allocated, and takes it away where it no longer applies.
+/// Keeps allocated addresses and ports that the client did not repeat, and drops those that no longer apply.
 fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
     let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
@@ -86,7 +86,7 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     Ok(())
 }
 
-/// The one address and the list of them follow each other where a client changed only one of them.
+/// Keeps `clusterIP` and `clusterIPs` in sync when a client changed only one of them.
 fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
     let (before, after) = (string_field(old, "clusterIP"), string_field(new, "clusterIP").to_owned());
     if lacks_cluster_ips(new) && !lacks_cluster_ips(old) && before == after {
@@ -101,7 +101,7 @@ fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
     };
 }
 
-/// A port without a number gets the one that the port of its name had, unless another port took it.
+/// A port without a node port keeps that of the old port of its name, unless another port took it.
 fn reuse_node_ports(old: &JsonObject, new: &mut JsonObject) {
     let ports = |spec: &JsonObject| -> Vec<(String, i64)> {
         let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();

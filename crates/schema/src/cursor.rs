@@ -21,7 +21,8 @@ impl<'t> SchemaCursor<'t> {
         Self(CursorPosition::Struct(kind))
     }
 
-    /// How a strategic merge patch treats a field, and the place inside of it; `None` for a field that the type does not have. A map has every field.
+    /// How a strategic merge patch treats a field, and the place inside of it; `None` for a field that the type does not have.
+    /// A map has every field.
     pub fn field(self, name: &str) -> Option<(PatchRule<'t>, Self)> {
         let field = match self.0 {
             CursorPosition::Struct(kind) => kind.field(name)?,

@@ -20,7 +20,7 @@ pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// Some release has it, or a release that is newer than the catalogue may.
+/// Some release has it, or a release newer than those known may.
 pub(crate) fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
     kinds::may_be_built_in(name.group, name.version, name.resource) || kinds::has_built_in_group_name(name.group)
 }

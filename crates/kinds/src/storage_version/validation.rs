@@ -11,7 +11,7 @@ const NOT_AN_API_VERSION: &str = "an apiVersion is a DNS-1035 label, which must 
      'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' \
      (e.g. 'example.com/MyVersion')";
 
-/// What is wrong with a name.
+/// The errors of a name.
 pub(crate) fn validate_name(name: &str) -> Vec<FieldError> {
     let faults = match name.rsplit_once('.') {
         None => vec!["name must be in the form of <group>.<resource>".to_owned()],
@@ -23,7 +23,7 @@ pub(crate) fn validate_name(name: &str) -> Vec<FieldError> {
     faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)).collect()
 }
 
-/// What is wrong with a status.
+/// The errors of a status.
 pub(crate) fn validate_status(status: &StorageVersionStatus) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();

@@ -47,7 +47,7 @@ pub(super) fn prepare_storage_versions(
     if !config.gates.enabled(FEATURE_GATE) {
         return Ok(PreparedStorageVersions { barrier: None, server, prefix });
     }
-    let kept = registrations_for(&config.served_resources).context("the catalogue contradicts itself")?;
+    let kept = registrations_for(&config.served_resources).context("the table of kinds contradicts itself")?;
     let metrics = Metrics::new(registry);
     let barrier =
         PublicationBarrier::new(server.as_str().into(), config.peers.lease_duration(), &kept, metrics.clone());
