@@ -74,7 +74,8 @@ pub(crate) fn encode_error_event(status: &Status) -> Bytes {
     encode_watch_event("ERROR", status.to_json().trim_ascii_end())
 }
 
-fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
+/// Whether an object is stored in the served version, so that its stored bytes are those of every reader.
+pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
     let name = resource.group_version_kind();
     match stored.api_version.split_once('/') {
         Some((group, version)) => group == name.group && version == name.version,

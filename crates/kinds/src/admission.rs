@@ -1,33 +1,38 @@
 //! Admission webhooks, admission policies and their bindings.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
 use object::table::cells::{AGE, NAME, count_at, integer_column, string_cell, string_column};
 use object::table::{Column, cells};
 use object::unstructured;
 use serde_json::Value;
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    allows_unconditional_update: false,
+    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     columns: WEBHOOKS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     columns: VALIDATING_POLICIES,
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy =
-    KindStrategy { generation: GenerationRule::Counted, columns: MUTATING_POLICIES, ..KindStrategy::DEFAULT };
+pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    columns: MUTATING_POLICIES,
+    ..KindStrategy::DEFAULT
+};
 
-pub(crate) static POLICY_BINDING_STRATEGY: KindStrategy =
-    KindStrategy { generation: GenerationRule::Counted, columns: BINDINGS, ..KindStrategy::DEFAULT };
+pub(crate) static POLICY_BINDING_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    columns: BINDINGS,
+    ..KindStrategy::DEFAULT
+};
 
 const WEBHOOKS: &[Column] =
     &[NAME, integer_column("Webhooks", "How many there are.", |hooks, _| count_at(hooks, &["webhooks"]).into()), AGE];

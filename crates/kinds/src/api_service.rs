@@ -1,15 +1,15 @@
 //! API services.
 
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, find_condition, string_column};
 use object::unstructured;
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
-    allows_unconditional_update: false,
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     columns: API_SERVICES,
     ..KindStrategy::DEFAULT
 };

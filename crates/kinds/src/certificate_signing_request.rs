@@ -15,14 +15,8 @@ use serde_json::{Value, json};
 use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    prepare_for_create: |user, request| {
-        prepare_for_create(user, request);
-        Ok(())
-    },
-    prepare_for_update: |old, request| {
-        prepare_for_update(old, request);
-        Ok(())
-    },
+    prepare_for_create,
+    prepare_for_update,
     subresources: &[
         SubresourceStrategy {
             writes_status: true,
@@ -55,10 +49,10 @@ const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];
 /// The conditions that stay once they are there.
 const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Whoever creates it is who asks, whatever the body says; signers go by it.
-fn prepare_for_create(user: &User, object: &mut JsonObject) {
+/// Records the creating user as the requester, whatever the body says; signers rely on it.
+fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let spec = object.entry("spec").or_insert_with(|| json!({}));
-    let Some(spec) = spec.as_object_mut() else { return };
+    let Some(spec) = spec.as_object_mut() else { return Ok(()) };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
     }
@@ -72,17 +66,19 @@ fn prepare_for_create(user: &User, object: &mut JsonObject) {
     if !user.extra.is_empty() {
         spec.insert("extra".to_owned(), json!(user.extra));
     }
+    Ok(())
 }
 
-/// An update changes nothing of what was asked for, and says nothing about it.
-fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
+/// Keeps the spec as stored; an update that changes it is not refused.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     match old.get("spec") {
         Some(spec) => new.insert("spec".to_owned(), spec.clone()),
         None => new.remove("spec"),
     };
+    Ok(())
 }
 
-/// Gives conditions the times that a client left out.
+/// Fills in the times of conditions that the client left out.
 fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
     let conditions = next.get_mut("status").and_then(|status| status.get_mut("conditions"));
     for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -96,7 +92,7 @@ fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
     }
 }
 
-/// A write to `status` is no verdict. One that was given is repeated as it was.
+/// Refuses a write to `status` that adds an approval or a denial, and restores those that are there.
 fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     for kind in APPROVAL_CONDITIONS {
@@ -111,7 +107,7 @@ fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Resul
     Rejection::ensure_no_errors(errors)
 }
 
-/// What no write may do, be it a verdict or not.
+/// Refuses conditions and certificates that no write may change.
 fn check(old: &JsonObject, new: &JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(validate_conditions(old, new))
 }
@@ -179,8 +175,7 @@ fn has_condition_type(condition: &Value, kind: &str) -> bool {
 }
 
 fn status_conditions(object: &JsonObject) -> &[Value] {
-    let conditions = object.get("status").and_then(|status| status.get("conditions")).and_then(Value::as_array);
-    conditions.map_or(&[], Vec::as_slice)
+    unstructured::list(object, &["status", "conditions"])
 }
 
 const SIGNING_REQUESTS: &[Column] = &[
@@ -236,11 +231,11 @@ mod tests {
         let mut object = JsonObject::new();
         object
             .insert("spec".to_owned(), json!({"username": "root", "uid": "0", "extra": {"a": ["b"]}, "request": "c"}));
-        prepare_for_create(&user, &mut object);
+        prepare_for_create(&user, &mut object).unwrap();
         assert_eq!(object["spec"], json!({"request": "c", "username": "jane", "groups": ["devs"]}));
         user.uid = "u".to_owned();
         user.extra.insert("team".to_owned(), vec!["red".to_owned()]);
-        prepare_for_create(&user, &mut object);
+        prepare_for_create(&user, &mut object).unwrap();
         assert_eq!(object["spec"]["uid"], "u");
         assert_eq!(object["spec"]["extra"], json!({"team": ["red"]}));
     }

@@ -17,10 +17,10 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// What both kinds may together hold; Kubernetes' limit.
+/// The limit for the data of a config map or a secret, as in Kubernetes.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// Refuses what cannot be stored, and changes of what was made immutable.
+/// Refuses data beyond the limit, and changes of an object that is marked immutable.
 pub(crate) fn validate_data(old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     let total_bytes: usize = ["data", "binaryData"].iter().filter_map(|part| new.get(*part)).map(data_bytes).sum();

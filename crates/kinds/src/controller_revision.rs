@@ -23,7 +23,7 @@ const REVISIONS: &[Column] = &[
     AGE,
 ];
 
-/// Such as `deployment.apps/web`.
+/// The owner as kind, group and name: `deployment.apps/web`.
 fn owner_name(owner: &JsonObject) -> String {
     let group = unstructured::text(owner, &["apiVersion"]).rsplit_once('/').map_or("", |(group, _)| group);
     let kind = unstructured::text(owner, &["kind"]);

@@ -4,6 +4,7 @@ mod schedule;
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::cells::{
     AGE, NAME, boolean_column, count_at, integer_column, string_cell, string_cell_or, string_column, wide_column,
@@ -14,11 +15,15 @@ use object::unstructured::get;
 use serde_json::Value;
 
 use crate::job::check_job_spec;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{CONTAINERS, IMAGES};
 
-pub(crate) static STRATEGY: KindStrategy =
-    KindStrategy { generation: GenerationRule::Counted, validate, columns: CRON_JOBS, ..KindStrategy::DEFAULT };
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    validate,
+    columns: CRON_JOBS,
+    ..KindStrategy::DEFAULT
+};
 
 fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
     let Some(spec) = object.get("spec") else { return };

@@ -1,6 +1,7 @@
 //! CSI drivers, the nodes that have them, and the storage capacity that they report.
 
 use api::FieldError;
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
 use object::table::cells::{
@@ -13,12 +14,12 @@ use schema::semantic_equality::is_object_equal;
 use serde_json::Value;
 
 use crate::fields::list_items;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
-    allows_unconditional_update: false,
+    rules: KindRules { allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
     immutable_fields: &[
         fixed_field("spec.attachRequired").displayed_as("spec.attachedRequired"),
@@ -29,8 +30,7 @@ pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
-    allows_unconditional_update: false,
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
     validate_update: |node, _| check_drivers(node),
     columns: CSI_NODES,
@@ -43,7 +43,7 @@ pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// A driver of a node stays as it is while it is there; how many volumes it takes may become another number.
+/// Refuses changes of a listed driver; with the feature gate its allocatable count may change.
 fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.drivers";
     let Some(TypeForm::List(drivers)) = update.field(path).map(|field| field.value_type().form()) else {

@@ -4,17 +4,17 @@ mod conversion;
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::GenerationRule;
 use serde_json::{Value, json};
 
 use crate::fields::{list_items, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    allows_unconditional_update: false,
+    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     validate_update: |definition, _| check_update(definition),
     immutable_fields: &[fixed_field("spec.group"), fixed_field("spec.names.plural")],
     conversion: |from, to| match (from.version, to.version) {
@@ -25,7 +25,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// What others already go by: once a definition is established, its scope and kind stay.
+/// Once a definition is established, its scope and kind are immutable.
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let is_established = list_items(update.old_value("status.conditions")).iter().any(|condition| {
         condition.get("type").is_some_and(|kind| kind == "Established")

@@ -1,46 +1,44 @@
 //! Daemon sets: an annotation counts the changes of their pod template.
 
+use access::User;
 use api::json::JsonObject;
 use object::rules::GenerationRule;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, string_column};
 use object::table::{Column, cells};
+use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{
     CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_workload, set_rolling_update_defaults,
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    prepare_for_create: |_, set| {
-        prepare_for_create(set);
-        Ok(())
-    },
-    prepare_for_update: |old, set| {
-        prepare_for_update(old, set);
-        Ok(())
-    },
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    prepare_for_create,
+    prepare_for_update,
     validate: check_workload,
     immutable_fields: SELECTOR_IS_FIXED,
     columns: DAEMON_SETS,
     ..KindStrategy::DEFAULT
 };
 
-/// A number that was a field once; controllers still label pods by it.
+/// The generation of the pod template, once a field; controllers still label pods by it.
 const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
-/// The first look of the pods.
-fn prepare_for_create(object: &mut JsonObject) {
+/// Starts the template generation at 1.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let generation = template_generation(object).max(1);
     set_template_generation(object, generation);
+    Ok(())
 }
 
-/// The count stays as it is, or grows with a new look.
-fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
+/// Increments the template generation when the pod template changes.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let template = |object: &JsonObject| object.get("spec").and_then(|spec| spec.get("template")).cloned();
     let generation = template_generation(old).saturating_add(i64::from(template(old) != template(new)));
     set_template_generation(new, generation.max(1));
+    Ok(())
 }
 
 fn template_generation(object: &JsonObject) -> i64 {
@@ -103,16 +101,16 @@ mod tests {
             set
         };
         let mut first = set("a");
-        prepare_for_create(&mut first);
+        prepare_for_create(&User::named("u"), &mut first).unwrap();
         assert_eq!(template_generation(&first), 1);
         let mut same = set("a");
-        prepare_for_update(&first, &mut same);
+        prepare_for_update(&first, &mut same).unwrap();
         assert_eq!(template_generation(&same), 1);
         let mut next = set("b");
-        prepare_for_update(&same, &mut next);
+        prepare_for_update(&same, &mut next).unwrap();
         assert_eq!(template_generation(&next), 2);
         set_template_generation(&mut same, i64::MAX);
-        prepare_for_update(&same, &mut next);
+        prepare_for_update(&same, &mut next).unwrap();
         assert_eq!(template_generation(&next), i64::MAX);
     }
 }

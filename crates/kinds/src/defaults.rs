@@ -35,7 +35,7 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     }
 }
 
-/// The status that says nothing: what Go writes of it although it is zero. `None` if the kind has no status.
+/// The empty status: the fields that Go writes although they are zero. `None` if the kind has no status.
 pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
     let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
     Some(zero_object(status))
@@ -59,7 +59,7 @@ fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     object
 }
 
-/// Parts of a status that Go writes though nothing is in them: they are no pointers, or are not marked as omitted when zero.
+/// Empty parts of a status that Go writes: they are no pointers, or are not marked as omitted when zero.
 const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
     ("IngressStatus", "loadBalancer"),
     ("NodeDaemonEndpoints", "kubeletEndpoint"),
@@ -82,7 +82,7 @@ fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &Feat
     }
 }
 
-/// The types whose defaults look at other fields.
+/// Applies the defaults of a type that depend on other fields.
 fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &FeatureGates) {
     let package = kind.package().strip_prefix("io.k8s.api.").unwrap_or(kind.package());
     match (package, kind.name()) {
@@ -118,7 +118,7 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
     }
 }
 
-/// The defaults that Go's declarations state. Text counts as missing when it is empty.
+/// Applies the defaults that Go's declarations state. Empty text counts as missing.
 fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
     for field in kind.fields() {
         let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };

@@ -1,17 +1,18 @@
 //! Deployments.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::cells::{AGE, NAME, integer_cell, string_column, wide_column};
 use object::table::{Column, cells};
 use serde_json::json;
 
 use crate::fields::restore_metadata_field;
-use crate::strategy::{KindStrategy, SubresourceStrategy};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
 use crate::workload::{CONTAINERS, IMAGES, READY, SELECTOR_IS_FIXED, check_workload, set_rolling_update_defaults};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::CountedWithAnnotations,
+    rules: KindRules { generation: GenerationRule::CountedWithAnnotations, ..RULES },
     subresources: &[SubresourceStrategy::status(|old, deployment, _| {
         restore_metadata_field(old, deployment, "labels");
         Ok(())

@@ -4,6 +4,7 @@
 //! of a device.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
@@ -14,25 +15,24 @@ use schema::StructType;
 use serde_json::Value;
 
 use crate::fields::{set_if_empty, string_field};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 
 pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     returns_deleted_object: true,
     columns: &[NAME, AGE],
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     immutable_fields: SPEC_IS_FIXED,
     columns: RESOURCE_CLAIMS,
@@ -57,14 +57,14 @@ pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     immutable_fields: SPEC_IS_FIXED,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static RESOURCE_SLICE_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     returns_deleted_object: true,
     immutable_fields: &[fixed_field("spec.pool.name"), fixed_field("spec.driver"), fixed_field("spec.nodeName")],
     columns: RESOURCE_SLICES,
@@ -89,7 +89,7 @@ fn convert_requests(object: &mut JsonObject, path: &[&str], change: fn(&mut Json
     convert_items(object, path, "requests", change);
 }
 
-/// Changes each object of a list, if there is one.
+/// Converts each object of the list at a path, if there is one.
 fn convert_items(object: &mut JsonObject, path: &[&str], list: &str, change: fn(&mut JsonObject)) {
     let holder = path.iter().try_fold(object, |object, name| object.get_mut(*name)?.as_object_mut());
     let items = holder.and_then(|holder| holder.get_mut(list)).and_then(Value::as_array_mut);
@@ -126,7 +126,7 @@ fn wrap_basic(device: &mut JsonObject) {
     device.extend(name.map(|name| ("name".to_owned(), name)));
 }
 
-/// One device, unless the request is a choice among others.
+/// A request defaults to exactly one device, unless it is a choice among subrequests.
 pub(crate) fn set_device_request_defaults(request: &mut JsonObject, kind: StructType<'_>) {
     let may_choose = kind.name() == "DeviceRequest" && kind.field("firstAvailable").is_some();
     if may_choose && string_field(request, "deviceClassName").is_empty() {

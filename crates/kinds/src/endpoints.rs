@@ -1,6 +1,7 @@
 //! Endpoints and endpoint slices.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, first_few_cell, string_cell, string_column};
@@ -9,18 +10,18 @@ use object::unstructured::{objects, texts};
 use serde_json::Value;
 
 use crate::release::Release;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static ENDPOINTS_STRATEGY: KindStrategy = KindStrategy {
-    allows_create_on_update: true,
+    rules: KindRules { allows_create_on_update: true, ..RULES },
     deprecation: Some((Release::R33, "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")),
     columns: ENDPOINTS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static ENDPOINT_SLICE_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     immutable_fields: &[fixed_field("addressType")],
     columns: SLICES,
     ..KindStrategy::DEFAULT
@@ -47,7 +48,7 @@ fn endpoints_cell(endpoints: &JsonObject) -> Value {
     first_few_cell(all, "")
 }
 
-/// IPv6 addresses stand in brackets before a port.
+/// Joins address and port; IPv6 addresses are in brackets.
 fn join_host_port(address: &str, port: i64) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::json::JsonObject;
 use api::time::Time;
+use object::KindRules;
 use object::rules::GarbageCollectionPolicy;
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
@@ -13,7 +14,7 @@ use object::unstructured;
 use serde_json::Value;
 
 use crate::fields::rename_field;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 /// The events of the core group.
@@ -79,9 +80,12 @@ pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 const EITHER_GROUP: KindStrategy = KindStrategy {
-    allows_create_on_update: true,
-    garbage_collection: GarbageCollectionPolicy::Unsupported,
-    ttl: Some(EVENT_TTL),
+    rules: KindRules {
+        allows_create_on_update: true,
+        garbage_collection: GarbageCollectionPolicy::Unsupported,
+        ttl: Some(EVENT_TTL),
+        ..RULES
+    },
     columns: EVENTS,
     conversion: |from, to| match (from.group, to.group) {
         ("", "events.k8s.io") => Some(core_to_events),
@@ -190,7 +194,7 @@ fn last_seen(event: &JsonObject, now: Time) -> String {
     if last.is_empty() { first_seen(event, now) } else { time_since(last, now) }
 }
 
-/// A single event may have no count.
+/// The count of an event, or of its series; an event without a count counts as one.
 fn count(event: &JsonObject) -> i64 {
     if unstructured::nested_object(event, &["series"]).is_some() {
         return unstructured::integer(event, &["series", "count"]).unwrap_or_default();

@@ -33,7 +33,7 @@ pub struct GateWarning {
 pub struct FeatureSpec {
     /// How far the feature has come.
     pub stage: FeatureStage,
-    /// Whether it is on unless somebody says otherwise.
+    /// Whether the gate is on by default.
     pub default: bool,
     /// Whether anybody may say otherwise.
     pub lock: GateLock,

@@ -1,24 +1,23 @@
 //! Flow schemas and priority levels.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
 use object::table::Column;
 use object::table::cells::{AGE, NAME, find_condition, integer_cell, string_cell, string_cell_or, string_column};
 use object::unstructured;
 use serde_json::Value;
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static FLOW_SCHEMA_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     columns: FLOW_SCHEMAS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static PRIORITY_LEVEL_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     columns: PRIORITY_LEVELS,
     ..KindStrategy::DEFAULT
 };

@@ -2,16 +2,16 @@
 //!
 //! | file | groups |
 //! |---|---|
-//! | `access` | authentication, authorization, certificates, rbac |
+//! | `auth` | authentication, authorization, certificates, rbac |
 //! | `core` | core |
 //! | `devices` | resource |
 //! | `network` | discovery, networking |
-//! | `servers` | admissionregistration, apiextensions, apiregistration, coordination, events, flowcontrol, internal |
+//! | `control_plane` | admissionregistration, apiextensions, apiregistration, coordination, events, flowcontrol, internal |
 //! | `storage` | storage, storagemigration |
 //! | `workloads` | apps, autoscaling, batch, lifecycle, node, policy, scheduling |
 //!
 //! In a row, `since(R34)` is the first release that serves a version, `removed(R37)` the first that does not, and
-//! `forgotten(R37)` the first that cannot even read it from storage. [`crate::kind`] says what a row leaves out.
+//! `undecodable_since(R37)` the first that cannot even read it from storage. [`crate::kind`] has the defaults of a row.
 
 mod auth;
 mod control_plane;
@@ -77,12 +77,12 @@ pub(crate) fn strategy_of(group: &str, kind: &str) -> Option<&'static crate::str
     self::find_group(group)?.kinds.iter().find(|known| known.name == kind).map(|kind| kind.strategy)
 }
 
-/// Whether any release of the catalogue can serve this resource in this version.
+/// Whether any known release can serve this resource in this version.
 pub fn may_be_built_in(group: &str, version: &str, resource: &str) -> bool {
     find_kind(group, resource).and_then(|kind| kind.version(version)).is_some_and(|version| version.is_ever_served())
 }
 
-/// Whether a group has the form that only built-in groups may have, so that a release newer than the catalogue may serve it:
+/// Whether a group has the form that only built-in groups may have, so that a release newer than those known may serve it:
 /// no dot, or a name below `k8s.io`.
 ///
 /// Names below `k8s.io` are also given to custom resources that the Kubernetes project itself maintains.

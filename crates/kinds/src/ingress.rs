@@ -2,6 +2,7 @@
 
 use api::json::JsonObject;
 use api::{FieldError, validation};
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column};
@@ -11,18 +12,18 @@ use serde_json::Value;
 
 use crate::fields::list_items;
 use crate::service::table::load_balancer_addresses;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static INGRESS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: check_hosts,
     columns: INGRESSES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static INGRESS_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     immutable_fields: &[fixed_field("spec.controller")],
     columns: INGRESS_CLASSES,
     ..KindStrategy::DEFAULT
@@ -54,7 +55,7 @@ const INGRESSES: &[Column] = &[
     AGE,
 ];
 
-/// Of the rules with a host, three; how many more is counted over all rules.
+/// The hosts of three rules; the rest is counted over all rules, as in Kubernetes.
 fn ingress_hosts(ingress: &JsonObject) -> String {
     const SHOWN_MAX: usize = 3;
     let rules = unstructured::list(ingress, &["spec", "rules"]).len();
@@ -96,7 +97,7 @@ const INGRESS_CLASSES: &[Column] = &[
     AGE,
 ];
 
-/// The name, marked if an annotation makes it the default of its kind.
+/// The name, with a mark if an annotation makes the object the default of its kind.
 pub(crate) fn name_with_default_mark(object: &JsonObject, annotations: &[&str]) -> Value {
     let name = metadata_string(object, "name");
     let is_set = |annotation: &&str| unstructured::text(object, &["metadata", "annotations", annotation]) == "true";

@@ -3,27 +3,26 @@
 pub(crate) mod table;
 mod update;
 
+use access::User;
 use api::FieldError;
 use api::json::JsonObject;
 use object::rules::GenerationRule;
 use object::selectable_fields::SelectableFields;
 use object::unstructured;
+use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::feature_gates::FeatureGates;
 use crate::fields::{object_field_mut, set_if_absent, set_if_empty};
 use crate::pod::validation::{RESTART_POLICIES, check_pod_spec};
 use crate::release::Release;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::workload::template_labels;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    prepare_for_create: |_, job| {
-        prepare_for_create(job);
-        Ok(())
-    },
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    prepare_for_create,
     validate: |errors, job| check_job_spec(errors, job.get("spec"), "spec"),
     validate_update: |job, _| update::check_job(job),
     immutable_fields: &[
@@ -46,20 +45,20 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// The labels with a job's name, and those with its uid: with the prefix, and as they once were.
+/// The labels with a job's name, and those with its uid; the older ones have no prefix.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// Labels the pods of a new job, and selects them by its uid, unless the client does so itself.
-fn prepare_for_create(object: &mut JsonObject) {
+/// Labels the pods of a new job and selects them by its uid, unless the client set `manualSelector`.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let of_metadata = |object: &JsonObject, name: &str| {
         object.get("metadata").and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default()
     };
     let (name, uid) = (of_metadata(object, "name"), of_metadata(object, "uid"));
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if spec.get("manualSelector") == Some(&Value::Bool(true)) {
-        return;
+        return Ok(());
     }
     if let Some(labels) = ensure_object_at(spec, &["template", "metadata", "labels"]) {
         for (label, value) in
@@ -76,18 +75,19 @@ fn prepare_for_create(object: &mut JsonObject) {
     if let Some(own) = ensure_object_at(object, &["metadata", "labels"]).filter(|own| own.is_empty()) {
         *own = labels;
     }
+    Ok(())
 }
 
-/// The object at a path, made if it is not there; `None` if something else is in the way.
+/// The object at a path, created if absent; `None` if a value of another type is on the path.
 fn ensure_object_at<'a>(object: &'a mut JsonObject, path: &[&str]) -> Option<&'a mut JsonObject> {
     path.iter().try_fold(object, |object, name| object.entry(*name).or_insert_with(|| json!({})).as_object_mut())
 }
 
-/// The description of a job, at a path.
+/// Checks the spec of a job, or of a job template, at a path.
 pub(crate) fn check_job_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>, path: &str) {
     let pod = spec.and_then(|spec| spec.get("template")?.get("spec"));
     check_pod_spec(errors, pod, &format!("{path}.template.spec"));
-    // What nobody said has become the default, which is none for jobs.
+    // An absent policy has become the default `Always`, which jobs do not support.
     if pod.is_some_and(|pod| pod.get("restartPolicy").and_then(Value::as_str) == Some(RESTART_POLICIES[0])) {
         let detail = r#"valid values: "OnFailure", "Never""#;
         errors.push(FieldError::required(format!("{path}.template.spec.restartPolicy"), detail));
@@ -125,7 +125,7 @@ mod tests {
     fn prepared_spec(spec: Value) -> Value {
         let metadata = json!({"name": "pi", "uid": "u1"});
         let mut job = JsonObject::from_iter([("metadata".to_owned(), metadata), ("spec".to_owned(), spec)]);
-        prepare_for_create(&mut job);
+        prepare_for_create(&User::named("u"), &mut job).unwrap();
         job["spec"].clone()
     }
 

@@ -30,7 +30,7 @@ pub struct BuiltInKind {
     pub plural: &'static str,
     /// Whether objects live in namespaces.
     pub scope: KindScope,
-    /// What one may do with the resource.
+    /// The verbs that the resource supports.
     pub verbs: VerbSet,
     /// Short names for the command line.
     pub short_names: &'static [&'static str],
@@ -38,7 +38,7 @@ pub struct BuiltInKind {
     pub categories: &'static [&'static str],
     /// The feature gate without which no version is served.
     pub gate: Option<&'static str>,
-    /// Whether this server has built it. What is listed and not built is forwarded to a member that has it.
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
     pub is_implemented: bool,
     /// The subresources, by name.
     pub subresources: &'static [BuiltInSubresource],
@@ -55,7 +55,7 @@ pub struct BuiltInKind {
 pub struct KindVersion {
     /// The version, such as `v1beta1`.
     pub name: &'static str,
-    /// `None` if no release of the catalogue serves it: objects may still be stored in it.
+    /// `None` if no known release serves it: objects may still be stored in it.
     served: Option<ReleaseRange>,
     decodable: ReleaseRange,
     /// On by default although it is a beta version.
@@ -67,20 +67,20 @@ pub struct KindVersion {
 pub struct BuiltInSubresource {
     /// The name alone, such as `scale`.
     pub name: &'static str,
-    /// What it answers with.
+    /// The kind of its responses.
     pub kind: ResponseKind,
-    /// What one may do with it.
+    /// The verbs that the subresource supports.
     pub verbs: VerbSet,
     /// The feature gate without which it is not served.
     pub gate: Option<&'static str>,
     /// Whether it opens a connection: then any method reaches it, whatever the verbs say.
     pub is_connect: bool,
-    /// Whether this server has built it. What is listed and not built is forwarded to a member that has it.
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
     pub is_implemented: bool,
     since: Release,
 }
 
-/// What a subresource answers with.
+/// The kind of a subresource's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// The kind it is a part of.
@@ -91,7 +91,7 @@ pub enum ResponseKind {
     Foreign(&'static str, &'static str, &'static str),
 }
 
-/// How objects of a kind are kept.
+/// How objects of a kind are stored.
 #[derive(Clone, Copy, Debug)]
 enum KindStorage {
     /// In the preferred version among those that the release serves.
@@ -178,7 +178,7 @@ impl KindVersion {
         self.served.is_some_and(|span| span.contains(release))
     }
 
-    /// Whether any release of the catalogue can serve it.
+    /// Whether any known release can serve it.
     pub fn is_ever_served(&self) -> bool {
         self.served.is_some()
     }
@@ -189,7 +189,7 @@ impl KindVersion {
     }
 }
 
-/// How far a version has come, by its name.
+/// The stability of a version, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StabilityLevel {
     Alpha,

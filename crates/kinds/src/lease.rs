@@ -1,20 +1,20 @@
 //! Leases and lease candidates.
 
+use object::KindRules;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static LEASE_STRATEGY: KindStrategy = KindStrategy {
-    allows_create_on_update: true,
-    allows_unconditional_update: false,
+    rules: KindRules { allows_create_on_update: true, allows_unconditional_update: false, ..RULES },
     columns: LEASES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static LEASE_CANDIDATE_STRATEGY: KindStrategy = KindStrategy {
-    allows_unconditional_update: false,
+    rules: KindRules { allows_unconditional_update: false, ..RULES },
     immutable_fields: &[fixed_field("spec.leaseName")],
     columns: LEASE_CANDIDATES,
     ..KindStrategy::DEFAULT

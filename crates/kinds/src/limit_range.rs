@@ -1,14 +1,16 @@
 //! Limit ranges.
 
 use api::json::JsonObject;
+use object::KindRules;
 use serde_json::Value;
 
 use crate::fields::{object_field_mut, string_field};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
-pub(crate) static STRATEGY: KindStrategy = KindStrategy { allows_create_on_update: true, ..KindStrategy::DEFAULT };
+pub(crate) static STRATEGY: KindStrategy =
+    KindStrategy { rules: KindRules { allows_create_on_update: true, ..RULES }, ..KindStrategy::DEFAULT };
 
-/// For containers: the maximum is the default limit, the limit the default request, else the minimum.
+/// For containers the default limit is the maximum; the default request is the default limit, else the minimum.
 pub(crate) fn set_limit_range_item_defaults(item: &mut JsonObject) {
     if string_field(item, "type") != "Container" {
         return;

@@ -1,25 +1,23 @@
 //! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
 
+use access::User;
 use api::json::JsonObject;
 use api::time::Time;
 use api::{FieldError, validation};
-use object::Rejection;
 use object::delete::DeleteOutcome;
 use object::rules::NameRule;
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
+use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::fields::{object_field_mut, set_if_empty, string_field};
-use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    name_rule: NameRule::Label,
-    prepare_for_create: |_, namespace| {
-        prepare_for_create(namespace);
-        Ok(())
-    },
+    rules: KindRules { name_rule: NameRule::Label, ..RULES },
+    prepare_for_create,
     prepare_for_update,
     check_deletable,
     adjust_deletion: |stored, outcome, now| match outcome {
@@ -52,8 +50,8 @@ const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion
 /// Namespaces that the control plane itself lives in.
 const UNDELETABLE_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// What a new namespace has.
-fn prepare_for_create(object: &mut JsonObject) {
+/// Sets the name label, the finalizer and the phase of a new namespace.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     set_name_label(object);
     let spec = object.entry("spec").or_insert_with(|| json!({}));
     let finalizers = spec.get("finalizers").and_then(Value::as_array);
@@ -63,9 +61,10 @@ fn prepare_for_create(object: &mut JsonObject) {
         spec["finalizers"] = all.into();
     }
     object.insert("status".to_owned(), json!({"phase": "Active"}));
+    Ok(())
 }
 
-/// What an update may not change: finalizers go by `finalize` alone.
+/// Keeps the spec as stored: finalizers are removed through `finalize` alone.
 fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     set_name_label(new);
     match old.get("spec") {
@@ -75,7 +74,7 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     Ok(())
 }
 
-/// A namespace that is deleted stays, terminating, until its finalizers are gone. `before` is what is stored.
+/// A deleted namespace stays, terminating, until its finalizers are gone.
 fn mark_terminating(removed: &JsonObject, stored: &JsonObject, now: Time) -> DeleteOutcome {
     let finalizers = removed.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
     if finalizers.is_none_or(Vec::is_empty) {
@@ -122,7 +121,7 @@ fn check_phase(new: &JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(vec![FieldError::invalid("status.Phase", phase, detail)])
 }
 
-/// Whether nothing holds the namespace any more.
+/// Whether a deleted namespace has no finalizers left.
 fn is_finalized(object: &JsonObject) -> bool {
     let is_empty = |part: &str| {
         let list = object.get(part).and_then(|part| part.get("finalizers")).and_then(Value::as_array);
@@ -133,7 +132,7 @@ fn is_finalized(object: &JsonObject) -> bool {
         && is_empty("metadata")
 }
 
-/// Refuses to delete what everything else depends on.
+/// Refuses to delete the namespaces of the control plane.
 fn check_deletable(name: &str) -> Result<(), Rejection> {
     if UNDELETABLE_NAMESPACES.contains(&name) {
         return Err(Rejection::Forbidden("this namespace may not be deleted".to_owned()));
@@ -141,7 +140,7 @@ fn check_deletable(name: &str) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Gives a namespace the label with its name.
+/// Sets the label with the namespace's name.
 fn set_name_label(object: &mut JsonObject) {
     let Some(name) = object.get("metadata").and_then(|metadata| metadata.get("name")).cloned() else { return };
     let metadata = object.get_mut("metadata").expect("it was there a line above");
@@ -151,7 +150,7 @@ fn set_name_label(object: &mut JsonObject) {
     metadata["labels"][NAME_LABEL] = name;
 }
 
-/// It has a label by which selectors find it by its name, and begins active.
+/// A namespace has its name label and starts active.
 pub(crate) fn set_namespace_defaults(namespace: &mut JsonObject) {
     if let Some(metadata) = namespace.get_mut("metadata").and_then(Value::as_object_mut) {
         let name = string_field(metadata, "name").to_owned();

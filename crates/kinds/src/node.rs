@@ -55,7 +55,7 @@ fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// All that a node has may be used.
+/// The allocatable resources default to the capacity.
 pub(crate) fn set_node_status_defaults(status: &mut JsonObject) {
     if let Some(capacity) = status.get("capacity").cloned() {
         set_if_absent(status, "allocatable", capacity);

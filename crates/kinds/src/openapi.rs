@@ -14,7 +14,7 @@ use serde_json::{Map, json};
 use crate::served_resources::{ServedResource, ServedResources};
 use crate::types::types_of;
 
-/// The documents of one server, each built once, when it is first asked for.
+/// The documents of one server, each built once, at its first request.
 #[derive(Debug)]
 pub struct OpenApi {
     served_resources: Arc<ServedResources>,
@@ -25,7 +25,7 @@ pub struct OpenApi {
     swagger_protobuf: OnceLock<OpenApiDocument>,
 }
 
-/// One group-version: its resources by their positions in the surface.
+/// One group-version: the positions of its resources among the served ones.
 #[derive(Debug)]
 struct GroupVersionDocument {
     resources: Vec<usize>,
@@ -51,7 +51,7 @@ impl OpenApi {
     pub fn index(&self) -> &OpenApiDocument {
         self.index.get_or_init(|| {
             let addresses = self.versions.iter().map(|(path, version)| {
-                // Kept only if somebody asked for it: most clients want one or two of them.
+                // Not kept: most clients request one or two of the documents.
                 let hash = match version.document.get() {
                     Some(document) => document.hash.clone(),
                     None => self.build_group_version(version).hash,

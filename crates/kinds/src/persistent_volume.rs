@@ -1,7 +1,9 @@
 //! Persistent volumes, and what they share with claims to them.
 
+use access::User;
 use api::FieldError;
 use api::json::JsonObject;
+use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
 use object::unstructured;
@@ -18,10 +20,7 @@ use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
-    prepare_for_create: |_, volume| {
-        prepare_for_create(volume);
-        Ok(())
-    },
+    prepare_for_create,
     validate_update: |volume, _| check_update(volume),
     immutable_fields: &[VOLUME_MODE_IS_FIXED],
     columns: VOLUMES,
@@ -31,24 +30,25 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 /// The volume mode of volumes and claims stays as created.
 pub(crate) const VOLUME_MODE_IS_FIXED: ImmutableField = fixed_field("spec.volumeMode").displayed_as("volumeMode");
 
-/// A new volume waits to be offered, since it was made.
-fn prepare_for_create(object: &mut JsonObject) {
+/// A new volume is pending since its creation.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let creation_timestamp = object.get("metadata").and_then(|metadata| metadata.get("creationTimestamp")).cloned();
     let mut status = json!({"phase": "Pending"});
     if let Some(creation_timestamp @ Value::String(_)) = creation_timestamp {
         status["lastPhaseTransitionTime"] = creation_timestamp;
     }
     object.insert("status".to_owned(), status);
+    Ok(())
 }
 
-/// A volume, or a claim to one, waits for the other.
+/// A volume or a claim starts pending.
 pub(crate) fn set_persistent_volume_defaults(volume: &mut JsonObject) {
     if let Some(status) = object_field_mut(volume, "status") {
         set_if_empty(status, "phase", "Pending");
     }
 }
 
-/// Labels of nodes by which volumes were bound to them, and what they are called since.
+/// Node labels that volumes were bound by, and their present names.
 const RENAMED_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
@@ -84,7 +84,7 @@ fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
     Some(FieldError::forbidden("spec.persistentvolumesource", detail))
 }
 
-/// The fields that say where a volume is: in protobuf they are a message of their own.
+/// The fields of the volume source: in protobuf they are a message of their own.
 fn volume_source_fields(update: ObjectUpdate<'_>, spec: Option<&Value>) -> JsonObject {
     let is_source = |name: &str| {
         let field = update.field(&format!("spec.{name}"));

@@ -2,8 +2,10 @@
 //!
 //! How much smaller a claim may become is not judged here.
 
+use access::User;
 use api::FieldError;
 use api::json::JsonObject;
+use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column};
 use object::unstructured;
@@ -19,22 +21,20 @@ use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove}
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
-    prepare_for_create: |_, claim| {
-        prepare_for_create(claim);
-        Ok(())
-    },
+    prepare_for_create,
     validate_update: |claim, _| check_update(claim),
     immutable_fields: &[VOLUME_MODE_IS_FIXED],
     columns: CLAIMS,
     ..KindStrategy::DEFAULT
 };
 
-/// A new claim waits for a volume.
-fn prepare_for_create(object: &mut JsonObject) {
+/// A new claim is pending.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     object.insert("status".to_owned(), json!({"phase": "Pending"}));
+    Ok(())
 }
 
-/// The class of a claim, before there was a field for it.
+/// The annotation that held the storage class before there was a field.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {

@@ -9,25 +9,24 @@ mod table;
 mod update;
 pub(crate) mod validation;
 
+use access::User;
 use api::json::JsonObject;
+use api::time::Time;
 use object::rules::{GenerationRule, GracePeriodRule};
 use object::selectable_fields::SelectableFields;
 use object::unstructured;
 use object::unstructured::nested_object_mut;
+use object::{KindRules, Rejection};
 use serde_json::json;
 
 use crate::fields::restore_metadata_field;
 use crate::pod::qos::qos_class;
-use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, grace_period: GracePeriodRule::Pod, ..RULES },
     returns_deleted_object: true,
-    grace_period: GracePeriodRule::Pod,
-    prepare_for_create: |_, pod| {
-        prepare_for_create(pod);
-        Ok(())
-    },
+    prepare_for_create,
     subresources: &[
         SubresourceStrategy::new("binding", WritableFields::HandlerDefined),
         SubresourceStrategy::new("ephemeralcontainers", WritableFields::Fields(&["spec.ephemeralContainers"])),
@@ -39,10 +38,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
                 WritableFields::Fields(&["spec.containers", "spec.initContainers", "spec.resources"]),
             )
         },
-        SubresourceStrategy::status(|old, pod, _| {
-            prepare_status_update(old, pod);
-            Ok(())
-        }),
+        SubresourceStrategy::status(prepare_status_update),
     ],
     validate: |errors, pod| validation::check_pod_spec(errors, pod.get("spec"), "spec"),
     validate_update: |update, subresource| match subresource {
@@ -86,19 +82,21 @@ static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
 };
 
 /// A new pod waits, in the class that its containers put it into.
-fn prepare_for_create(object: &mut JsonObject) {
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let status = json!({"phase": "Pending", "qosClass": qos_class(object)});
     object.insert("status".to_owned(), status);
+    Ok(())
 }
 
 /// `pods/status`: owners stay, because old kubelets garbled them, and so does the class of service, which they dropped.
-fn prepare_status_update(old: &JsonObject, new: &mut JsonObject) {
+fn prepare_status_update(old: &JsonObject, new: &mut JsonObject, _: Time) -> Result<(), Rejection> {
     restore_metadata_field(old, new, "ownerReferences");
     let class = unstructured::get(old, &["status", "qosClass"])
         .filter(|_| unstructured::text(new, &["status", "qosClass"]).is_empty());
     if let Some(class) = class.cloned() {
         nested_object_mut(new, "status").insert("qosClass".to_owned(), class);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -110,7 +108,7 @@ mod tests {
     #[test]
     fn new_pod_is_pending_with_qos_class() {
         let mut pod = JsonObject::from_iter([("spec".to_owned(), json!({"containers": [{}]}))]);
-        prepare_for_create(&mut pod);
+        prepare_for_create(&User::named("u"), &mut pod).unwrap();
         assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
     }
 
@@ -120,11 +118,11 @@ mod tests {
         let old = object(json!({"metadata": {"ownerReferences": ["a"]}, "status": {"qosClass": "Burstable"}}));
         let mut new =
             object(json!({"metadata": {"labels": {"a": "b"}, "ownerReferences": []}, "status": {"phase": "Running"}}));
-        prepare_status_update(&old, &mut new);
+        prepare_status_update(&old, &mut new, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         assert_eq!(new["metadata"], json!({"labels": {"a": "b"}, "ownerReferences": ["a"]}));
         assert_eq!(new["status"], json!({"phase": "Running", "qosClass": "Burstable"}));
         new["status"]["qosClass"] = json!("Guaranteed");
-        prepare_status_update(&old, &mut new);
+        prepare_status_update(&old, &mut new, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         assert_eq!(new["status"]["qosClass"], "Guaranteed", "left for the rules to refuse");
     }
 }

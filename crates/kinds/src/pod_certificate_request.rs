@@ -1,15 +1,16 @@
 //! Pod certificate requests: the beta version has two ways to prove a key that v1 has given up.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::selectable_fields::SelectableFields;
 use object::unstructured::nested_object_mut;
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::SPEC_IS_FIXED;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: SPEC_IS_FIXED,
     selectable_fields: &SelectableFields {
         names: &["metadata.name", "spec.signerName", "spec.podName", "spec.nodeName"],
@@ -23,7 +24,6 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// From what older releases store to v1.
 fn v1beta1_to_v1(object: &mut JsonObject) {
     let spec = nested_object_mut(object, "spec");
     for gone in ["pkixPublicKey", "proofOfPossession"] {
@@ -31,5 +31,5 @@ fn v1beta1_to_v1(object: &mut JsonObject) {
     }
 }
 
-/// From v1: everything it has, the beta version has too.
+/// Every field of v1 is in v1beta1 too.
 fn v1_to_v1beta1(_object: &mut JsonObject) {}

@@ -4,6 +4,7 @@ use api::FieldError;
 use api::json::JsonObject;
 use api::selector::LabelSelector;
 use api::time::Time;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, string_column};
@@ -11,11 +12,10 @@ use object::unstructured;
 use object::unstructured::{get, integer, list, nested_object, text};
 use serde_json::{Map, Value, json};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    allows_unconditional_update: false,
+    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     validate,
     columns: BUDGETS,
     ..KindStrategy::DEFAULT
@@ -39,16 +39,16 @@ pub enum EvictionRefusal {
     Forbidden(&'static str),
 }
 
-/// How many evictions may wait to be seen by the controller of budgets.
+/// The limit of evictions that the disruption controller has not confirmed yet.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
-/// Whether a pod disrupts nothing when it goes: it does not run, or goes anyway.
+/// Whether an eviction needs no budget: the pod does not run, or is being deleted.
 pub fn needs_no_budget(pod: &JsonObject) -> bool {
     let is_terminating = get(pod, &["metadata", "deletionTimestamp"]).is_some();
     is_terminating || matches!(text(pod, &["status", "phase"]), "Pending" | "Succeeded" | "Failed")
 }
 
-/// Whether a budget is one of this pod. An empty selector selects all pods, none selects none.
+/// Whether a budget selects a pod. An empty selector selects all pods, an absent one none.
 pub fn budget_selects_pod(budget: &JsonObject, pod: &JsonObject) -> bool {
     let Some(selector) = nested_object(budget, &["spec", "selector"]) else { return false };
     let Some(Ok(selector)) =
@@ -59,7 +59,7 @@ pub fn budget_selects_pod(budget: &JsonObject, pod: &JsonObject) -> bool {
     selector.matches(|label| get(pod, &["metadata", "labels", label]).and_then(Value::as_str))
 }
 
-/// What is left of a budget when a pod of it is evicted; `None` if the pod costs nothing.
+/// The budget after the eviction of a pod; `None` if the eviction needs none of it.
 pub fn consume_disruption(
     budget: &JsonObject,
     pod: &JsonObject,
@@ -109,7 +109,7 @@ fn record_disruption(budget: &JsonObject, pod: &str, allowed_after: i64, now: Ti
     next
 }
 
-/// Whether a pod that is not ready may go: always, or while enough others are healthy.
+/// Whether an unready pod may be evicted: always by policy, or while enough pods are healthy.
 fn allows_unready_eviction(budget: &JsonObject) -> bool {
     let [needed, healthy] =
         ["desiredHealthy", "currentHealthy"].map(|field| integer_or_zero(budget, &["status", field]));
@@ -123,7 +123,6 @@ fn is_ready(pod: &JsonObject) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// What is not there counts as nothing.
 fn integer_or_zero(object: &JsonObject, path: &[&str]) -> i64 {
     integer(object, path).unwrap_or_default()
 }

@@ -1,14 +1,15 @@
 //! Pod templates that are objects of their own.
 
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::cells::{NAME, string_column};
 use object::table::{Column, cells};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{CONTAINERS, IMAGES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     returns_deleted_object: true,
     columns: POD_TEMPLATES,
     ..KindStrategy::DEFAULT

@@ -3,6 +3,7 @@
 use access::rbac;
 use access::rbac::RbacKind;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::NameRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_column, wide_column};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::fields::{set_if_empty, string_field};
 use crate::release::Release::*;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
 
 pub(crate) static ROLE_STRATEGY: KindStrategy = KindStrategy {
@@ -43,8 +44,10 @@ pub(crate) static CLUSTER_ROLE_BINDING_STRATEGY: KindStrategy = KindStrategy {
     ..ANY_BINDING
 };
 
-const ANY_KIND: KindStrategy =
-    KindStrategy { name_rule: NameRule::PathSegment, allows_create_on_update: true, ..KindStrategy::DEFAULT };
+const ANY_KIND: KindStrategy = KindStrategy {
+    rules: KindRules { name_rule: NameRule::PathSegment, allows_create_on_update: true, ..RULES },
+    ..KindStrategy::DEFAULT
+};
 
 const ANY_BINDING: KindStrategy =
     KindStrategy { immutable_fields: ROLE_REF_IS_FIXED, columns: ROLE_BINDINGS, ..ANY_KIND };
@@ -54,7 +57,7 @@ const ROLE_REF_IS_FIXED: &[ImmutableField] = &[
     fixed_field("roleRef").since(R37),
 ];
 
-/// Completes an object that is about to be stored, and checks it.
+/// Applies defaults and validates.
 fn default_and_validate(kind: RbacKind, object: &mut JsonObject) -> Result<(), Rejection> {
     rbac::validation::set_defaults(kind, object);
     let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
@@ -63,7 +66,7 @@ fn default_and_validate(kind: RbacKind, object: &mut JsonObject) -> Result<(), R
     Rejection::ensure_no_errors(errors.map_err(|error| Rejection::BadRequest(error.to_string()))?)
 }
 
-/// Users and groups are RBAC's own; service accounts are of the core group.
+/// The API group of users and groups is RBAC's; service accounts are in the core group.
 pub(crate) fn set_rbac_subject_defaults(subject: &mut JsonObject) {
     if matches!(string_field(subject, "kind"), "User" | "Group") {
         set_if_empty(subject, "apiGroup", "rbac.authorization.k8s.io");

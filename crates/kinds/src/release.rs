@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A minor release of Kubernetes, in their order.
+/// A minor release of Kubernetes; later releases compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
     /// Kubernetes 1.31.
@@ -22,7 +22,7 @@ pub enum Release {
     R37,
 }
 
-/// A text that names no release of the catalogue.
+/// A text that names no known release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a Kubernetes release this server knows: give one of {oldest} to {newest}", oldest = Release::OLDEST, newest = Release::NEWEST)]
 pub struct ReleaseError(Box<str>);
@@ -30,9 +30,9 @@ pub struct ReleaseError(Box<str>);
 impl Release {
     /// Every release, the oldest first.
     pub const ALL: [Self; 7] = [Self::R31, Self::R32, Self::R33, Self::R34, Self::R35, Self::R36, Self::R37];
-    /// The oldest release of the catalogue.
+    /// The oldest known release.
     pub const OLDEST: Self = Self::R31;
-    /// The newest release of the catalogue.
+    /// The newest known release.
     pub const NEWEST: Self = Self::R37;
 
     /// The second number of the version: 34 of 1.34.
@@ -64,7 +64,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// The releases from one on, up to but without another.
+/// A half-open range of releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseRange {
     pub(crate) since: Release,

@@ -1,14 +1,15 @@
 //! Replica sets.
 
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column};
 
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_workload, desired_replicas};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: check_workload,
     immutable_fields: SELECTOR_IS_FIXED,
     columns: REPLICA_SETS,

@@ -2,6 +2,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GarbageCollectionPolicy, GenerationRule};
 use object::scale::{ScalePaths, ScaleSelector};
 use object::selectable_fields::SelectableFields;
@@ -11,12 +12,15 @@ use object::unstructured;
 use serde_json::json;
 
 use crate::fields::{object_field_mut, set_if_empty};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::workload::{CONTAINERS, IMAGES, check_replicas, check_template, desired_replicas, template_labels};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
-    garbage_collection: GarbageCollectionPolicy::OrphanDependents,
+    rules: KindRules {
+        generation: GenerationRule::Counted,
+        garbage_collection: GarbageCollectionPolicy::OrphanDependents,
+        ..RULES
+    },
     validate,
     columns: CONTROLLERS,
     selectable_fields: &SelectableFields {
@@ -31,14 +35,14 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// The selector is nothing but labels.
+/// Refuses negative replicas, and a template that the selector, a plain map of labels, does not match.
 fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
     let Some(spec) = object.get("spec") else { return };
     check_replicas(errors, spec);
     check_template(errors, spec, &json!({"matchLabels": spec.get("selector")}));
 }
 
-/// The labels of the pods stand in for labels and a selector of its own.
+/// Selector and labels default to the labels of the pod template.
 pub(crate) fn set_replication_controller_defaults(controller: &mut JsonObject) {
     let Some(labels) = template_labels(controller) else { return };
     if let Some(spec) = object_field_mut(controller, "spec") {

@@ -20,7 +20,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Scopes stay, in whichever order.
+/// The set of scopes is immutable; their order may change.
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.scopes";
     let scopes = |value: Option<&Value>| -> BTreeSet<String> {

@@ -2,17 +2,18 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
 use object::table::Column;
 use object::table::cells::{AGE, NAME, boolean_column, integer_cell, integer_column, string_cell, string_column};
 use object::unstructured;
 
 use crate::release::Release::*;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{fixed_field, forbidden_change};
 
 pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: check_name,
     immutable_fields: &[forbidden_change("value", "may not be changed in an update."), fixed_field("preemptionPolicy")],
     columns: PRIORITY_CLASSES,
@@ -20,7 +21,7 @@ pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: &[
         fixed_field("spec.podGroupTemplateRef"),
         fixed_field("spec.parentCompositePodGroupName"),
@@ -37,7 +38,7 @@ pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static COMPOSITE_POD_GROUP_STRATEGY: KindStrategy =
-    KindStrategy { status: StatusSubresource::StatusOnly, ..KindStrategy::DEFAULT };
+    KindStrategy { rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES }, ..KindStrategy::DEFAULT };
 
 pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[
@@ -49,7 +50,7 @@ pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Priority classes that Kubernetes makes itself.
+/// The priority classes that Kubernetes creates.
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 fn check_name(errors: &mut Vec<FieldError>, object: &JsonObject) {

@@ -31,7 +31,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Turns a secret's `stringData` into `data`, and gives it a type.
+/// Merges `stringData` into `data`, and sets the default type.
 fn prepare(object: &mut JsonObject) {
     if let Some(Value::Object(texts)) = object.remove("stringData") {
         let data = object.entry("data").or_insert_with(|| json!({}));

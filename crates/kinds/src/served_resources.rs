@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 use object::KindRules;
+use object::rules::StatusSubresource;
 
 use crate::feature_gates::FeatureGates;
 use crate::groups::{self, GROUPS};
@@ -36,13 +37,13 @@ pub struct ServedResource {
     pub kind: &'static BuiltInKind,
     /// The subresources that this release and its gates offer, by name.
     pub subresources: Vec<&'static BuiltInSubresource>,
-    /// How objects are kept; the same for every version. `None` if they are not.
+    /// How objects are stored; the same for every version. `None` if they are not.
     pub stored_resource: Option<Arc<StoredResource>>,
     /// The rules of objects of this kind.
     pub rules: KindRules,
 }
 
-/// How the objects of a resource are kept, whatever the version they are served in.
+/// How the objects of a resource are stored, whatever the version they are served in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StoredResource {
     /// The group and the version in which this server writes, and the kind.
@@ -60,7 +61,7 @@ pub struct StoredResource {
 }
 
 impl ServedResources {
-    /// What a server with these gates, of their release, and with this configuration serves.
+    /// The resources that a server with these gates, of their release, and with this configuration serves.
     pub fn new(gates: &FeatureGates, config: &RuntimeConfig) -> Self {
         let offers = offered_kinds(gates, config);
         let mut sharing: BTreeMap<_, Vec<&OfferedKind>> = BTreeMap::new();
@@ -138,7 +139,7 @@ fn offered_kinds(gates: &FeatureGates, config: &RuntimeConfig) -> Vec<OfferedKin
 }
 
 impl OfferedKind {
-    /// Where the objects are kept: with the same resource of another group if that group is offered at all, else by themselves.
+    /// Where the objects are stored: with the same resource of another group if that group is offered at all, else by themselves.
     fn storage_group_resource(&self, offers: &[Self]) -> GroupResource<&'static str> {
         let elsewhere = self.kind.storage_group();
         let elsewhere = elsewhere.filter(|group| offers.iter().any(|offer| offer.group.name == *group));
@@ -152,11 +153,12 @@ impl OfferedKind {
     ) -> impl Iterator<Item = ServedResource> {
         let subresources = enabled_subresources(gates, self.kind);
         let has_status = subresources.iter().any(|subresource| subresource.name == "status");
+        let status = if has_status { self.kind.strategy.rules.status } else { StatusSubresource::None };
         self.versions.iter().map(move |version| ServedResource {
             group: self.group,
             version,
             kind: self.kind,
-            rules: self.kind.strategy.rules(self.kind.scope, has_status),
+            rules: KindRules { scope: self.kind.scope, status, ..self.kind.strategy.rules },
             subresources: subresources.clone(),
             stored_resource: persisted.cloned(),
         })
@@ -167,7 +169,7 @@ impl OfferedKind {
     }
 }
 
-/// How objects are kept that all of these offer; `None` if they are not.
+/// How the objects that all of these offer are stored; `None` if they are not.
 fn stored_resource_for(
     gates: &FeatureGates,
     home: GroupResource<&'static str>,

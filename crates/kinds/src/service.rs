@@ -6,27 +6,22 @@ mod update;
 
 use std::collections::BTreeMap;
 
+use access::User;
 use api::FieldError;
 use api::json::JsonObject;
 use object::rules::NameRule;
 use object::selectable_fields::SelectableFields;
+use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::fields::{check_port, check_supported, list_items, string_field};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    name_rule: NameRule::Label1035,
-    allows_create_on_update: true,
+    rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..RULES },
     returns_deleted_object: true,
-    prepare_for_create: |_, service| {
-        prepare_for_create(service);
-        Ok(())
-    },
-    prepare_for_update: |old, service| {
-        prepare_for_update(old, service);
-        Ok(())
-    },
+    prepare_for_create,
+    prepare_for_update,
     validate: check_service,
     validate_update: |service, _| update::check_service(service),
     columns: table::SERVICES,
@@ -52,18 +47,19 @@ fn check_service(errors: &mut Vec<FieldError>, object: &JsonObject) {
     }
 }
 
-/// Clients that only know one address mean the list with it.
-fn prepare_for_create(object: &mut JsonObject) {
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+/// Sets `clusterIPs` for clients that know `clusterIP` only.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
         spec.insert("clusterIPs".to_owned(), json!([string_field(spec, "clusterIP")]));
     }
+    Ok(())
 }
 
-/// Fills in what was allocated, and takes it away where it no longer applies.
-fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
-    let Some(old) = old.get("spec").and_then(Value::as_object) else { return };
-    let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
+/// Keeps allocated addresses and ports that the client did not repeat, and drops those that no longer apply.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
+    let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
+    let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     sync_cluster_ips(old, new);
     match (has_cluster_ip_type(old), has_cluster_ip_type(new)) {
         (true, true) => {
@@ -87,9 +83,10 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) {
     if has_health_check_node_port(old) && has_health_check_node_port(new) && integer_or_zero(new.get(port)) == 0 {
         copy_field(old, new, port);
     }
+    Ok(())
 }
 
-/// The one address and the list of them follow each other where a client changed only one of them.
+/// Keeps `clusterIP` and `clusterIPs` in sync when a client changed only one of them.
 fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
     let (before, after) = (string_field(old, "clusterIP"), string_field(new, "clusterIP").to_owned());
     if lacks_cluster_ips(new) && !lacks_cluster_ips(old) && before == after {
@@ -104,7 +101,7 @@ fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
     };
 }
 
-/// A port without a number gets the one that the port of its name had, unless another port took it.
+/// A port without a node port keeps that of the old port of its name, unless another port took it.
 fn reuse_node_ports(old: &JsonObject, new: &mut JsonObject) {
     let ports = |spec: &JsonObject| -> Vec<(String, i64)> {
         let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
@@ -162,7 +159,7 @@ mod tests {
     #[track_caller]
     fn check(old: Value, new: Value, expected: &Value) {
         let [old, mut new] = [old, new].map(|spec| Map::from_iter([("spec".to_owned(), spec)]));
-        prepare_for_update(&old, &mut new);
+        prepare_for_update(&old, &mut new).unwrap();
         assert_eq!(new["spec"], *expected);
     }
 
@@ -209,7 +206,7 @@ mod tests {
             &json!({"type": "ExternalName"}),
         );
         let mut created = Map::from_iter([("spec".to_owned(), json!({"clusterIP": "a"}))]);
-        prepare_for_create(&mut created);
+        prepare_for_create(&User::named("u"), &mut created).unwrap();
         assert_eq!(created["spec"], json!({"clusterIP": "a", "clusterIPs": ["a"]}));
     }
 }

@@ -1,6 +1,7 @@
 //! Service CIDRs and the IP addresses taken from them.
 
 use api::FieldError;
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_column};
@@ -9,12 +10,12 @@ use object::unstructured::texts;
 
 use crate::fields::list_items;
 use crate::release::Release::{self, *};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     validate_update: |range, _| check_update(range),
     immutable_fields: &[fixed_field("spec.cidrs").until(R33)],
     columns: SERVICE_CIDRS,

@@ -1,6 +1,7 @@
 //! Stateful sets.
 
 use api::json::JsonObject;
+use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::cells::{AGE, NAME};
 use serde_json::{Value, json};
@@ -8,12 +9,12 @@ use serde_json::{Value, json};
 use crate::feature_gates::FeatureGates;
 use crate::fields::{object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
 use crate::release::Release::*;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
 use crate::workload::{CONTAINERS, IMAGES, READY, check_workload};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    generation: GenerationRule::Counted,
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: check_workload,
     immutable_fields: IMMUTABLE_FIELDS,
     columns: &[NAME, READY, AGE, CONTAINERS, IMAGES],

@@ -1,5 +1,6 @@
 //! Storage classes, volume attributes classes and volume attachments.
 
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, boolean_column, string_cell, string_cell_or, string_column};
@@ -7,7 +8,7 @@ use object::unstructured;
 
 use crate::ingress::name_with_default_mark;
 use crate::release::Release::*;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field, forbidden_change};
 
 pub(crate) static STORAGE_CLASS_STRATEGY: KindStrategy = KindStrategy {
@@ -36,8 +37,7 @@ pub(crate) static VOLUME_ATTRIBUTES_CLASS_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static VOLUME_ATTACHMENT_STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
-    allows_unconditional_update: false,
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
     immutable_fields: SPEC_IS_FIXED,
     columns: ATTACHMENTS,

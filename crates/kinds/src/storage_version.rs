@@ -4,6 +4,7 @@ mod validation;
 
 use api::json::JsonObject;
 use api::objects::StorageVersionStatus;
+use object::KindRules;
 use object::rules::{NameRule, StatusSubresource};
 use object::table::Column;
 use object::table::cells::{AGE, NAME, first_few_cell, string_cell_or, string_column};
@@ -11,13 +12,16 @@ use object::unstructured::objects;
 use object::{Rejection, unstructured};
 use serde_json::Value;
 
-use crate::strategy::{KindStrategy, SubresourceStrategy};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules {
+        name_rule: NameRule::PathSegment,
+        status: StatusSubresource::StatusOnly,
+        allows_unconditional_update: false,
+        ..RULES
+    },
     // `prepare_for_create` checks the name by a rule of its own.
-    name_rule: NameRule::PathSegment,
-    status: StatusSubresource::StatusOnly,
-    allows_unconditional_update: false,
     prepare_for_create: |_, version| prepare_for_create(version),
     subresources: &[SubresourceStrategy::status(|_, version, _| validate_status(version))],
     columns: STORAGE_VERSIONS,
@@ -35,7 +39,7 @@ fn prepare_for_create(object: &mut JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(errors)
 }
 
-/// Refuses a status that Kubernetes would refuse.
+/// Refuses an invalid status.
 fn validate_status(object: &JsonObject) -> Result<(), Rejection> {
     let status = object.get("status").cloned().unwrap_or_default();
     let status: Option<StorageVersionStatus> =

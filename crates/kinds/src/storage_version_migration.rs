@@ -1,5 +1,6 @@
 //! Storage version migrations.
 
+use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
 use object::table::cells::{NAME, string_cell, string_column};
@@ -7,11 +8,11 @@ use object::unstructured;
 use object::unstructured::objects;
 
 use crate::release::Release::*;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    status: StatusSubresource::StatusOnly,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: &[
         fixed_field("spec.resource.group").displayed_as("group").until(R35),
         fixed_field("spec.resource.version").displayed_as("version").until(R35),

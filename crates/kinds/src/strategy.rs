@@ -3,16 +3,14 @@
 //! Each row of [`crate::groups`] names the strategy of its kind, so that handlers read it from the resource they serve and never
 //! ask for a kind by name. A strategy states what differs from [`KindStrategy::DEFAULT`].
 
-use std::time::Duration;
-
 use access::User;
 use access::rbac::RbacKind;
 use api::json::JsonObject;
 use api::time::Time;
-use api::{FieldError, GroupVersion, KindScope};
+use api::{FieldError, GroupVersion};
 use object::convert::Conversion;
 use object::delete::{self, DeleteOutcome};
-use object::rules::{GarbageCollectionPolicy, GenerationRule, GracePeriodRule, NameRule, StatusSubresource};
+use object::rules::GenerationRule;
 use object::scale::ScalePaths;
 use object::selectable_fields::SelectableFields;
 use object::table::{Column, DEFAULT_COLUMNS};
@@ -26,18 +24,14 @@ use crate::review::ReviewKind;
 use crate::update_validation::ObjectUpdate;
 use crate::update_validation::immutable_fields::ImmutableField;
 
+/// The rules of a kind with nothing special about it.
+pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
+
 /// The behaviour of one kind, the same for all its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct KindStrategy {
-    pub(crate) name_rule: NameRule,
-    /// How the status subresource, if there is one, treats metadata.
-    pub(crate) status: StatusSubresource,
-    pub(crate) generation: GenerationRule,
-    pub(crate) allows_create_on_update: bool,
-    pub(crate) allows_unconditional_update: bool,
-    pub(crate) grace_period: GracePeriodRule,
-    pub(crate) garbage_collection: GarbageCollectionPolicy,
-    pub(crate) ttl: Option<Duration>,
+    /// The rules of objects; the scope and whether there is a status subresource are those of the served resource.
+    pub(crate) rules: KindRules,
     /// Whether a created object keeps the status that the client sent, as nodes do.
     pub keeps_status_on_create: bool,
     /// Whether a deletion is answered with the deleted object instead of a Status.
@@ -79,14 +73,7 @@ pub struct KindStrategy {
 impl KindStrategy {
     /// A kind with nothing special about it.
     pub const DEFAULT: Self = Self {
-        name_rule: NameRule::Subdomain,
-        status: StatusSubresource::WithMetadata,
-        generation: GenerationRule::Absent,
-        allows_create_on_update: false,
-        allows_unconditional_update: true,
-        grace_period: GracePeriodRule::None,
-        garbage_collection: GarbageCollectionPolicy::DeleteDependents,
-        ttl: None,
+        rules: RULES,
         keeps_status_on_create: false,
         returns_deleted_object: false,
         deprecation: None,
@@ -108,21 +95,6 @@ impl KindStrategy {
         rbac: None,
         review: None,
     };
-
-    /// The rules of objects of this kind; `has_status` is whether the server offers the status subresource.
-    pub(crate) fn rules(&self, scope: KindScope, has_status: bool) -> KindRules {
-        KindRules {
-            scope,
-            name_rule: self.name_rule,
-            status: if has_status { self.status } else { StatusSubresource::None },
-            generation: self.generation,
-            allows_create_on_update: self.allows_create_on_update,
-            allows_unconditional_update: self.allows_unconditional_update,
-            grace_period: self.grace_period,
-            garbage_collection: self.garbage_collection,
-            ttl: self.ttl,
-        }
-    }
 
     /// How objects are written through a subresource; `None` if they are not.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceStrategy> {
@@ -148,7 +120,7 @@ pub struct SubresourceStrategy {
 pub(crate) enum WritableFields {
     /// These fields, as one or two names with a dot.
     Fields(&'static [&'static str]),
-    /// `status`, and metadata where [`StatusSubresource`] says so.
+    /// `status`, and metadata where [`object::rules::StatusSubresource`] says so.
     Status,
     /// What its handler decides: the body is a request of a kind of its own.
     HandlerDefined,

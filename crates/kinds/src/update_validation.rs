@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
 
-/// What Kubernetes says of most fields that stay.
+/// The usual refusal of a change of an immutable field.
 pub(crate) const FIELD_IS_IMMUTABLE: &str = "field is immutable";
 
 /// What an update changes and must not. Both states are in the version of `kind`; the new one is complete, with all its
@@ -42,7 +42,7 @@ pub fn validate_update(
     errors
 }
 
-/// Two states of an object.
+/// The old and the new state of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectUpdate<'a> {
     kind: StructType<'a>,
@@ -105,7 +105,7 @@ fn value_at<'a>(object: &'a JsonObject, path: &str) -> Option<&'a Value> {
     names.try_fold(first, |value, name| value.get(name))
 }
 
-/// Puts a field as it is in another state, or takes it away if it is not there.
+/// Copies a field from another state, or removes it if that has none.
 pub(crate) fn copy_or_remove(from: Option<&Value>, into: &mut JsonObject, name: &str) {
     match from {
         Some(value) => into.insert(name.to_owned(), value.clone()),

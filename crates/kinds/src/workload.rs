@@ -27,12 +27,12 @@ pub(crate) const CONTAINERS: Column =
 pub(crate) const IMAGES: Column =
     wide_column("Images", "The images of the containers.", |object, _| container_fields_cell(object, "image"));
 
-/// How many pods a workload wants; one if it does not say.
+/// The desired number of pods; 1 by default.
 pub(crate) fn desired_replicas(object: &JsonObject) -> i64 {
     unstructured::integer(object, &["spec", "replicas"]).unwrap_or(1)
 }
 
-/// A field of each container of the pod template, or of the job template's.
+/// A field of each container of the pod template, or of the pod template within a job template.
 fn container_fields_cell(object: &JsonObject, field: &str) -> Value {
     let paths: [&[&str]; 3] = [
         &["spec", "template", "spec", "containers"],
@@ -44,7 +44,7 @@ fn container_fields_cell(object: &JsonObject, field: &str) -> Value {
     fields.join(",").into()
 }
 
-/// The selector of a workload stays as created.
+/// The selector of a workload is immutable.
 pub(crate) const SELECTOR_IS_FIXED: &[ImmutableField] = &[fixed_field("spec.selector")];
 
 pub(crate) fn check_workload(errors: &mut Vec<FieldError>, object: &JsonObject) {
@@ -59,7 +59,7 @@ pub(crate) fn check_replicas(errors: &mut Vec<FieldError>, spec: &Value) {
     }
 }
 
-/// The pods that are made must be the pods that are looked for.
+/// Refuses a pod template whose labels the selector does not match.
 pub(crate) fn check_template(errors: &mut Vec<FieldError>, spec: &Value, selector: &Value) {
     let template = spec.get("template");
     let labels = template.and_then(|template| template.get("metadata")?.get("labels"));
@@ -104,7 +104,7 @@ pub(crate) fn template_labels(object: &JsonObject) -> Option<Value> {
     (!is_empty_value(labels)).then(|| labels.clone())
 }
 
-/// Rolling unless said otherwise, at this pace.
+/// The update strategy defaults to a rolling update with these parameters.
 pub(crate) fn set_rolling_update_defaults(spec: &mut JsonObject, field: &str, parameters: &[(&str, Value)]) {
     let Some(strategy) = object_field_mut(spec, field) else { return };
     set_if_empty(strategy, "type", "RollingUpdate");

@@ -1,4 +1,4 @@
-//! The same object under another version that serves it.
+//! Conversion of an object between the versions of its kind.
 //!
 //! Most versions of a kind have the same fields, and only the name of the version changes. The caller knows the conversions of
 //! those that differ. Fields that neither version knows are kept.

@@ -70,7 +70,7 @@ pub fn is_removed_by_update(old: &Map<String, Value>, new: &Map<String, Value>) 
         && unstructured::integer(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
 }
 
-/// How long a deletion waits for whoever runs the object.
+/// How long a deletion waits for the kubelet that runs the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GraceWait {
     /// Not at all, and it never did.
@@ -142,7 +142,7 @@ fn shorten_grace_period(
         set_deletion_fields(pod, earlier, seconds);
         return GraceWait::Seconds(seconds);
     }
-    // The new period is over already; one second tells whoever runs the pod that it is still theirs to finish.
+    // The new period is over already; one second leaves the kubelet that runs the pod time to finish.
     let seconds = seconds.min(1);
     set_deletion_fields(pod, now, seconds);
     GraceWait::Seconds(seconds)

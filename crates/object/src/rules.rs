@@ -1,15 +1,15 @@
-//! The facts about a kind that the rules of this crate depend on; the caller looks them up and passes them in.
+//! The rules of a kind that this crate depends on; the caller passes them in.
 
 use std::time::Duration;
 
 pub use api::KindScope;
 
-/// What holds for all objects of one kind.
+/// The rules of all objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindRules {
     /// Whether objects live in a namespace.
     pub scope: KindScope,
-    /// What a name may look like.
+    /// The syntax of names.
     pub name_rule: NameRule,
     /// How `status` is written.
     pub status: StatusSubresource,
@@ -23,11 +23,11 @@ pub struct KindRules {
     pub grace_period: GracePeriodRule,
     /// What deletion does with dependents when the request does not say.
     pub garbage_collection: GarbageCollectionPolicy,
-    /// After how long an object vanishes by itself.
+    /// The lifetime of an object; storage removes it afterwards.
     pub ttl: Option<Duration>,
 }
 
-/// What a name may look like.
+/// The syntax of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain: most kinds.
@@ -36,7 +36,7 @@ pub enum NameRule {
     Label,
     /// A DNS label that starts with a letter: services.
     Label1035,
-    /// Whatever can stand in a path: RBAC kinds.
+    /// Anything that can be a path segment: RBAC kinds.
     PathSegment,
 }
 
@@ -58,7 +58,7 @@ pub enum GenerationRule {
     Counted,
     /// The same, and it grows when an annotation changes: deployments.
     CountedWithAnnotations,
-    /// It is kept as it is, which is absent.
+    /// There is no generation.
     Absent,
 }
 
@@ -74,11 +74,11 @@ pub enum GracePeriodRule {
 /// What deletion does with dependents when the request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollectionPolicy {
-    /// They go afterwards.
+    /// The garbage collector deletes them afterwards.
     DeleteDependents,
     /// They stay: replication controllers, jobs and cron jobs.
     OrphanDependents,
-    /// The garbage collector never looks at them: events.
+    /// The garbage collector ignores the kind: events.
     Unsupported,
 }
 

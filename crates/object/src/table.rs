@@ -1,4 +1,4 @@
-//! The `Table` form of objects: what `kubectl get` asks for and prints.
+//! The `Table` form of objects, which `kubectl get` requests and prints.
 //!
 //! The columns of a kind come in as a value; [`cells`] has those that many kinds share, and the pieces to make others. Kinds
 //! without columns of their own show their name and when they were created.
@@ -19,7 +19,7 @@ use cells::NAME;
 
 pub use human_duration::human_duration;
 
-/// A column: what it is called, and how a cell is made from an object at an instant.
+/// A column: its heading, and the function that makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The heading; kubectl prints it in capitals.
@@ -28,7 +28,7 @@ pub struct Column {
     pub cell_type: &'static str,
     /// `name` for the column that identifies the object; else empty.
     pub format: &'static str,
-    /// What it means.
+    /// The description of the column.
     pub description: &'static str,
     /// 0 is always shown, 1 only in wide output.
     pub priority: i32,
@@ -48,7 +48,7 @@ impl Serialize for Column {
     }
 }
 
-/// What the rows carry of their objects, beside the cells.
+/// The part of the object that a row carries beside its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
@@ -75,16 +75,16 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table says what its columns are; the events of a watch do so once.
+/// Whether a table defines its columns; of a watch only the first event does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnDefinitions {
-    /// It does.
+    /// The table defines them.
     Included,
-    /// An earlier one did.
+    /// An earlier table of the watch did.
     Omitted,
 }
 
-/// How a table is wanted.
+/// The options of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions<'a> {
     /// The columns of the kind.
@@ -93,9 +93,9 @@ pub struct TableOptions<'a> {
     pub row_condition: fn(&JsonObject) -> Option<Value>,
     /// `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
     pub api_version: &'a str,
-    /// What the rows carry.
+    /// The part of the object in each row.
     pub include_object: IncludeObject,
-    /// Whether the columns are named.
+    /// Whether the table defines its columns.
     pub column_definitions: ColumnDefinitions,
     /// Now; ages count from here.
     pub now: Time,

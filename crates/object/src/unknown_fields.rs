@@ -1,7 +1,7 @@
-//! Keeping what another release has stored.
+//! Fields that another release has stored are kept on update.
 //!
-//! A client of this release reads an object, drops the fields it does not know and writes the rest back. Those fields are not
-//! deleted by that: who does not know a field cannot mean to remove it.
+//! A client of this release reads an object, drops the fields it does not know and writes the rest back. That must not delete
+//! those fields: the client cannot have meant to remove them.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub fn keep_unknown_fields(old: &Map<String, Value>, new: &mut Map<String, Value
     }
 }
 
-/// Drops the fields of `new` that the schema does not have, unless `old` has them: nobody but this client speaks of them. Items
+/// Drops the fields of `new` that the schema does not have, unless `old` has them: no other release has stored them. Items
 /// of lists are compared by their merge key or, without one, by their position.
 pub fn drop_unknown_fields(old: Option<&Map<String, Value>>, new: &mut Map<String, Value>, schema: SchemaCursor<'_>) {
     if !schema.is_typed() {
@@ -119,7 +119,7 @@ mod tests {
             &json!({"spec": {"containers": [{"name": "b", "image": "x"}, {"name": "c"}, {}]}}),
             &json!({"spec": {"containers": [{"name": "b", "image": "x", "future": 2}, {"name": "c"}, {}]}}),
         );
-        // Without a key nobody can say which item is which.
+        // Without a key the items of two states cannot be matched.
         check(
             &json!({"spec": {"tolerations": [{"key": "a", "future": 1}]}}),
             &json!({"spec": {"tolerations": [{"key": "a"}]}}),

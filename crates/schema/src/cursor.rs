@@ -1,7 +1,7 @@
 //! A walk through an object along its type: a strategic merge patch follows it, and so does the code that keeps fields which
 //! another release has stored.
 
-use crate::types::{StructType, TypeForm, ValueType};
+use crate::types::{PatchRule, StructType, TypeForm, ValueType};
 
 /// A place in an object: a type with fields, a map, or a place that has no schema.
 #[derive(Clone, Copy, Debug)]
@@ -15,54 +15,26 @@ enum CursorPosition<'t> {
     Untyped,
 }
 
-/// How a strategic merge patch treats a field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FieldInfo<'t> {
-    /// Whether its value is merged or replaced.
-    pub strategy: PatchStrategy,
-    /// The field that tells the items of a list of objects apart.
-    pub merge_key: Option<&'t str>,
-}
-
-/// Whether a strategic merge patch merges or replaces a value. `retainKeys` needs no mention: the patch itself says so where
-/// it applies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PatchStrategy {
-    /// Objects merge, lists are replaced.
-    #[default]
-    Default,
-    /// Lists merge too.
-    Merge,
-    /// Objects are replaced too.
-    Replace,
-}
-
 impl<'t> SchemaCursor<'t> {
     /// The root of an object of this type.
     pub fn new(kind: StructType<'t>) -> Self {
         Self(CursorPosition::Struct(kind))
     }
 
-    /// A field and the place inside of it; `None` for a field that the type does not have. A map has every field.
-    pub fn field(self, name: &str) -> Option<(FieldInfo<'t>, Self)> {
+    /// How a strategic merge patch treats a field, and the place inside of it; `None` for a field that the type does not have.
+    /// A map has every field.
+    pub fn field(self, name: &str) -> Option<(PatchRule<'t>, Self)> {
         let field = match self.0 {
             CursorPosition::Struct(kind) => kind.field(name)?,
-            CursorPosition::Map(values) => return Some((FieldInfo::default(), Self::inside(values))),
+            CursorPosition::Map(values) => return Some((PatchRule::default(), Self::inside(values))),
             CursorPosition::Untyped => return None,
         };
-        let rule = field.patch_rule();
-        let strategy = match rule {
-            Some(rule) if rule.merges_lists => PatchStrategy::Merge,
-            Some(rule) if rule.replaces_objects => PatchStrategy::Replace,
-            Some(_) | None => PatchStrategy::Default,
-        };
-        let info = FieldInfo { strategy, merge_key: rule.and_then(|rule| rule.merge_key) };
-        Some((info, Self::inside(field.value_type())))
+        Some((field.patch_rule().unwrap_or_default(), Self::inside(field.value_type())))
     }
 
-    /// Like [`Self::field`], with the default strategy and no schema for an unknown field.
-    pub fn field_or_default(self, name: &str) -> (FieldInfo<'t>, Self) {
-        self.field(name).unwrap_or((FieldInfo::default(), Self(CursorPosition::Untyped)))
+    /// Like [`Self::field`], with the usual rule and no schema for an unknown field.
+    pub fn field_or_default(self, name: &str) -> (PatchRule<'t>, Self) {
+        self.field(name).unwrap_or((PatchRule::default(), Self(CursorPosition::Untyped)))
     }
 
     /// Whether this place has a schema.
@@ -100,12 +72,12 @@ mod tests {
         let mut cursor = SchemaCursor::new(built_in_types(36).for_kind(kind).unwrap());
         let mut shown = "unknown".to_owned();
         for name in path.split('.') {
-            let Some((info, inside)) = cursor.field(name) else {
+            let Some((rule, inside)) = cursor.field(name) else {
                 expected.assert_eq("unknown");
                 return;
             };
             let place = if inside.is_typed() { "typed" } else { "plain" };
-            shown = format!("{:?} {:?} {place}", info.strategy, info.merge_key);
+            shown = format!("{} {:?} {place}", rule.strategy, rule.merge_key);
             cursor = inside;
         }
         expected.assert_eq(&shown);
@@ -118,25 +90,25 @@ mod tests {
 
     #[test]
     fn cursor_follows_fields() {
-        check("spec", &expect!["Default None typed"]);
-        check("spec.containers", &expect![[r#"Merge Some("name") typed"#]]);
-        check("spec.containers.ports", &expect![[r#"Merge Some("containerPort") typed"#]]);
-        check("spec.volumes", &expect![[r#"Merge Some("name") typed"#]]);
-        check("spec.containers.image", &expect!["Default None plain"]);
+        check("spec", &expect![" None typed"]);
+        check("spec.containers", &expect![[r#"merge Some("name") typed"#]]);
+        check("spec.containers.ports", &expect![[r#"merge Some("containerPort") typed"#]]);
+        check("spec.volumes", &expect![[r#"merge,retainKeys Some("name") typed"#]]);
+        check("spec.containers.image", &expect![" None plain"]);
         check("spec.containers.nonsense", &expect!["unknown"]);
-        check("metadata.finalizers", &expect!["Merge None plain"]);
+        check("metadata.finalizers", &expect!["merge None plain"]);
     }
 
     #[test]
     fn patch_rule_may_replace_objects() {
         let kind = GroupVersionKind { group: "policy", version: "v1", kind: "PodDisruptionBudget" };
-        check_kind(kind, "spec.selector", &expect!["Replace None typed"]);
+        check_kind(kind, "spec.selector", &expect!["replace None typed"]);
     }
 
     #[test]
     fn map_has_every_field() {
-        check("metadata.labels.whatever", &expect!["Default None plain"]);
-        check("spec.containers.resources.limits.cpu", &expect!["Default None plain"]);
+        check("metadata.labels.whatever", &expect![" None plain"]);
+        check("spec.containers.resources.limits.cpu", &expect![" None plain"]);
         check("metadata.labels.whatever.deeper", &expect!["unknown"]);
     }
 }

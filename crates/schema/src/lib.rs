@@ -17,7 +17,7 @@ mod table;
 pub mod type_check;
 mod types;
 
-pub use cursor::{FieldInfo, PatchStrategy, SchemaCursor};
+pub use cursor::SchemaCursor;
 pub use normalize::{drop_unknown_fields, normalize};
 pub use quantity::compare_quantities;
 pub use table::TypeTable;

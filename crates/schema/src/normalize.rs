@@ -43,7 +43,7 @@ fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
     }
 }
 
-/// An item has a place, so null cannot go: it becomes the type's empty value.
+/// Null in a list or a map becomes the empty value of its type, because an item cannot be dropped.
 fn normalize_item(item: &mut Value, shape: ValueType<'_>) {
     if item.is_null() {
         *item = match shape.form() {

@@ -1,7 +1,7 @@
-//! Bodies in Kubernetes' protobuf encoding, read as the JSON that the same client would have sent.
+//! Decodes bodies in Kubernetes' protobuf encoding into the JSON that the same client would have sent.
 //!
-//! An envelope names the kind, the table of types gives every field its number; no kind has code of its own. What a client of
-//! a newer release sends, and this release does not know, is skipped, as Kubernetes does: protobuf does not name its fields.
+//! The envelope names the kind and the table of types gives every field its number; no kind has code of its own. Fields of a
+//! newer release that this release does not know are skipped, as in Kubernetes: protobuf does not name its fields.
 //! Nothing in a body makes this panic, nest deeper than [`DEPTH_MAX`], hold more than [`OBJECTS_MAX`] or allocate by a length
 //! that the body does not have.
 
@@ -17,14 +17,14 @@ use wire::{Payload, WireFields};
 
 pub use wire::WireError;
 
-/// How deep objects and lists may nest: as deep as in a body of JSON.
+/// The nesting limit of objects and lists, the same as for JSON bodies.
 pub const DEPTH_MAX: usize = 100;
 
 /// How many objects one body may hold: some more than JSON has room for in the largest body that servers take, 3 MiB. An
 /// object takes far more memory than the two bytes that it may have here.
 pub const OBJECTS_MAX: usize = 1 << 18;
 
-/// What every body begins with.
+/// The prefix of every body.
 const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
 /// The type of the options of a delete request, which every group has under its own name.
@@ -136,7 +136,7 @@ impl<'a> UnknownEnvelope<'a> {
             match field? {
                 (1, type_meta) => self.read_type_meta(type_meta)?,
                 (2, raw) => self.raw = raw.bytes()?,
-                // How the message is compressed, and its media type: nobody sets them.
+                // The compression and the media type of the message: no client sets them.
                 _ => {}
             }
         }

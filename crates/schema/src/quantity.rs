@@ -1,6 +1,6 @@
 //! Quantities such as `100m` and `1Gi`: read as Kubernetes reads them, and written in its canonical form.
 //!
-//! Kubernetes keeps a text that is canonical at a glance and writes every other anew: `0.5` as `500m`, `1024Mi` as `1Gi`,
+//! Kubernetes keeps a text that is canonical at a glance and rewrites every other: `0.5` as `500m`, `1024Mi` as `1Gi`,
 //! the number 2 as `"2"`, but `1.500` as it is.
 
 use std::cmp::Ordering;

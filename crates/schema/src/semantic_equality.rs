@@ -27,7 +27,7 @@ pub fn is_object_equal(kind: StructType<'_>, old: &Map<String, Value>, new: &Map
     })
 }
 
-/// Whether a value says no more than its absence.
+/// Whether a value means the same as its absence.
 pub fn is_semantically_empty(field: StructField<'_>, value: &Value) -> bool {
     match (value, field.value_type().form()) {
         (Value::Null, _) => true,

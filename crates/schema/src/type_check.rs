@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 use crate::quantity::Quantity;
 use crate::{SpecialType, StructType, TypeForm, ValueType};
 
-/// How many unknown fields are named, as in Kubernetes.
+/// The limit of reported unknown fields, as in Kubernetes.
 const REPORTED_UNKNOWN_FIELDS_MAX: usize = 100;
 
 /// Why Go's decoder would not take a body. Kubernetes answers 400 with it, behind [`cannot_be_handled_message`].
@@ -43,7 +43,7 @@ pub fn cannot_be_handled_message(kind: GroupVersionKind<&str>, reason: &str) -> 
     format!("{} in version {:?} cannot be handled as a {}: {reason}", kind.kind, kind.version, kind.kind)
 }
 
-/// Where in the body we are.
+/// The position in the body, and the unknown fields so far.
 struct TypeChecker<'t> {
     /// The innermost type whose field we are in; Go names it in every message.
     kind: StructType<'t>,
@@ -202,7 +202,7 @@ fn fits_int32(number: &Number) -> bool {
     number.as_i64().is_some_and(|integer| i32::try_from(integer).is_ok())
 }
 
-/// What Go's decoder calls a value.
+/// The name of a JSON type in Go's decoder.
 fn go_json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -30,7 +30,7 @@ pub struct StructField<'t> {
     owner: StructType<'t>,
 }
 
-/// What a value looks like, with where it stands: the name of a string type is that of a package.
+/// The type of a value, and the type that has it as a field.
 #[derive(Clone, Copy)]
 pub struct ValueType<'t> {
     row: &'t table::ValueTypeRow,
@@ -90,7 +90,7 @@ pub enum SpecialType {
     SchemaOrStrings,
 }
 
-/// How two versions of a list or a map become one.
+/// How two versions of a list or a map merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology<'t> {
     /// As a whole.
@@ -108,7 +108,7 @@ pub enum Topology<'t> {
 pub struct ListMapKeys<'t>(pub(crate) &'t str);
 
 /// How a strategic merge patch treats a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchRule<'t> {
     /// Lists are merged, not replaced.
     pub merges_lists: bool,

@@ -48,7 +48,7 @@ pub(crate) fn prepare_storage_versions(
         return Ok(PreparedStorageVersions { barrier: None, server, prefix });
     }
     let kept =
-        registrations_for(&config.served_resources).context("the catalogue has contradictory storage versions")?;
+        registrations_for(&config.served_resources).context("the table of kinds has contradictory storage versions")?;
     let metrics = Metrics::new(registry);
     let barrier =
         PublicationBarrier::new(server.as_str().into(), config.peers.lease_duration(), &kept, metrics.clone());

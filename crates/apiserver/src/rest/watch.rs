@@ -273,9 +273,10 @@ impl WatchStream {
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let (kind, object) =
             watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored))?;
+        // Watchers of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
-            && is_in_stored_version(&object, resource)
+            && object_codec::is_stored_in_version(&object, resource)
         {
             return Some(change.get_or_encode_frame(|| {
                 object_codec::encode_watch_event(kind, &object_codec::encode_served(&object, resource))
@@ -292,13 +293,6 @@ impl WatchStream {
 
 fn column_definitions_for(is_first: bool) -> ColumnDefinitions {
     if is_first { ColumnDefinitions::Included } else { ColumnDefinitions::Omitted }
-}
-
-/// Frames are shared between watchers of the storage version only: those of others look different.
-fn is_in_stored_version(object: &StoredObject, resource: &kinds::ServedResource) -> bool {
-    let kind = resource.group_version_kind();
-    let api_version = api::GroupVersion { group: kind.group, version: kind.version }.to_string();
-    *object.api_version == *api_version
 }
 
 /// A change as a selection sees it: objects that begin or cease to match appear and disappear.

@@ -11,6 +11,7 @@ use kinds::types_of;
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
+use object::unstructured::metadata_string;
 use object::{Rejection, StoredObject, decode, metadata, unknown_fields, validate};
 use registry::read::ReadConsistency;
 use registry::{WriteDecision, WriteError, WriteOutcome};
@@ -18,7 +19,7 @@ use schema::SchemaCursor;
 use store::Compare;
 
 use super::{RequestContext, current_time};
-use crate::admission::{NamespaceFreshness, ObjectWrite, SigningRequestWrite};
+use crate::admission::{NamespaceFreshness, ObjectWrite};
 use crate::built_in_types::{self, CheckedObject};
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
@@ -221,13 +222,9 @@ impl RequestContext<'_> {
             new = next;
         }
         self.check_escalation(name, Some(old), &new)?;
-        self.server.check_signer_permission(&SigningRequestWrite {
-            user: &self.caller.user,
-            resource: served,
-            subresource,
-            old,
-            new: &new,
-        })?;
+        if let Some(verb) = (strategy.signer_verb)(subresource, old, &new) {
+            self.server.check_signer_permission(&self.caller.user, verb, old)?;
+        }
         built_in_types::set_defaults(&mut new, gates, served.group_version_kind());
         if let Some(schema) = self.schema_of(served.group_version_kind()) {
             unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
@@ -376,10 +373,6 @@ async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<Ch
         status_context: context.status_context(""),
     };
     request_body::read_object(request, context.record, &expected).await
-}
-
-fn metadata_string<'a>(object: &'a JsonObject, field: &str) -> &'a str {
-    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(|value| value.as_str()).unwrap_or_default()
 }
 
 /// A random uid.

@@ -1,6 +1,6 @@
 //! The schedules of cron jobs: minute, hour, day of the month, month, day of the week; or a word for one of the usual ones.
 
-/// What is wrong with a schedule, in the words of the parser that Kubernetes uses; `None` if nothing is.
+/// The fault of a schedule, in the words of the parser that Kubernetes uses; `None` for a valid one.
 pub(crate) fn schedule_error(schedule: &str) -> Option<String> {
     if schedule.contains("TZ=") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
@@ -15,7 +15,7 @@ pub(crate) fn schedule_error(schedule: &str) -> Option<String> {
     fields.iter().zip(&FIELDS).find_map(|(text, field)| field.error(text))
 }
 
-/// The numbers that a field takes, and names for them.
+/// The range of a field's numbers, and the names for them.
 struct CronField {
     min: u32,
     max: u32,

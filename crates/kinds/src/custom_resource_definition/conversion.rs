@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::rename_field;
 
-/// What a version may have of its own, and what the same is called above the versions.
+/// Fields of a version, and the names that v1beta1 gives them when all versions share them.
 const SHARED_FIELDS: [(&str, &str); 4] = [
     ("schema", "validation"),
     ("subresources", "subresources"),
@@ -19,7 +19,7 @@ const PATH_V1: &str = "jsonPath";
 
 const PATH_V1BETA1: &str = "JSONPath";
 
-/// From what is stored to what is served.
+/// Converts the stored version to the served one.
 pub(crate) fn v1beta1_to_v1(object: &mut JsonObject) {
     let spec = nested_object_mut(object, "spec");
     let first = spec.remove("version");
@@ -53,7 +53,7 @@ pub(crate) fn v1beta1_to_v1(object: &mut JsonObject) {
     }
 }
 
-/// From what is served to what is stored.
+/// Converts the served version to the stored one.
 pub(crate) fn v1_to_v1beta1(object: &mut JsonObject) {
     let spec = nested_object_mut(object, "spec");
     versions_mut(spec).for_each(|version| rename_column_paths(version, PATH_V1, PATH_V1BETA1));
@@ -81,7 +81,7 @@ fn versions_mut(spec: &mut JsonObject) -> impl Iterator<Item = &mut JsonObject> 
     versions.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// The value that every version has; `None` if one has another, or none.
+/// The value that all versions share; `None` if they differ or one lacks it.
 fn value_shared_by_all_versions(spec: &mut JsonObject, field: &str) -> Option<Value> {
     let mut values = versions_mut(spec).map(|version| version.get(field).cloned());
     let first = values.next()??;

@@ -1,4 +1,4 @@
-//! Who somebody is and what they may do.
+//! Authentication, authorization, certificates and RBAC.
 
 use crate::kind::builder::{STATUS, cluster_scoped_kind, group, namespaced_kind, stored_only, subresource, version};
 use crate::kind::{BuiltInGroup, KindVersion};

@@ -16,7 +16,7 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// What an autoscaler aims at that names no metric, in percent of the CPU requested.
+/// The target of an autoscaler without metrics, in percent of the requested CPU.
 const DEFAULT_CPU_UTILIZATION: i64 = 80;
 
 pub(crate) fn v1_to_v2(scaler: &mut JsonObject) {
@@ -84,7 +84,7 @@ pub(crate) fn v2_to_v1(scaler: &mut JsonObject) {
     }
 }
 
-/// Takes our annotations away and reads them; one that cannot be read is as good as none.
+/// Removes the annotations of v1 and decodes them; an annotation that cannot be decoded is dropped.
 fn take_annotations(scaler: &mut JsonObject) -> Map<String, Value> {
     let mut taken = Map::new();
     let metadata = unstructured::metadata_mut(scaler);
@@ -110,7 +110,7 @@ fn take_list(object: &mut JsonObject, name: &str) -> Vec<Value> {
     }
 }
 
-/// The utilization in percent, if a metric is about CPU and in percent.
+/// The utilization in percent of a CPU metric that states one.
 fn cpu_utilization<'m>(metric: &'m Value, part: &str) -> Option<&'m Value> {
     let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
     metric["resource"][part].get("averageUtilization").filter(|percent| is_cpu && !percent.is_null())

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The sources of a metric, as fields of it.
 const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
 
-/// Whether a metric says what is wanted or what is.
+/// Whether a metric is a target or a current value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MetricSide {
     Target,
@@ -55,7 +55,7 @@ fn convert_sources(metric: &Value, convert: impl Fn(&str, &JsonObject) -> JsonOb
     metric
 }
 
-/// Names of a value in the second version, and in the first, where the tense comes before some.
+/// The names of a value in v2 and in v1, where some have the side as a prefix.
 fn value_names(source: &str, side: MetricSide) -> [(&'static str, String); 3] {
     let part = side.field_name();
     let average = if source == "object" { "averageValue".to_owned() } else { format!("{part}AverageValue") };
@@ -70,7 +70,7 @@ fn selector_name(source: &str) -> &'static str {
     if source == "external" { "metricSelector" } else { "selector" }
 }
 
-/// The value that the first version cannot leave out; zero stands for absence.
+/// The value that v1 requires; zero stands for absence.
 fn required_value(source: &str, side: MetricSide) -> Option<&'static str> {
     match (source, side) {
         ("object", MetricSide::Target | MetricSide::Current) | ("external", MetricSide::Current) => Some("value"),
@@ -122,7 +122,7 @@ fn source_to_v2(source: &str, flat: &JsonObject, side: MetricSide) -> JsonObject
     fields
 }
 
-/// Says which of its values a target is about.
+/// Sets the type of a target by the value that it has.
 fn set_target_type(source: &str, target: &mut JsonObject) {
     let has = |name: &str| target.contains_key(name);
     let kind = match source {

@@ -13,7 +13,7 @@ pub(crate) fn check_job(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     [check_completions(update), check_template(update)].into_iter().flatten().collect()
 }
 
-/// Only a job with an index may change how many pods it wants, and how many of them at once with it.
+/// Only an indexed job may change `completions`, and only together with `parallelism`.
 fn check_completions(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let path = "spec.completions";
     if update.is_unchanged(path) {
@@ -52,7 +52,7 @@ fn check_template(update: ObjectUpdate<'_>) -> Option<FieldError> {
         allow_resource_changes(new, &mut allowed);
     }
     let allowed = Value::Object(allowed);
-    // Whoever may change what containers ask for may change labels and annotations too.
+    // With the resources of containers, labels and annotations may change too.
     let (path, allowed) = match may_resize {
         true => ("spec.template.spec", allowed.get("spec")),
         false => (path, Some(&allowed)),
@@ -61,7 +61,7 @@ fn check_template(update: ObjectUpdate<'_>) -> Option<FieldError> {
     (!is_kept).then(|| FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE))
 }
 
-/// Whether a suspended job has no pods: it never had any, or says that they are gone.
+/// Whether a suspended job has no pods: it never started, or its status says that they are gone.
 fn is_without_pods(update: ObjectUpdate<'_>) -> bool {
     let is_suspended = |condition: &Value| {
         condition.get("type").is_some_and(|kind| kind == "Suspended")
@@ -72,7 +72,7 @@ fn is_without_pods(update: ObjectUpdate<'_>) -> bool {
     active == 0 && (!has_started || list_items(update.old_value("status.conditions")).iter().any(is_suspended))
 }
 
-/// Where pods may run, and what they are labelled with.
+/// Allows changes of scheduling fields, labels and annotations of the pod template.
 fn allow_scheduling_changes(new: &JsonObject, allowed: &mut JsonObject) {
     let [metadata, spec] = ["metadata", "spec"].map(|part| new.get(part));
     let of = |part: Option<&Value>, name: &str| part.and_then(|part| part.get(name)).cloned();
@@ -91,7 +91,7 @@ fn allow_scheduling_changes(new: &JsonObject, allowed: &mut JsonObject) {
     );
 }
 
-/// What containers ask for.
+/// Allows changes of the resources of containers.
 fn allow_resource_changes(new: &JsonObject, allowed: &mut JsonObject) {
     for part in ["containers", "initContainers"] {
         let new = list_items(new.get("spec").and_then(|spec| spec.get(part)));

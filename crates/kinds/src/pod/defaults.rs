@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::feature_gates::FeatureGates;
 use crate::fields::{object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
 
-/// What is set in a pod, but not in the template of one.
+/// Defaults of pods that pod templates do not have.
 pub(crate) fn set_pod_defaults(pod: &mut JsonObject, gates: &FeatureGates) {
     let Some(spec) = object_field_mut(pod, "spec") else { return };
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
@@ -29,7 +29,7 @@ pub(crate) fn set_pod_defaults(pod: &mut JsonObject, gates: &FeatureGates) {
     set_if_absent(spec, "enableServiceLinks", true);
 }
 
-/// A resource with a limit and no request is requested up to the limit.
+/// A resource without a request is requested up to its limit.
 fn default_requests_to_limits(container: &mut JsonObject) {
     let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
@@ -39,7 +39,7 @@ fn default_requests_to_limits(container: &mut JsonObject) {
     }
 }
 
-/// On the network of the host every port of a container is one of the host.
+/// On the host network every container port is a host port.
 fn default_host_ports(container: &mut JsonObject) {
     for port in objects_mut(container, "ports") {
         if let Some(number) = port.get("containerPort").cloned() {
@@ -66,7 +66,7 @@ fn default_probe_protocols(container: &mut JsonObject) {
     }
 }
 
-/// One account under two names; the newer name counts.
+/// Keeps the two names of the service account field equal; the newer one wins.
 pub(crate) fn set_pod_spec_defaults(spec: &mut JsonObject) {
     let (name, deprecated) = (string_field(spec, "serviceAccountName"), string_field(spec, "serviceAccount"));
     let name = if name.is_empty() { deprecated } else { name }.to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn set_pod_spec_defaults(spec: &mut JsonObject) {
     }
 }
 
-/// One address and a list of them; if they disagree, the one counts.
+/// Keeps `podIP` and `podIPs` consistent; `podIP` wins.
 pub(crate) fn set_pod_status_defaults(status: &mut JsonObject) {
     let first = status.get("podIPs").and_then(|ips| ips.get(0)?.get("ip")?.as_str()).unwrap_or_default().to_owned();
     let single = string_field(status, "podIP").to_owned();
@@ -99,7 +99,7 @@ pub(crate) fn set_container_defaults(container: &mut JsonObject) {
     set_if_absent(container, "resources", Map::new());
 }
 
-/// A volume that does not say what it is, is an empty folder.
+/// A volume without a source is an `emptyDir`.
 pub(crate) fn set_volume_defaults(volume: &mut JsonObject, gates: &FeatureGates) {
     if volume.keys().all(|name| name == "name") {
         volume.insert("emptyDir".to_owned(), json!({}));
@@ -111,12 +111,12 @@ pub(crate) fn set_volume_defaults(volume: &mut JsonObject, gates: &FeatureGates)
     }
 }
 
-/// What is tagged as the latest may have changed since it was pulled.
+/// An image with the tag `latest` may have changed since it was pulled.
 fn default_pull_policy(image: &str) -> &'static str {
     if has_latest_tag(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// Whether the tag is `latest`, said or not; what is no name of an image has no tag.
+/// Whether the tag is `latest`, stated or implied; an invalid image name has no tag.
 fn has_latest_tag(image: &str) -> bool {
     let (name, has_digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let (repository, tag) = match name.rsplit_once(':') {

@@ -32,7 +32,7 @@ pub(crate) fn qos_class(pod: &JsonObject) -> &'static str {
     if limits.iter().all(Option::is_some) && requests == limits { "Guaranteed" } else { "Burstable" }
 }
 
-fn has_requests_or_limits(resources: &Value) -> bool {
+pub(crate) fn has_requests_or_limits(resources: &Value) -> bool {
     let list = |name: &str| resources.get(name).and_then(Value::as_object);
     ["requests", "limits"].iter().any(|name| list(name).is_some_and(|list| !list.is_empty()))
 }

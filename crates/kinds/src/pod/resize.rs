@@ -53,8 +53,7 @@ fn resized_container(old: &Value, new: Option<&Value>) -> Value {
 }
 
 fn containers_in<'a>(pod: &'a JsonObject, field: &str) -> &'a [Value] {
-    let containers = pod.get("spec").and_then(|spec| spec.get(field)).and_then(Value::as_array);
-    containers.map_or(&[], Vec::as_slice)
+    unstructured::list(pod, &["spec", field])
 }
 
 #[cfg(test)]

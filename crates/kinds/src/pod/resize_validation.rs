@@ -11,12 +11,12 @@ use schema::semantic_equality::is_field_equal;
 use serde_json::{Map, Value, json};
 
 use crate::fields::list_items;
-use crate::pod::qos::qos_class;
+use crate::pod::qos::{has_requests_or_limits, qos_class};
 use crate::release::Release;
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{ObjectUpdate, copy_or_remove};
 
-/// How Kubernetes prints the path of a refusal that is about no field.
+/// The path of a refusal without a field, as Kubernetes prints it.
 const NO_PATH: &str = "[]";
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -64,7 +64,7 @@ pub(crate) fn check_resize(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     faults
 }
 
-/// A pod that is never resized, whatever is asked for.
+/// Refuses pods that can never be resized.
 fn check_pod_is_resizable(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let annotations = update.old_value("metadata.annotations");
     let detail = if update.gates.release() < Release::R35 && has_pod_level_resources(update) {
@@ -98,10 +98,7 @@ fn check_node_supports_resize(update: ObjectUpdate<'_>) -> Option<FieldError> {
 }
 
 fn has_pod_level_resources(update: ObjectUpdate<'_>) -> bool {
-    let is_set = |resources: Option<&Value>| {
-        let list = |name: &str| resources.and_then(|resources| resources.get(name)).and_then(Value::as_object);
-        ["requests", "limits"].iter().any(|name| list(name).is_some_and(|list| !list.is_empty()))
-    };
+    let is_set = |resources: Option<&Value>| resources.is_some_and(has_requests_or_limits);
     is_set(update.old_value("spec.resources")) || is_set(update.new_value("spec.resources"))
 }
 
@@ -229,7 +226,7 @@ fn check_init_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     faults
 }
 
-/// Everything beside cpu and memory. From 1.33 on the rules above have refused most of it already, in better words.
+/// Refuses changes of anything but cpu and memory. From 1.33 on the other checks refuse most of it first, in better words.
 fn check_other_fields(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let mut allowed = update.new_value("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     // Before 1.33 init containers could not be resized at all.
@@ -263,7 +260,7 @@ fn is_resizable(update: ObjectUpdate<'_>, init_container: &Value) -> bool {
     is_restartable(init_container) || update.gates.enabled("InPlacePodVerticalScalingInitContainers")
 }
 
-/// Whether a list of resources lost one.
+/// Whether a resource was removed from a list.
 fn has_lost_resource(old: Option<&Value>, new: Option<&Value>) -> bool {
     let new = new.and_then(Value::as_object);
     let mut names = old.and_then(Value::as_object).into_iter().flat_map(Map::keys);

@@ -37,7 +37,7 @@ pub(crate) const PODS: &[Column] = &[
     wide_column("Readiness Gates", "How many of its readiness gates are open.", readiness_gates_cell),
 ];
 
-/// The row condition of a pod that has come to its end.
+/// The row condition of a completed pod.
 pub(crate) fn completed_condition(pod: &JsonObject) -> Option<Value> {
     let (reason, message) = match unstructured::text(pod, &["status", "phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -67,7 +67,7 @@ fn readiness_gates_cell(pod: &JsonObject, _: Time) -> Value {
     }
 }
 
-/// What the containers of a pod add up to.
+/// The status, readiness and restarts over all containers of a pod.
 struct PodSummary {
     status: String,
     ready: usize,
@@ -76,7 +76,7 @@ struct PodSummary {
     restarted_at: Option<Timestamp>,
 }
 
-/// Restarts, and the end of the last run before one.
+/// Restarts, and the end of the last terminated run.
 #[derive(Clone, Copy, Default)]
 struct RestartCount {
     count: i64,
@@ -198,7 +198,7 @@ impl PodSummary {
     }
 }
 
-/// How far an init container has come.
+/// The progress of an init container.
 enum InitContainerState {
     Completed,
     SidecarStarted,

@@ -10,12 +10,12 @@ use crate::release::Release;
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove};
 
-/// What may change, as refusals list it.
+/// The mutable fields, as refusals list them.
 const MUTABLE_FIELDS: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),\
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Resources could be changed by an update until they had a subresource of their own.
+/// Added to the list before 1.32, when an update could change resources.
 const MUTABLE_RESOURCES: &str = ",`spec.containers[*].resources` (for CPU/memory only)";
 
 pub(crate) fn check_pod(update: ObjectUpdate<'_>) -> Vec<FieldError> {
@@ -48,7 +48,7 @@ pub(crate) fn check_pod(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// `pods/ephemeralcontainers`: containers are added, and stay as they are.
+/// `pods/ephemeralcontainers`: containers may be added; existing ones are immutable.
 pub(crate) fn check_ephemeral_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.ephemeralContainers";
     let annotations = update.old_value("metadata.annotations");
@@ -76,7 +76,7 @@ pub(crate) fn check_ephemeral_containers(update: ObjectUpdate<'_>) -> Vec<FieldE
     faults
 }
 
-/// `pods/status`: the class of service is the server's word.
+/// `pods/status`: the quality-of-service class is immutable.
 pub(crate) fn check_status(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "status.qosClass";
     match update.old_string(path) == update.new_string(path) {
@@ -85,7 +85,7 @@ pub(crate) fn check_status(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     }
 }
 
-/// Whether it makes sense to look further.
+/// Checks a list of containers. False if further checks make no sense.
 fn check_containers(update: ObjectUpdate<'_>, part: &str, errors: &mut Vec<FieldError>) -> bool {
     let path = format!("spec.{part}");
     let [old, new] = [update.old_value(&path), update.new_value(&path)].map(list_items);
@@ -106,7 +106,7 @@ fn check_containers(update: ObjectUpdate<'_>, part: &str, errors: &mut Vec<Field
     true
 }
 
-/// A deadline may be set, and shortened. Says whether it makes sense to look further.
+/// The deadline may be set and shortened. False if further checks make no sense.
 fn check_deadline(update: ObjectUpdate<'_>, errors: &mut Vec<FieldError>) -> bool {
     let path = "spec.activeDeadlineSeconds";
     let [old, new] = [update.old_value(path), update.new_value(path)].map(|value| value.and_then(Value::as_i64));
@@ -120,7 +120,7 @@ fn check_deadline(update: ObjectUpdate<'_>, errors: &mut Vec<FieldError>) -> boo
     new.is_none()
 }
 
-/// Old ones stay, whatever their seconds; others may be added.
+/// Existing tolerations may change their seconds only; others may be added.
 fn check_tolerations(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let path = "spec.tolerations";
     let without_seconds = |toleration: &Value| {
@@ -136,7 +136,7 @@ fn check_tolerations(update: ObjectUpdate<'_>) -> Option<FieldError> {
     (!list_items(update.old_value(path)).iter().all(is_kept)).then(|| FieldError::forbidden(path, detail))
 }
 
-/// Old ones may go; none may be added.
+/// Scheduling gates may be removed, not added.
 fn check_scheduling_gates(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.schedulingGates";
     let name = |gate: &Value| gate.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -149,7 +149,7 @@ fn check_scheduling_gates(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     added.collect()
 }
 
-/// The new spec with what may change as it was.
+/// The new spec with the mutable fields of the old one.
 fn with_mutable_fields_of_old(update: ObjectUpdate<'_>) -> JsonObject {
     let empty = Map::new();
     let [old, new] = [update.old_value("spec"), update.new_value("spec")]
@@ -191,7 +191,7 @@ fn allow_resource_changes(old: &Value, container: &mut JsonObject) {
     }
 }
 
-/// Until the last gate is gone, the choice of nodes may become narrower. `allowed` becomes as it was in this respect.
+/// While a pod has scheduling gates, its node selection may become narrower. Restores that selection in `allowed`.
 fn check_scheduling_gated(update: ObjectUpdate<'_>, allowed: &mut JsonObject, errors: &mut Vec<FieldError>) {
     let path = "spec.nodeSelector";
     let empty = Map::new();
@@ -229,7 +229,7 @@ fn check_node_affinity(update: ObjectUpdate<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether a term keeps all its requirements. One without any matches nothing, and so must one stay.
+/// Whether a term keeps all its requirements. A term without any matches nothing and must stay empty.
 fn keeps_all_requirements(old: &Value, new: &Value) -> bool {
     let parts = ["matchExpressions", "matchFields"].map(|part| (list_items(old.get(part)), list_items(new.get(part))));
     if parts.iter().all(|(old, _)| old.is_empty()) {

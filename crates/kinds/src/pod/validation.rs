@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::fields::{check_port, check_supported, list_items};
 
-/// What a container for debugging has not.
+/// Fields that an ephemeral container must not have.
 const EPHEMERAL_FORBIDDEN_FIELDS: [&str; 6] =
     ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"];
 
 pub(crate) const RESTART_POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
 
-/// The description of a pod, at a path.
+/// Checks the spec of a pod, or of a pod template, at a path.
 pub(crate) fn check_pod_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>, path: &str) {
     let Some(spec) = spec else { return };
     check_supported(errors, &format!("{path}.restartPolicy"), spec.get("restartPolicy"), &RESTART_POLICIES);
@@ -38,7 +38,7 @@ pub(crate) fn check_pod_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>,
     }
 }
 
-/// A container uses claims of its pod.
+/// Refuses resource claims that the pod does not list.
 fn check_claims(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
     let name = |claim: &Value| claim.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let known: BTreeSet<String> = list_items(spec.get("resourceClaims")).iter().map(name).collect();
@@ -53,7 +53,7 @@ fn check_claims(errors: &mut Vec<FieldError>, container: &Value, path: &str, spe
     }
 }
 
-/// A container for debugging has a target among the others and is no part of the service.
+/// Refuses an ephemeral container with an unknown target or with fields that it must not have.
 fn check_ephemeral_container(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
     let target = container.get("targetContainerName").and_then(Value::as_str).unwrap_or_default();
     let mut others = ["containers", "initContainers"].into_iter().flat_map(|list| list_items(spec.get(list)));
@@ -73,7 +73,7 @@ fn check_ephemeral_container(errors: &mut Vec<FieldError>, container: &Value, pa
     }
 }
 
-/// Nothing may be asked for that is more than may be had, nor less than nothing.
+/// Refuses negative amounts, and requests beyond their limits.
 fn check_resources(errors: &mut Vec<FieldError>, resources: Option<&Value>, path: &str) {
     let list = |name: &str| resources.and_then(|resources| resources.get(name)).and_then(Value::as_object);
     let (requests, limits) = (list("requests"), list("limits"));
@@ -98,7 +98,7 @@ fn check_resources(errors: &mut Vec<FieldError>, resources: Option<&Value>, path
     }
 }
 
-/// Whether a node may promise more of a resource than it has.
+/// Whether limits of a resource may exceed its requests.
 fn allows_overcommit(resource: &str) -> bool {
     (!resource.contains('/') || resource.contains("kubernetes.io/")) && !resource.starts_with("hugepages-")
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fields::{is_empty_value, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
 
-/// How long a client stays with one pod, if it does.
+/// The default timeout of session affinity by client IP.
 const SESSION_AFFINITY_SECONDS: i32 = 3 * 60 * 60;
 
 pub(crate) fn set_service_defaults(service: &mut JsonObject) {
@@ -52,7 +52,7 @@ fn set_session_affinity_defaults(spec: &mut JsonObject) {
     }
 }
 
-/// How each address of a load balancer is reached.
+/// Sets the IP mode of each load balancer address.
 fn set_ip_mode_defaults(service: &mut JsonObject) {
     let balancer =
         service.get_mut("status").and_then(|status| status.get_mut("loadBalancer")).and_then(Value::as_object_mut);

@@ -54,7 +54,7 @@ fn external_address_cell(service: &JsonObject) -> Value {
     }
 }
 
-/// The addresses, or else names, that a load balancer has given.
+/// The addresses, or else host names, of a load balancer.
 pub(crate) fn load_balancer_addresses(object: &JsonObject) -> String {
     let points = objects(object, &["status", "loadBalancer", "ingress"]);
     let addresses: BTreeSet<&str> = points

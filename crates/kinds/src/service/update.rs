@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::fields::list_items;
 use crate::update_validation::ObjectUpdate;
 
-/// What is said of an address and of the like.
 const MAY_NOT_CHANGE_ONCE_SET: &str = "may not change once set";
 
 pub(crate) fn check_service(update: ObjectUpdate<'_>) -> Vec<FieldError> {
@@ -47,7 +46,7 @@ fn is_headless(addresses: Option<&Value>) -> bool {
     matches!(list_items(addresses), [only] if only == "None")
 }
 
-/// A list of at most two whose first entry stays; a second one comes and goes with the family policy.
+/// Checks a list of at most two entries: the first is immutable, the second follows the family policy.
 fn check_address_list(update: ObjectUpdate<'_>, name: &str, unset: &str, released: &str) -> Vec<FieldError> {
     let path = format!("spec.{name}");
     let [old, new] = [update.old_value(&path), update.new_value(&path)].map(list_items);

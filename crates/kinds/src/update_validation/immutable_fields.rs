@@ -6,7 +6,7 @@ use schema::semantic_equality::{is_field_equal, is_semantically_empty};
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::release::{Release, ReleaseRange};
 
-/// One field, and what is said to those who change it.
+/// An immutable field, and the refusal of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImmutableField {
     /// Names with dots.

@@ -1,10 +1,10 @@
-//! What differs between two values, for people to read.
+//! The difference between two values, for people to read.
 
 use serde_json::Value;
 
 /// Lines around a difference.
 const CONTEXT_LINES: usize = 3;
-/// A whole object may be new; nobody reads on for ever.
+/// Bounds the message when a whole object differs.
 const DIFF_LINES_MAX: usize = 200;
 
 /// Both values as indented JSON, from the first line that differs to the last, in the form of `diff -u`. Empty if they are

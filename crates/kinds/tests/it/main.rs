@@ -1,4 +1,4 @@
-//! The catalogue through its public face, against documents of real servers.
+//! The served resources of every release against documents of real servers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

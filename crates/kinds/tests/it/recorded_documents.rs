@@ -84,7 +84,7 @@ fn document_of(served_resources: &ServedResources, name: &str, real: &[u8]) -> O
     match parts[..] {
         ["aggregated_v2"] => Some(aggregated::encode_json(&groups, AggregatedVersion::V2)),
         ["aggregated_v2beta1"] => Some(aggregated::encode_json(&groups, AggregatedVersion::V2Beta1)),
-        // The address is that of whoever asks for the document.
+        // The address is that of the client that requests the document.
         ["api"] => {
             let versions =
                 served_resources.discovery_of_core().versions().map(|(_, version)| version.name.clone()).collect();
@@ -101,7 +101,7 @@ fn document_of(served_resources: &ServedResources, name: &str, real: &[u8]) -> O
 
 /// The folders of all releases, none if no folder was given.
 fn releases(below: &str) -> Vec<(Release, PathBuf)> {
-    #[expect(clippy::disallowed_methods, reason = "the data of a test, which whoever runs it names")]
+    #[expect(clippy::disallowed_methods, reason = "the data of a test, named by the person who runs it")]
     let Ok(folder) = std::env::var("UNSKEW_DISCOVERY_DATA") else {
         println!("given nothing: UNSKEW_DISCOVERY_DATA names no folder of real documents");
         return Vec::new();

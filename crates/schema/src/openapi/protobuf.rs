@@ -6,12 +6,12 @@
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Map, Value};
 
-/// What is asked for: with the character that the grammar of media types does not have, and without.
+/// The media types of requests: with a character that the grammar of media types does not allow, and without.
 pub const MEDIA_TYPES: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 ];
-/// What is answered.
+/// The media type of the response.
 pub const CONTENT_TYPE: &str = MEDIA_TYPES[1];
 
 /// The numbers of fields, by message.

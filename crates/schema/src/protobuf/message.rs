@@ -15,7 +15,7 @@ use super::wire::{Payload, WireError, WireFields, unpack_fixed64s, unpack_varint
 use super::{DEPTH_MAX, OBJECTS_MAX, special};
 use crate::{StructField, StructType, TypeForm, ValueType};
 
-/// A fault and where it is: the names of fields, the innermost first.
+/// An error and its path: the names of fields, the innermost first.
 #[derive(Debug)]
 pub(super) struct MessageError<'t> {
     path: Vec<&'t str>,
@@ -47,7 +47,7 @@ pub(super) fn read_message<'t>(message: &[u8], kind: StructType<'t>) -> Result<M
     Ok(object)
 }
 
-/// How many more levels of objects and lists there may be.
+/// The remaining levels of objects and lists.
 #[derive(Clone, Copy)]
 pub(super) struct DepthBudget(usize);
 
@@ -70,7 +70,7 @@ struct FieldSlot<'t> {
 /// JSON has at most so many messages inline in each other, the field included: rules with operations.
 const INLINE_LEVELS_MAX: usize = 3;
 
-/// What one body has had so far.
+/// The state of decoding one body.
 #[derive(Default)]
 struct BodyContext<'t> {
     /// A list of many items must not sort their fields as many times.

@@ -2,7 +2,7 @@
 
 use prost::encoding::WireType;
 
-/// What is wrong with a message.
+/// The error of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A field says that it is longer than what is left.
@@ -43,7 +43,7 @@ pub enum WireError {
     TooManyObjects,
 }
 
-/// What a field holds.
+/// The payload of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload<'a> {
     Varint(u64),
