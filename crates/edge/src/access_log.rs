@@ -1,7 +1,7 @@
-//! One line of JSON for each request: what was asked, by whom, who answered, and how that went.
+//! The access log: one line of JSON per request, with user, target, upstream, status and duration.
 //!
-//! Without a log a request pays for one look at an empty option. With one, its line is made when its answer has ended and is
-//! handed to a task that writes. Where that cannot keep up, lines are lost and counted: no request ever waits for the log.
+//! A line is made when the response has ended, and queued for a task that writes. If the queue is full, lines are dropped and
+//! counted: no request waits for the log.
 
 mod line;
 mod output;
@@ -26,25 +26,25 @@ use crate::{Request, Response};
 use line::AccessLogLine;
 use output::LogOutput;
 
-/// How many lines may be on their way to the file: some megabytes, and a second or so of a busy gateway.
+/// The queue of lines: some megabytes, about a second of a busy gateway.
 const QUEUE_MAX: usize = 8192;
-/// How many are written at once.
+/// Lines per write.
 const BATCH_MAX: usize = 1024;
 
-/// The status of a request whose client went away before there was an answer, as nginx has it.
+/// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Where lines go. Clones share it.
+/// The queue of the access log. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     lines: mpsc::Sender<Vec<u8>>,
-    /// Lines that found no place.
+    /// Counts lines dropped because the queue was full.
     lost_lines: IntCounter,
 }
 
 impl AccessLog {
-    /// Opens `--access-log-path`: a file that its owner alone may read, or `-` for standard output. A file that was moved away is
-    /// made anew.
+    /// Opens `--access-log-path`: a file that only its owner can read, created again after it was moved away, or `-` for standard
+    /// output.
     pub fn start(path: &Path, registry: &Registry, tasks: &Tasks) -> io::Result<Self> {
         let options =
             Opts::new("unskew_access_log_lines_lost_total", "Lines of the access log that were lost, by reason");
@@ -86,7 +86,7 @@ impl AccessLog {
     }
 }
 
-/// Writes lines until it is told to stop, and then those that are left.
+/// Writes queued lines until `stop`, then the remaining ones.
 async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, stop: CancellationToken) {
     let mut batch = Vec::new();
     let mut is_stopping = false;
@@ -106,7 +106,7 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, 
         });
         match writing.await {
             Ok(same) => output = same,
-            // Only a panic ends it, and that has been told.
+            // The write panicked, which is logged.
             Err(_) => return,
         }
     }
@@ -122,7 +122,7 @@ struct AccessLogFields {
     retries: usize,
 }
 
-/// The line of one request, written when it is dropped: with the answer's body, or before there is one if the client is gone.
+/// The line of one request. Dropping it writes the line: after the response body, or before a response if the client disconnects.
 #[derive(Debug)]
 pub(crate) struct AccessLogEntry {
     log: AccessLog,
@@ -167,7 +167,7 @@ impl AccessLogEntry {
         }
     }
 
-    /// So many bytes of the body were sent.
+    /// Adds to the bytes sent.
     pub(crate) fn count_bytes(&mut self, bytes: usize) {
         self.bytes_sent += bytes as u64;
     }

@@ -1,6 +1,6 @@
-//! Who did what, and what became of it: one line of JSON per stage of a request, as kube-apiserver writes them.
+//! The audit log: one line of JSON per stage of a request, as kube-apiserver writes it.
 //!
-//! An [`AuditRecord`] is the audit part of a [`RequestRecord`](crate::RequestRecord). Without `--audit-log-path` there is none, and a
+//! An `AuditRecord` is the audit part of a [`RequestRecord`](crate::RequestRecord). Without `--audit-log-path` there is none, and a
 //! request costs nothing but its id.
 
 mod event;
@@ -27,13 +27,13 @@ use crate::error_response::{Error, error_status};
 use event::{AuditEvent, ObjectReference};
 use policy::AuditDecision;
 
-/// The header that carries a request's id in both directions, and from server to server.
+/// The header with the id of a request, in both directions and between servers.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static(lowercase::AUDIT_ID);
 
-/// A longer id is not taken over: it would be in every line about the request.
+/// A longer id of a client is replaced, because every event contains it.
 const AUDIT_ID_LENGTH_MAX: usize = 128;
 
-/// What is recorded, and where.
+/// The audit policy and log of a server.
 #[derive(Debug)]
 pub struct Auditor {
     policy: Policy,
@@ -54,10 +54,10 @@ pub(crate) struct AuditRecord {
     state: Mutex<RecordState>,
 }
 
-/// What becomes known on the way.
+/// What becomes known while the request is served.
 #[derive(Debug, Default)]
 struct RecordState {
-    /// Whether and how much of it is recorded; known as soon as the user is.
+    /// The decision of the policy, made when the user is known.
     decision: AuditDecision,
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
@@ -69,22 +69,22 @@ struct RecordState {
     annotations: BTreeMap<&'static str, String>,
 }
 
-/// Who an event names.
+/// The users of an event.
 #[derive(Clone, Debug, Default)]
 pub struct AuditedUsers {
-    /// Who asks; `None` if nobody knows.
+    /// The authenticated user; `None` if authentication is left to an upstream.
     pub user: Option<Arc<User>>,
-    /// Whom they act as.
+    /// The user that the authenticated one impersonates.
     pub impersonated: Option<Arc<User>>,
 }
 
-/// The id of a request: the one it brings, or a new one. The request has it from then on, for whomever it is sent on to.
+/// Returns the id of a request. If the client sent no valid one, sets a new one, so that a peer gets it too.
 pub(crate) fn ensure_audit_id(headers: &mut HeaderMap) -> HeaderValue {
     let client_id =
         headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= AUDIT_ID_LENGTH_MAX && id.to_str().is_ok());
     let is_new = client_id.is_none();
     let mut id = client_id.cloned().unwrap_or_else(new_audit_id);
-    // No secret, but never the same again: HTTP/2 is not to keep it in its tables, where it would push out what recurs.
+    // Not a secret, but unique: keep it out of the HTTP/2 header tables, where it would evict headers that recur.
     id.set_sensitive(true);
     if is_new {
         headers.insert(AUDIT_ID, id.clone());
@@ -92,7 +92,7 @@ pub(crate) fn ensure_audit_id(headers: &mut HeaderMap) -> HeaderValue {
     id
 }
 
-/// A UUID. It must be unique, and need not be hard to guess.
+/// A random UUID; unique, but not unpredictable.
 fn new_audit_id() -> HeaderValue {
     let id = uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -100,12 +100,12 @@ fn new_audit_id() -> HeaderValue {
 }
 
 impl Auditor {
-    /// Records what the policy says.
+    /// Writes the events that the policy selects to the log.
     pub fn new(policy: Policy, log: AuditLog) -> Self {
         Self { policy, log }
     }
 
-    /// Begins to follow a request.
+    /// Starts the audit record of a request.
     pub(crate) fn start_record(
         self: &Arc<Self>,
         id: &HeaderValue,
@@ -129,7 +129,7 @@ impl Auditor {
     }
 }
 
-/// Where a request says that it comes from, and where it does come from, which is the last.
+/// The addresses of `X-Forwarded-For`, and last the address of the connection.
 fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
     let forwarded = headers.get(lowercase::FORWARDED_FOR).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded_ips = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
@@ -149,7 +149,7 @@ impl AuditRecord {
     /// Adds the body of the request, as JSON; `json` is called only if the policy asks for it.
     pub(crate) fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         let mut state = self.state.lock();
-        // The name of an object that is created is only in the object.
+        // The name of a new object is only in its body.
         let is_recorded = state.decision.level >= Level::Request
             || state.decision.level == Level::Metadata
                 && self.object_reference.as_ref().is_some_and(ObjectReference::lacks_name);
@@ -158,7 +158,7 @@ impl AuditRecord {
         }
     }
 
-    /// Who asks is known, so that it is known whether this is recorded.
+    /// Sets the user, decides by the policy, and records the receipt of the request.
     pub(crate) fn record_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
         let mut state = self.state.lock();
         state.decision = self.auditor.policy.decide(user.as_deref(), target);
@@ -192,7 +192,7 @@ impl AuditRecord {
         self.record_final_event(stage, failure.http_code(), Some(failure));
     }
 
-    /// Records the event that ends the trail, if none was recorded yet.
+    /// Records the final event, once.
     fn record_final_event(&self, stage: Stage, code: u16, failure: Option<&Status>) {
         if !std::mem::replace(&mut self.state.lock().is_complete, true) {
             self.record_event(stage, Some(code), failure);

@@ -1,4 +1,4 @@
-//! Bodies: finished bytes, several of them, a stream, or what a peer sends.
+//! Response bodies: bytes, several byte strings, a stream, or the body of a forwarded response.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,36 +16,36 @@ use transport::peer::BoxError;
 use crate::RequestRecord;
 use crate::seats::{Seat, SendLimit};
 
-/// What a body with a seat gives to hyper at once. hyper buffers a chunk whole, also when the client takes only part of it, and
-/// the seat must not be free while most of a large body waits there.
+/// The largest chunk of a body with a seat. hyper buffers a whole chunk even if the client reads only part of it, and the seat must
+/// not be free while most of a large body is buffered.
 const CHUNK_MAX: usize = 64 << 10;
 
-/// The body of a response. An enum rather than a boxed trait object, because a get should cost no allocation for it.
+/// The body of a response. An enum and not a boxed trait object, so that a get allocates nothing for it.
 #[derive(Debug, Default)]
 pub enum Body {
-    /// Nothing.
+    /// No bytes.
     #[default]
     Empty,
-    /// Bytes that were made once and are shared.
+    /// Bytes, possibly shared with a cache.
     Full(Bytes),
-    /// Several such, sent one after another: a list.
+    /// Several byte strings in sequence: a list.
     Parts {
-        /// What is left to send.
+        /// The parts that are not sent yet.
         parts: std::vec::IntoIter<Bytes>,
-        /// How many bytes that is.
+        /// Their length in bytes.
         remaining: u64,
     },
-    /// Bytes that are made when the client can take them, each sent at once: a watch.
+    /// Chunks that are made when the client can take them: a watch.
     Stream(PullStream),
-    /// What a peer is sending.
+    /// The body of a forwarded response.
     Peer(Box<ForwardedBody>),
     /// Another body that occupies an in-flight seat until it is sent.
     Seated {
         /// What is sent.
         body: Box<Body>,
-        /// What of the last piece was more than `CHUNK_MAX`.
+        /// The rest of the last chunk, beyond `CHUNK_MAX`.
         remaining_chunk: Bytes,
-        /// Freed at the end.
+        /// Freed when the body is dropped.
         seat: Arc<Seat>,
     },
     /// Another body, whose bytes the record counts. The record ends when the body is dropped.
@@ -57,7 +57,7 @@ pub enum Body {
     },
 }
 
-/// Bytes that are made one after another, when they are asked for.
+/// A stream of chunks.
 pub struct PullStream(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
 impl fmt::Debug for PullStream {
@@ -67,7 +67,7 @@ impl fmt::Debug for PullStream {
 }
 
 impl Body {
-    /// A body whose pieces are made when the client can take them.
+    /// A body whose chunks are made when the client can take them.
     pub fn from_stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(PullStream(Box::pin(chunks)))
     }
@@ -86,7 +86,7 @@ impl Body {
         }
     }
 
-    /// When this body must be sent, if it has a seat.
+    /// The limit by which this body must be sent; `None` without a seat.
     pub(crate) fn send_limit(&self) -> Option<SendLimit> {
         match self {
             Self::Seated { seat, .. } => Some(SendLimit::for_seat(seat)),
@@ -197,16 +197,16 @@ fn extend_size_hint(hint: &SizeHint, extra: u64) -> SizeHint {
     extended
 }
 
-/// Why a request's body could not be read.
+/// The failure to read a request body.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {
-    /// It is longer than is allowed.
+    /// The body exceeds the limit.
     #[error("limit is {limit}")]
     TooLarge {
-        /// How long it may be.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The client went away or broke off.
+    /// The client disconnected or sent an incomplete body.
     #[error("the request body could not be read: {0}")]
     Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! What the certificate of a connection is worth, judged by both bundles and remembered with the connection.
+//! Verification of client certificates by the client CA and the front-proxy CA, cached with the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use transport::{ClientCaBundle, Reloading};
 
 use crate::{CachedConnection, ClientConnection};
 
-/// A verdict is made anew after this time, so that a certificate that expires is refused soon, however long the connection.
+/// The lifetime of a cached verification: an expired certificate is rejected this soon on a long-lived connection.
 const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// The authorities by which certificates are judged.
+/// The CA bundles of client certificates.
 #[derive(Debug)]
 pub struct CaBundles {
-    /// `--client-ca-file`: of users.
+    /// `--client-ca-file`: the CA bundle of users.
     pub client: Option<Reloading<ClientCaBundle>>,
-    /// `--requestheader-client-ca-file`: of front proxies.
+    /// `--requestheader-client-ca-file`: the CA bundle of front proxies.
     pub front_proxy: Option<Reloading<ClientCaBundle>>,
 }
 
 /// The last verification of a connection's certificate.
 pub type VerificationCache<Derived> = Mutex<Option<Arc<CertificateVerification<Derived>>>>;
 
-/// A certificate before both bundles, as they were read when it was judged.
+/// The result of verifying a certificate by both bundles, as they were loaded at that time.
 #[derive(Debug)]
 pub struct CertificateVerification<Derived> {
     verified_at: UnixTime,
@@ -37,21 +37,20 @@ pub struct CertificateVerification<Derived> {
 
 #[derive(Debug)]
 struct BundleVerification {
-    /// Of the bundle; `None` if there is none.
+    /// The generation of the bundle; `None` if there is none.
     generation: Option<u64>,
-    /// `None`: there is nothing to be judged, or nothing to judge it by.
+    /// `None` without a certificate or without a bundle.
     subject: Option<Result<CertificateSubject, String>>,
 }
 
 impl CaBundles {
-    /// Judges a connection's certificate, or recalls how it was judged.
+    /// Verifies the certificate of a connection, or returns the cached result.
     pub fn verify<Derived: Default>(
         &self,
         connection: &CachedConnection<VerificationCache<Derived>>,
     ) -> Arc<CertificateVerification<Derived>> {
         let (client, front_proxy) = (current_bundle(self.client.as_ref()), current_bundle(self.front_proxy.as_ref()));
         let now = UnixTime::now();
-        // A judgement is a pure function of its inputs: one made by somebody who panicked later is as good as any.
         let mut cache = connection.cache.lock();
         if let Some(verification) = &*cache
             && verification.client.is_current_for(client.as_deref())
@@ -72,12 +71,12 @@ impl CaBundles {
 }
 
 impl<Derived> CertificateVerification<Derived> {
-    /// As a user's.
+    /// The result for the client CA bundle.
     pub fn client_certificate(&self) -> ClientCertificate<'_> {
         self.client.as_certificate()
     }
 
-    /// As a front proxy's.
+    /// The result for the front-proxy CA bundle.
     pub fn front_proxy_certificate(&self) -> ClientCertificate<'_> {
         self.front_proxy.as_certificate()
     }

@@ -1,4 +1,4 @@
-//! The only place where a failure becomes a response.
+//! The only match from failures to responses.
 
 use api::Status;
 use forward::UnsendableUser;
@@ -7,16 +7,16 @@ use http::header::{HeaderValue, RETRY_AFTER};
 use crate::Response;
 use crate::response::json_response;
 
-/// Why a request was not answered with what it asked for.
+/// The failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request line does not parse.
     #[error("the request line is malformed: {0}")]
     Malformed(String),
-    /// Nobody we know.
+    /// Authentication failed.
     #[error("unauthorized: {reason}")]
     Unauthorized {
-        /// For the log; the client learns no more than that.
+        /// For the log only; the client gets 401 without it.
         reason: String,
     },
     /// The query asks for a timeout that is no duration.
@@ -31,16 +31,16 @@ pub enum Error {
     /// The handler chose the Status.
     #[error("{}", .0.message)]
     Status(Box<Status>),
-    /// There are already as many requests under way as we take.
+    /// The in-flight limit is reached.
     #[error("too many requests, please try again later")]
     Overloaded,
-    /// It took too long. What it was doing may have happened.
+    /// The deadline is over. A write may have happened.
     #[error("the request did not complete within the allotted timeout")]
     TimedOut,
-    /// The client closed the connection before there was a response; only the audit log gets this one.
+    /// The client disconnected before the response. Only the audit log records it.
     #[error("the client disconnected")]
     ClientDisconnected,
-    /// The server stops and takes no more requests.
+    /// The server is stopping.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// A handler panicked; the log has the details.
@@ -54,7 +54,7 @@ impl From<Status> for Error {
     }
 }
 
-/// What the client is told.
+/// The Status of a failure.
 pub fn error_status(error: Error) -> Status {
     match error {
         Error::Malformed(reason) => Status::bad_request(reason),
@@ -78,7 +78,7 @@ pub fn error_status(error: Error) -> Status {
     }
 }
 
-/// The response that says it.
+/// The response with a Status.
 pub fn status_response(status: &Status) -> Response {
     let mut response = json_response(status.to_json());
     *response.status_mut() =

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez` and `/readyz`, in kube-apiserver's words.
+//! `/healthz`, `/livez` and `/readyz`, in kube-apiserver's format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ pub struct HealthCheck {
 /// Lines about a check that passes, for verbose pages of callers who may read details. They may hold peers' addresses.
 type CheckDetails = Vec<String>;
 
-/// On which pages a check counts.
+/// The pages that a check is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthPages {
-    /// All three.
+    /// All three pages.
     All,
-    /// Only whether the server is ready.
+    /// `/readyz` only.
     ReadyOnly,
 }
 
@@ -69,7 +69,7 @@ impl HealthChecks {
         Self { checks: Arc::new(checks) }
     }
 
-    /// Shows every check of every page as a figure too; they are made when somebody looks.
+    /// Registers a metric per check and page; the checks run when the metrics are collected.
     pub fn register(&self, registry: &Registry) {
         let opts =
             Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
@@ -159,7 +159,7 @@ const DETAILS_PAGE: &str = crate::peer_routing::DEBUG_PAGE;
 /// What kube-apiserver prints in place of a failure reason.
 const WITHHELD_REASON: &str = "reason withheld";
 
-/// Who reads a rendered page.
+/// The readers that a page is rendered for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Anyone,
@@ -178,11 +178,11 @@ impl CheckOutcome {
     }
 }
 
-/// What the checks of one page found, in their order.
+/// The results of the checks of one page, in their order.
 struct PageResults<'a> {
     page: HealthPageKind,
     outcomes: Vec<(&'a str, CheckOutcome)>,
-    /// Names that were to be excluded and are no checks of the page.
+    /// Excluded names that are no checks of the page.
     unmatched: Vec<&'a str>,
 }
 
@@ -209,10 +209,10 @@ impl PageResults<'_> {
             CheckOutcome::Failed(reason) => Some(format!("{name}: {reason}")),
         });
         let failed = failed.collect::<Vec<_>>().join("; ");
-        tracing::warn!(page = self.page.name(), failed, "a health check failed");
+        tracing::warn!(page = self.page.name(), failed, "health check failed");
     }
 
-    /// The verbose form.
+    /// Renders the verbose form.
     fn render(&self, audience: Audience) -> Response {
         let mut lines = String::new();
         for (name, outcome) in &self.outcomes {
@@ -243,7 +243,7 @@ impl PageResults<'_> {
     }
 }
 
-/// The checks as figures: 1 is well, 0 is not.
+/// The checks as metrics: 1 passed, 0 failed.
 struct HealthMetrics {
     health: HealthChecks,
     results: IntGaugeVec,

@@ -202,7 +202,7 @@ impl PeerRouting {
     }
 
     /// The pages about the cluster, and the documents that speak for it. Peers of some releases ask for documents without saying
-    /// that they want ours alone, and would echo what we merged: they get it from whoever serves it here.
+    /// that they want ours alone, and would echo what we merged: they get the local document.
     pub(crate) async fn serve_page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == DEBUG_PAGE {

@@ -1,4 +1,4 @@
-//! The life of a request, in one function.
+//! The stages of a request, in one function.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::response::plain_text_response;
 use crate::seats::{Seats, is_mutating};
 use crate::{Body, Request, RequestRecord, Response};
 
-/// The longest time that a request may be given: no deadline lies further away, whatever `--request-timeout` says.
+/// The upper bound of `--request-timeout`.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What every request goes through.
+/// The stages that every request passes, and what they use.
 #[derive(Debug)]
 pub struct Pipeline<G, L> {
     access_control: G,
@@ -40,19 +40,19 @@ pub struct Pipeline<G, L> {
     request_timeout: Duration,
 }
 
-/// How much the pipeline takes on.
+/// Limits of requests in flight and of their duration.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// `--max-requests-inflight`: reads under way at once; 0 for no limit.
+    /// `--max-requests-inflight`: reads in flight; 0 for no limit.
     pub reads: usize,
-    /// `--max-mutating-requests-inflight`: writes under way at once; 0 for no limit.
+    /// `--max-mutating-requests-inflight`: writes in flight; 0 for no limit.
     pub writes: usize,
-    /// `--request-timeout`: for requests that do not ask for less.
+    /// `--request-timeout`; a request may ask for less.
     pub request_timeout: Duration,
 }
 
 impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
-    /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
+    /// A pipeline without logs and peers.
     pub fn new(
         access_control: G,
         local_handler: L,
@@ -85,12 +85,12 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         self
     }
 
-    /// The same, among others that answer what is not served here.
+    /// Adds routing of requests to peers.
     pub fn with_peer_routing(self, peer_routing: Option<PeerRouting>) -> Self {
         Self { peer_routing, ..self }
     }
 
-    /// Answers a request, whatever happens. `target` is its parsed request line.
+    /// Turns a request into a response, also after an error or a panic. `target` is its parsed request line.
     pub async fn handle(
         &self,
         connection: &CachedConnection<G::ConnectionCache>,
@@ -122,7 +122,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         record.attach_to(if is_head { without_body(response) } else { response })
     }
 
-    /// Serves a request; a handler that panics is an error like any other.
+    /// Serves a request and turns a panic into an error.
     async fn serve_or_panic(
         &self,
         connection: &CachedConnection<G::ConnectionCache>,
@@ -135,17 +135,17 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         match serving.catch_unwind().await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
-                tracing::debug!(line = target.path_and_query(), %error, "a request was refused");
+                tracing::debug!(line = target.path_and_query(), %error, "request rejected");
                 Err(error)
             }
             Err(_) => {
-                tracing::error!(line = target.path_and_query(), "a request handler panicked");
+                tracing::error!(line = target.path_and_query(), "request handler panicked");
                 Err(Error::Panicked)
             }
         }
     }
 
-    /// One request, from its parsed line to its response. The order of these lines is the contract.
+    /// Takes a request through its stages. The order of these lines is the contract.
     async fn serve(
         &self,
         connection: &CachedConnection<G::ConnectionCache>,
@@ -178,7 +178,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
             Destination::Peer(peer_destination) => {
                 let user = access.forwarded_user(&caller)?;
                 let lifetime = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
-                // In a box, because it is large and every request would carry the room for it.
+                // Boxed because it is large: every request would reserve room for it otherwise.
                 Box::pin(peer_destination.forward(&user, &connection.client, lifetime, record, request)).await?
             }
         };
@@ -214,7 +214,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         }
     }
 
-    /// The pages that are the pipeline's own.
+    /// Serves health pages, metrics and the pages about the cluster; `None` if the request is for none of them.
     async fn serve_own_page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
         match self.health.serve(uri.path(), uri.query()) {
@@ -241,7 +241,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         self.peer_routing.as_ref()?.serve_page(request, hop).await
     }
 
-    /// A request may ask for less time than it would get, never for more.
+    /// The timeout of a request: `--request-timeout`, or less if the query asks for less.
     fn request_timeout_for(&self, target: &Target<'_>, query: Option<&str>) -> Result<Duration, Error> {
         if target.is_long_running() {
             return Ok(self.request_timeout);
@@ -258,7 +258,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
     }
 }
 
-/// What a HEAD is answered with: how long the body would be, and no body. HTTP/1 leaves it out by itself, HTTP/2 does not.
+/// Replaces the body of a response to HEAD by its length. hyper does this for HTTP/1 only.
 fn without_body(mut response: Response) -> Response {
     use http_body::Body as _;
     if let Some(length) = response.body().size_hint().exact().filter(|length| *length > 0) {

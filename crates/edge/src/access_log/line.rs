@@ -1,4 +1,4 @@
-//! A line as it is written.
+//! The JSON form of a line.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::{AccessLogEntry, AccessLogFields};
 
-/// Neither headers nor the query are in it: both may hold what is nobody's business.
+/// Contains neither headers nor the query, because both may hold secrets.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AccessLogLine<'a> {
-    /// When the request came.
+    /// The time of receipt.
     time: MicroTime,
     #[serde(rename = "auditID")]
     audit_id: &'a str,
@@ -49,7 +49,7 @@ impl<'a> AccessLogLine<'a> {
             error: fields.error.as_deref(),
             retries: fields.retries,
             bytes: entry.bytes_sent,
-            // To the microsecond, as the time is.
+            // Microseconds, like the time.
             duration_seconds: entry.started.elapsed().as_micros() as f64 / 1e6,
         }
     }

@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use super::*;
 use crate::{Body, RequestRecord};
 
-/// Long enough for a loaded machine, and only ever waited for by a test that fails.
+/// Long enough for a loaded machine; only failing tests wait this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lost_counter() -> IntCounter {
@@ -36,7 +36,7 @@ fn attach(entry: AccessLogEntry, response: Response) -> Response {
     record.attach_to(response)
 }
 
-/// The next line; how long it took is no part of what is compared.
+/// The next line without its duration.
 fn next_line_without_duration(lines: &mut mpsc::Receiver<Vec<u8>>) -> String {
     let line = String::from_utf8(lines.try_recv().unwrap()).unwrap();
     let (line, duration) = line.trim_end().trim_end_matches('}').split_once(",\"durationSeconds\":").unwrap();
@@ -90,7 +90,7 @@ async fn lines_beyond_queue_are_counted_as_lost() {
     assert_eq!(lost.get(), 3);
 }
 
-/// A log in a folder of its own.
+/// A log in a temporary folder.
 struct AccessLogFixture {
     dir: tempfile::TempDir,
     registry: Registry,
@@ -148,7 +148,7 @@ async fn stop_writes_all_queued_lines() {
     assert_eq!(fixture.logged_paths("access.log"), paths);
     let mode = std::fs::metadata(fixture.log_file("access.log")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Nobody writes any more.
+    // The writer task has ended.
     drop(log_entry(&fixture.log, "/late"));
     assert_eq!(fixture.lost_count("queue_full"), 1.0);
 }

@@ -1,4 +1,4 @@
-//! One event as it is written: `audit.k8s.io/v1`, Go's order of fields.
+//! The JSON form of an event: `audit.k8s.io/v1`, with Go's order of fields.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) struct AuditEvent<'a> {
     annotations: &'a BTreeMap<&'static str, String>,
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {
@@ -65,7 +65,7 @@ pub(super) struct ObjectReference {
     subresource: String,
 }
 
-/// A Status, of which a success has the code alone.
+/// The Status of a response; a success has only a code.
 #[derive(Serialize)]
 struct ResponseStatus<'a> {
     metadata: EmptyListMeta,
@@ -83,7 +83,7 @@ struct ResponseStatus<'a> {
 #[derive(Serialize)]
 struct EmptyListMeta {}
 
-/// The part of an object that says which one it is.
+/// The metadata that identifies an object.
 #[derive(Deserialize)]
 struct ObjectWithMetadata {
     #[serde(default)]
@@ -100,7 +100,7 @@ struct AuditedObjectMetadata {
 }
 
 impl ObjectReference {
-    /// `None` for paths that are no resources.
+    /// `None` for paths that name no resource.
     pub(super) fn for_target(target: &Target<'_>) -> Option<Self> {
         let Target::Resource(resource) = target else { return None };
         Some(Self {
@@ -119,7 +119,7 @@ impl ObjectReference {
         self.name.is_empty()
     }
 
-    /// Adds what only the object itself says.
+    /// Fills empty fields from the metadata of the request body.
     fn with_object_metadata(&self, object: Option<&RawValue>) -> Self {
         let mut reference = self.clone();
         let Some(ObjectWithMetadata { metadata }) = object.and_then(|object| serde_json::from_str(object.get()).ok())
@@ -149,7 +149,7 @@ impl<'a> AuditEvent<'a> {
         failure: Option<&'a Status>,
     ) -> Self {
         let request_object = state.request_object.as_deref();
-        // A request was received before anything else was known of it.
+        // The first stage has the time of receipt.
         let is_early = stage == Stage::RequestReceived;
         Self {
             kind: "Event",

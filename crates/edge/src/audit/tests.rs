@@ -1,4 +1,4 @@
-//! Events, line by line.
+//! Audit events of requests, as JSON.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ impl Write for Buffer {
     }
 }
 
-/// Follows a request by a policy of these rules and shows what was written, without instants.
+/// Records a request under a policy of these rules and compares the events without their timestamps.
 #[track_caller]
 fn check_events(
     rules: &Value,
@@ -131,7 +131,7 @@ fn watch_is_audited_on_start_and_end() {
     );
 }
 
-/// The stages that are recorded of one life.
+/// The stages and codes of the events of one request.
 fn recorded_stages(life: impl FnOnce(&AuditRecord, &Target<'_>)) -> Vec<String> {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": [{"level": "Metadata"}]});
     let buffer = Buffer::default();
@@ -203,7 +203,7 @@ fn ensure_audit_id_keeps_valid_and_replaces_invalid_ids() {
             headers.insert(AUDIT_ID, HeaderValue::from_bytes(brought.as_bytes()).unwrap());
         }
         let id = ensure_audit_id(&mut headers);
-        assert_eq!(headers[AUDIT_ID], id, "whoever it is sent on to sees the same");
+        assert_eq!(headers[AUDIT_ID], id, "a peer gets the same id");
         id.to_str().unwrap().to_owned()
     };
     assert_eq!(identified(Some("abc")), "abc");
