@@ -18,9 +18,9 @@ for envtest; without them this command fails.
   cargo xtask real                          everything
   cargo xtask real validation               sends mutated manifests to both, prints where the responses differ
 
-Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNSKEW_REAL_KINDS (Pod,Job), UNSKEW_REAL_OUTPUT (a
-folder for one file per kind with a line per difference), UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which
-`cargo xtask test` replays without a real server).
+Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNSKEW_REAL_KINDS (Pod,Job), UNSKEW_REAL_RELEASE
+(an older one to emulate), UNSKEW_REAL_OUTPUT (a folder for one file per kind with a line per difference),
+UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which `cargo xtask test` replays without a real server).
 ";
 
 /// Tests that run beside a real server if they are given one.

@@ -5,6 +5,7 @@
 //! | `UNSKEW_REAL_SEED` | number that selects the cases; 1 if unset |
 //! | `UNSKEW_REAL_CASES` | cases per kind, about; 200 if unset, 60 when recording |
 //! | `UNSKEW_REAL_KINDS` | kinds, separated by commas; all if unset |
+//! | `UNSKEW_REAL_RELEASE` | an older release, such as 1.35, which the real server then emulates; its own if unset |
 //! | `UNSKEW_REAL_OUTPUT` | folder for one file per kind with a line per difference; `target/validation` if unset |
 //! | `UNSKEW_REAL_RECORD` | set: the real server's responses replace the recorded ones, and the known differences |
 
@@ -50,13 +51,14 @@ impl Comparison<'_> {
 
 #[test]
 fn validation_agrees_with_kube_apiserver() {
-    let release = release_of_assets();
+    let own_release = release_of_assets();
+    let release = optional_text("UNSKEW_REAL_RELEASE").unwrap_or(own_release);
     let folder = tempfile::tempdir().unwrap();
     let etcd = Etcd::start();
     let release_flag = format!("--emulated-version={release}");
     let ours = Server::start(folder.path(), TestStore::Sqlite, &[&release_flag, ALL_APIS, SERVICE_RANGE]);
     // As envtest and kubeadm have it.
-    let flags = [ALL_APIS, "--allow-privileged=true"];
+    let flags = [ALL_APIS, "--allow-privileged=true", &release_flag];
     let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &flags);
     let real = real.expect("KUBEBUILDER_ASSETS has a kube-apiserver");
     let kinds = selected_kinds();
@@ -154,8 +156,32 @@ fn render_tables(comparisons: &[Comparison<'_>]) -> String {
     let by_kind = |one: &Comparison<'_>| format!("{} {}", one.kind.api_version, one.kind.kind);
     let by_operation = |one: &Comparison<'_>| one.case.operation.clone();
     let all = |_: &Comparison<'_>| "all".to_owned();
-    [render_table(comparisons, &by_kind), render_table(comparisons, &by_operation), render_table(comparisons, &all)]
-        .join("")
+    let tables = [&by_kind as &dyn Fn(&Comparison<'_>) -> String, &by_operation, &all];
+    let tables = tables.map(|group| render_table(comparisons, group)).join("");
+    format!("{tables}\n{}\n", render_shares(comparisons))
+}
+
+/// How often causes and messages agree where both refuse, and objects where both accept.
+fn render_shares(comparisons: &[Comparison<'_>]) -> String {
+    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. });
+    let count = |refused: bool, differing: &[Difference]| {
+        let both =
+            comparisons.iter().filter(|one| is_refused(&one.ours) == refused && is_refused(&one.real) == refused);
+        let differ = |one: &&Comparison<'_>| one.difference().is_some_and(|difference| differing.contains(&difference));
+        let total = both.clone().count();
+        (total, percentage(total - both.filter(differ).count(), total))
+    };
+    let (refused, causes) = count(true, &[Difference::Causes]);
+    let (_, messages) = count(true, &[Difference::Causes, Difference::Message]);
+    let (accepted, objects) = count(false, &[Difference::Object]);
+    format!(
+        "both refuse {refused}: causes agree in {causes:.1} %, messages in {messages:.1} %\n\
+         both accept {accepted}: objects agree in {objects:.1} %"
+    )
+}
+
+fn percentage(part: usize, whole: usize) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
 }
 
 fn render_table(comparisons: &[Comparison<'_>], group: &dyn Fn(&Comparison<'_>) -> String) -> String {
@@ -168,7 +194,7 @@ fn render_table(comparisons: &[Comparison<'_>], group: &dyn Fn(&Comparison<'_>) 
     for (name, members) in groups {
         let count = |difference| members.iter().filter(|one| one.difference() == Some(difference)).count();
         let wrong = count(Difference::FalseAccept) + count(Difference::FalseRefusal);
-        let agreement = 100.0 * (members.len() - wrong) as f64 / members.len() as f64;
+        let agreement = percentage(members.len() - wrong, members.len());
         write!(table, "\n{name:56} {:>6} {agreement:>9.1}", members.len()).unwrap();
         Difference::ALL.iter().for_each(|difference| table += &format!(" {:>13}", count(*difference)));
     }
