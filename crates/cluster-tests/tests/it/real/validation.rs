@@ -12,7 +12,6 @@
 #![expect(clippy::print_stdout, reason = "figures are what the comparison is run for")]
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -24,8 +23,9 @@ use crate::block_on;
 use crate::validation::generate::Generator;
 use crate::validation::manifests::{Kind, load_kinds};
 use crate::validation::mutation::Case;
-use crate::validation::outcome::{Difference, Outcome};
+use crate::validation::outcome::Outcome;
 use crate::validation::recording::{KnownDifferences, Recordings};
+use crate::validation::report::{Comparison, render_missing_rules, render_tables};
 use crate::validation::schema::Schemas;
 use crate::validation::target::Target;
 use crate::validation::{ALL_APIS, SERVICE_RANGE};
@@ -34,20 +34,6 @@ const SEED: u64 = 1;
 const CASES_PER_KIND: usize = 200;
 /// So many that the replay takes seconds.
 const RECORDED_CASES_PER_KIND: usize = 60;
-
-/// A case with both outcomes.
-struct Comparison<'a> {
-    kind: &'a Kind,
-    case: Case,
-    ours: Outcome,
-    real: Outcome,
-}
-
-impl Comparison<'_> {
-    fn difference(&self) -> Option<Difference> {
-        self.ours.difference_from(&self.real)
-    }
-}
 
 #[test]
 fn validation_agrees_with_kube_apiserver() {
@@ -151,56 +137,6 @@ async fn find_unstable(real: &Target, cases: &[(&Kind, Case)], outcomes: &[Outco
     unstable
 }
 
-/// One table by kind and one by operation.
-fn render_tables(comparisons: &[Comparison<'_>]) -> String {
-    let by_kind = |one: &Comparison<'_>| format!("{} {}", one.kind.api_version, one.kind.kind);
-    let by_operation = |one: &Comparison<'_>| one.case.operation.clone();
-    let all = |_: &Comparison<'_>| "all".to_owned();
-    let tables = [&by_kind as &dyn Fn(&Comparison<'_>) -> String, &by_operation, &all];
-    let tables = tables.map(|group| render_table(comparisons, group)).join("");
-    format!("{tables}\n{}\n", render_shares(comparisons))
-}
-
-/// How often causes and messages agree where both refuse, and objects where both accept.
-fn render_shares(comparisons: &[Comparison<'_>]) -> String {
-    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. });
-    let count = |refused: bool, differing: &[Difference]| {
-        let both =
-            comparisons.iter().filter(|one| is_refused(&one.ours) == refused && is_refused(&one.real) == refused);
-        let differ = |one: &&Comparison<'_>| one.difference().is_some_and(|difference| differing.contains(&difference));
-        let total = both.clone().count();
-        (total, percentage(total - both.filter(differ).count(), total))
-    };
-    let (refused, causes) = count(true, &[Difference::Causes]);
-    let (_, messages) = count(true, &[Difference::Causes, Difference::Message]);
-    let (accepted, objects) = count(false, &[Difference::Object]);
-    format!(
-        "both refuse {refused}: causes agree in {causes:.1} %, messages in {messages:.1} %\n\
-         both accept {accepted}: objects agree in {objects:.1} %"
-    )
-}
-
-fn percentage(part: usize, whole: usize) -> f64 {
-    100.0 * part as f64 / whole.max(1) as f64
-}
-
-fn render_table(comparisons: &[Comparison<'_>], group: &dyn Fn(&Comparison<'_>) -> String) -> String {
-    let mut groups: BTreeMap<String, Vec<&Comparison<'_>>> = BTreeMap::new();
-    for one in comparisons {
-        groups.entry(group(one)).or_default().push(one);
-    }
-    let mut table = format!("\n{:56} {:>6} {:>9}", "", "cases", "verdict %");
-    Difference::ALL.iter().for_each(|difference| table += &format!(" {:>13}", difference.word()));
-    for (name, members) in groups {
-        let count = |difference| members.iter().filter(|one| one.difference() == Some(difference)).count();
-        let wrong = count(Difference::FalseAccept) + count(Difference::FalseRefusal);
-        let agreement = percentage(members.len() - wrong, members.len());
-        write!(table, "\n{name:56} {:>6} {agreement:>9.1}", members.len()).unwrap();
-        Difference::ALL.iter().for_each(|difference| table += &format!(" {:>13}", count(*difference)));
-    }
-    table + "\n"
-}
-
 /// One file per kind; a line has the difference, the case, our outcome and the real one.
 fn write_differences(comparisons: &[Comparison<'_>]) {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/validation");
@@ -217,6 +153,7 @@ fn write_differences(comparisons: &[Comparison<'_>]) {
     for (stem, lines) in files {
         std::fs::write(folder.join(format!("{stem}.tsv")), lines).unwrap();
     }
+    std::fs::write(folder.join("missing-rules.tsv"), render_missing_rules(comparisons)).unwrap();
     println!("differences are in {}", folder.display());
 }
 

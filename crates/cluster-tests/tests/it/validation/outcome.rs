@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::mutation::child;
 
 /// Longer messages are recorded as their beginning and a hash of the whole.
-const MESSAGE_BYTES_MAX: usize = 400;
+const RECORDED_BYTES_MAX: usize = 300;
 /// A run of letters at least this long is written as its length.
 const RUN_MIN: usize = 40;
 /// Set by every server for itself.
@@ -95,7 +95,7 @@ impl Outcome {
         // Real servers repeat a cause once for each layer that finds it.
         causes.sort();
         causes.dedup();
-        let message = shorten(&mask_message(sent, &message));
+        let message = collapse_runs(&mask_message(sent, &message));
         Outcome::Refused { code: response.status.as_u16(), reason: text(&body["reason"]), causes, message }
     }
 
@@ -121,6 +121,16 @@ impl Outcome {
                     Some(Difference::Causes)
                 }
             }
+        }
+    }
+
+    /// The outcome as it is recorded: with a long message cut.
+    pub(crate) fn cut(self) -> Outcome {
+        match self {
+            Outcome::Refused { code, reason, causes, message } => {
+                Outcome::Refused { code, reason, causes, message: cut(&message) }
+            }
+            accepted @ Outcome::Accepted { .. } => accepted,
         }
     }
 
@@ -226,7 +236,7 @@ fn mask_value(key: &str, value: &Value) -> Value {
         Value::String(text) if is_time(text) => "<time>".into(),
         Value::String(text) if is_identity(text) => "<uid>".into(),
         Value::String(text) if text.starts_with(CREDENTIAL_PREFIX) => "<credential>".into(),
-        Value::String(text) => shorten(text).into(),
+        Value::String(text) => collapse_runs(text).into(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
@@ -270,17 +280,19 @@ fn mask_message(sent: &Value, message: &str) -> String {
 }
 
 fn mask_generated_name(prefix: &str, message: &str) -> String {
-    let Some((before, after)) = message.split_once(&format!("\"{prefix}")) else { return message.to_owned() };
-    match after.get(..GENERATED_SUFFIX_LENGTH) {
+    let start = format!("\"{prefix}");
+    let mut parts = message.split(&start);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |masked, part| match part.get(..GENERATED_SUFFIX_LENGTH) {
         Some(suffix) if suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            format!("{before}\"{prefix}<generated>{}", &after[GENERATED_SUFFIX_LENGTH..])
+            masked + &start + "<generated>" + &part[GENERATED_SUFFIX_LENGTH..]
         }
-        _ => message.to_owned(),
-    }
+        _ => masked + &start + part,
+    })
 }
 
-/// Writes long runs of the letter that [`super::mutation::Change::SetLong`] repeats as a count, and cuts long texts.
-fn shorten(text: &str) -> String {
+/// Writes long runs of the letter that [`super::mutation::Change::SetLong`] repeats as a count.
+fn collapse_runs(text: &str) -> String {
     let mut short = String::new();
     let mut rest = text;
     while let Some(start) = rest.find(&"a".repeat(RUN_MIN)) {
@@ -288,12 +300,15 @@ fn shorten(text: &str) -> String {
         short += &format!("{}<a*{run}>", &rest[..start]);
         rest = &rest[start + run..];
     }
-    short += rest;
-    if short.len() <= MESSAGE_BYTES_MAX {
-        return short;
+    short + rest
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= RECORDED_BYTES_MAX {
+        return text.to_owned();
     }
-    let cut = (0..=MESSAGE_BYTES_MAX).rev().find(|cut| short.is_char_boundary(*cut)).unwrap_or_default();
-    format!("{}<{} bytes, hash {:08x}>", &short[..cut], short.len(), hash(&short) as u32)
+    let end = (0..=RECORDED_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}<{} bytes, hash {:08x}>", &text[..end], text.len(), hash(text) as u32)
 }
 
 /// FNV-1a: stable over releases of the compiler, unlike the hash of the standard library.
@@ -321,11 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn message_is_masked_and_shortened() {
+    fn message_is_masked_and_cut() {
         let sent = json!({"metadata": {"generateName": "base-"}});
         let message = format!(r#"pods "base-x1y2z": 11111111-2222-3333-4444-555555555555 {}"#, "a".repeat(50));
-        assert_eq!(shorten(&mask_message(&sent, &message)), r#"pods "base-<generated>": <uid> <a*50>"#);
-        assert!(shorten(&"ab".repeat(400)).ends_with("<800 bytes, hash 70d07045>"), "{}", shorten(&"ab".repeat(400)));
+        assert_eq!(collapse_runs(&mask_message(&sent, &message)), r#"pods "base-<generated>": <uid> <a*50>"#);
+        let twice = r#"Pod "base-x1y2z" is invalid: metadata.name: Invalid value: "base-x1y2z": bad"#;
+        let masked = r#"Pod "base-<generated>" is invalid: metadata.name: Invalid value: "base-<generated>": bad"#;
+        assert_eq!(mask_message(&sent, twice), masked);
+        assert!(cut(&"ab".repeat(400)).ends_with("ab<800 bytes, hash 70d07045>"), "{}", cut(&"ab".repeat(400)));
     }
 
     #[test]
