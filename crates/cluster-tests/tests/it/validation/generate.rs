@@ -27,8 +27,8 @@ pub(crate) struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    /// About `count` cases: half of them creates, the rest updates and subresources. A large type gets more, so that a tenth of
-    /// its creates is tried. Each manifest unchanged is always one of them.
+    /// About `count` cases: half of them creates, the rest updates and subresources. A large type gets more: at 200 a tenth
+    /// of its creates. Each manifest unchanged is always one of them.
     pub(crate) fn cases(&self, seed: u64, count: usize) -> Vec<Case> {
         let mut random = Random(seed ^ hash(&self.kind.file_stem()));
         let mut pools: BTreeMap<String, Vec<Case>> = BTreeMap::new();
@@ -48,8 +48,8 @@ impl Generator<'_> {
         }
         for (operation, mut pool) in pools {
             let share = match operation.as_str() {
-                "create" => (count / 2).max(pool.len() / 10),
-                "update" => (count * 3 / 10).max(pool.len() / 20),
+                "create" => (count / 2).max(pool.len() * count / 2000),
+                "update" => (count * 3 / 10).max(pool.len() * count / 4000),
                 _ => count / 5,
             };
             random.shuffle(&mut pool);
