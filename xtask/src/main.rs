@@ -13,6 +13,7 @@ mod dist;
 mod environment;
 mod licenses;
 mod process;
+mod real;
 mod schemas;
 mod soak;
 mod table;
@@ -31,6 +32,7 @@ cargo xtask <command> [--help]
   test       run all tests; provides the tools they need
   ci         format, clippy, docs, tests, tidy, licences, a quick bench
   soak       the tests in full size: long runs
+  real       the tests beside a real kube-apiserver, from KUBEBUILDER_ASSETS
   bench      one table of medians and ratios
   tidy       dependencies between crates, file lengths, documents, flags, metrics
   dist       an archive, a Debian package and a container image of the program
@@ -62,6 +64,7 @@ fn run(words: &[String]) -> Result<()> {
         "test" => (test::HELP, test::main),
         "ci" => (ci::HELP, ci::main),
         "soak" => (soak::HELP, soak::main),
+        "real" => (real::HELP, real::main),
         "bench" => (bench::HELP, bench::main),
         "tidy" => (tidy::HELP, tidy::main),
         "dist" => (dist::HELP, dist::main),

@@ -10,6 +10,8 @@
 //! - `UNSKEW_SOAK=1`: run in full size (`cargo xtask soak`).
 //! - `UNSKEW_DISCOVERY_DATA`: passed through if the user set it.
 //!
+//! Tests in a module `real` run with `cargo xtask real` alone.
+//!
 //! Invariant: nothing is skipped silently; the summary lists skipped tools and the numbers of ignored and filtered
 //! tests.
 
@@ -50,11 +52,19 @@ const SOAK_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 /// Folder of recorded discovery documents, which are not in the checkout.
 const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
 
-/// Size of the test runs.
+/// A folder with a real kube-apiserver and its etcd, as envtest has it.
+pub(crate) const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
+
+/// The beginning of the names of tests that need a real kube-apiserver.
+pub(crate) const REAL_TESTS: &str = "real::";
+
+/// Which tests run, and how large they are.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum TestSize {
     Small,
     Full,
+    /// The tests that `cargo xtask real` names, with the programs of `KUBEBUILDER_ASSETS`.
+    Real,
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
@@ -92,16 +102,19 @@ pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestA
     let TestInputs { build: built, tools: provided } = *prepared;
     let started = Instant::now();
     let mut results = TestResults::new(&built.test_packages);
-    let limit = if size == TestSize::Full { SOAK_TIMEOUT } else { TEST_TIMEOUT };
+    let limit = if size == TestSize::Small { TEST_TIMEOUT } else { SOAK_TIMEOUT };
     let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
     if args.selected_packages().is_empty() {
         job = job.arg("--workspace");
     }
-    job = job.args(&args.cargo_args).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
+    job = job.args(harness_args(&args.cargo_args, size)).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
     job =
         job.env("UNSKEW_WITHOUT", tool_names(&args.skipped_tools)).env("UNSKEW_BIN", workspace.debug_binary("unskew"));
     if let Some(data) = environment::path_variable(DISCOVERY_DATA) {
         job = job.env(DISCOVERY_DATA, data);
+    }
+    if let Some(assets) = environment::path_variable(REAL_ASSETS).filter(|_| size == TestSize::Real) {
+        job = job.env("UNSKEW_ETCD_NEW", assets.join("etcd")).env(REAL_ASSETS, assets);
     }
     job = if size == TestSize::Full { job.env("UNSKEW_SOAK", "1") } else { job.env_remove("UNSKEW_SOAK") };
     let status = job.stream_lines(&mut |line| {
@@ -118,6 +131,18 @@ pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestA
         bail!("cargo test failed ({status})");
     }
     Ok(())
+}
+
+/// The words for cargo; only `cargo xtask real` runs tests that need a real kube-apiserver.
+fn harness_args(cargo_args: &[String], size: TestSize) -> Vec<String> {
+    let mut words = cargo_args.to_vec();
+    if size != TestSize::Real {
+        if !words.iter().any(|word| word == "--") {
+            words.push("--".to_owned());
+        }
+        words.extend(["--skip", REAL_TESTS].map(str::to_owned));
+    }
+    words
 }
 
 fn tool_names(tools: &[OptionalTool]) -> String {
@@ -140,4 +165,23 @@ fn print_summary(results: &TestResults<'_>, provided: &[ProvidedTool], without: 
     }
     println!("took {:.1} s", took.as_secs_f64());
     println!("{} passed, {} failed", results.passed(), results.failed());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, size: TestSize, expected: &str) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(harness_args(&words, size).join(" "), expected);
+    }
+
+    #[test]
+    fn real_tests_are_skipped_except_by_their_own_command() {
+        check("", TestSize::Small, "-- --skip real::");
+        check("-p store watch", TestSize::Small, "-p store watch -- --skip real::");
+        check("-p store -- --nocapture", TestSize::Full, "-p store -- --nocapture --skip real::");
+        check("-p cluster-tests -- real::", TestSize::Real, "-p cluster-tests -- real::");
+    }
 }

@@ -200,7 +200,8 @@ impl Client {
         TlsConnector::from(tls).connect(name, stream).await
     }
 
-    async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
+    /// A new connection, with its driver running.
+    pub(crate) async fn connect(&self) -> std::io::Result<SendRequest<Full<Bytes>>> {
         let stream = self.tls_stream(None).await?;
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::Etcd;
 use crate::client::{Client, ClientCredentials};
-use crate::process::SpawnedProcess;
+use crate::process::{SpawnedProcess, run_command};
 
 /// Limit for kube-apiserver to become ready or to stop on a loaded machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -132,6 +132,18 @@ impl KubeApiserver {
             std::thread::park_timeout(Duration::from_millis(50));
         }
     }
+}
+
+/// The release of the kube-apiserver in `KUBEBUILDER_ASSETS`, such as `1.36`. Fails the test if there is none.
+#[track_caller]
+pub fn release_of_assets() -> String {
+    let binary = binary_from_variable("KUBEBUILDER_ASSETS");
+    let binary = binary.expect("KUBEBUILDER_ASSETS names a folder with a kube-apiserver: run `cargo xtask real`");
+    let mut command = Command::new(binary);
+    command.arg("--version");
+    let said = run_command(command, READY_TIMEOUT).expect_success();
+    let version = said.trim().rsplit('v').next().unwrap_or_default();
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 /// Flags that every kube-apiserver of the tests needs.

@@ -29,6 +29,13 @@ pub fn is_soak() -> bool {
     soak.is_ok()
 }
 
+/// The value of an environment variable that tunes a test; none if it is unset or empty.
+pub fn optional_text(variable: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    let value = std::env::var(variable).ok();
+    value.filter(|value| !value.is_empty())
+}
+
 /// Path of the `unskew` binary of the same build.
 #[track_caller]
 pub fn unskew_binary() -> PathBuf {

@@ -10,10 +10,12 @@ mod gateway;
 mod kubectl;
 mod lab;
 mod peers;
+mod real;
 mod rest;
 mod rollout;
 mod server;
 mod storage_versions;
+mod validation;
 
 use std::path::Path;
 
