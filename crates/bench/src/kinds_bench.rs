@@ -26,7 +26,7 @@ const CHILDREN: usize = 9;
 
 /// What one process paid.
 #[derive(Clone, Copy)]
-struct CatalogueCost {
+struct KindsCost {
     start: Duration,
     start_bytes: u64,
     types: Duration,
@@ -37,8 +37,8 @@ struct CatalogueCost {
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     let children = if effort == Effort::Quick { 1 } else { CHILDREN };
     let paid = (0..children).map(|_| run_child_process()).collect::<anyhow::Result<Vec<_>>>()?;
-    let time = |of: fn(&CatalogueCost) -> Duration| median(&mut paid.iter().map(of).collect::<Vec<_>>());
-    let bytes = |of: fn(&CatalogueCost) -> u64| {
+    let time = |of: fn(&KindsCost) -> Duration| median(&mut paid.iter().map(of).collect::<Vec<_>>());
+    let bytes = |of: fn(&KindsCost) -> u64| {
         let mut all: Vec<u64> = paid.iter().map(of).collect();
         all.sort_unstable();
         all[all.len() / 2]
@@ -56,14 +56,14 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn run_child_process() -> anyhow::Result<CatalogueCost> {
+fn run_child_process() -> anyhow::Result<KindsCost> {
     let output = Command::new(std::env::current_exe()?).arg(CHILD_FLAG).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let [start, start_bytes, types, bytes] = numbers[..] else {
         anyhow::bail!("the child said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr));
     };
-    Ok(CatalogueCost { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
+    Ok(KindsCost { start: Duration::from_nanos(start), start_bytes, types: Duration::from_nanos(types), bytes })
 }
 
 /// Pays, and prints nanoseconds and bytes.
