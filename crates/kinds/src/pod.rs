@@ -24,7 +24,11 @@ use crate::pod::qos::qos_class;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, grace_period: GracePeriodRule::Pod, ..RULES },
+    rules: KindRules {
+        generation: GenerationRule::Counted,
+        grace_period: GracePeriodRule::Graceful(grace_seconds),
+        ..RULES
+    },
     returns_deleted_object: true,
     prepare_for_create,
     subresources: &[
@@ -52,6 +56,22 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     selectable_fields: &SELECTABLE_FIELDS,
     ..KindStrategy::DEFAULT
 };
+
+/// The grace period of a pod without one: the default of `spec.terminationGracePeriodSeconds`.
+const GRACE_SECONDS_DEFAULT: i64 = 30;
+
+/// The grace period of a deletion; none if no node runs the pod.
+fn grace_seconds(pod: &JsonObject, requested: Option<i64>) -> i64 {
+    let is_scheduled = !unstructured::text(pod, &["spec", "nodeName"]).is_empty();
+    let is_over = matches!(unstructured::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
+    if !is_scheduled || is_over {
+        return 0;
+    }
+    let own =
+        || unstructured::integer(pod, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(GRACE_SECONDS_DEFAULT);
+    let seconds = requested.unwrap_or_else(own);
+    if seconds < 0 { 1 } else { seconds }
+}
 
 /// The fields that selectors may name.
 static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
@@ -104,6 +124,25 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn grace_period_is_requested_own_or_default() {
+        let pod = |spec: Value, phase: &str| {
+            let status = json!({"phase": phase});
+            JsonObject::from_iter([("spec".to_owned(), spec), ("status".to_owned(), status)])
+        };
+        let own = json!({"nodeName": "n", "terminationGracePeriodSeconds": 20});
+        for (spec, phase, requested, expected) in [
+            (&own, "Running", None, 20),
+            (&own, "Running", Some(5), 5),
+            (&own, "Running", Some(-1), 1),
+            (&own, "Succeeded", Some(5), 0),
+            (&json!({"nodeName": "n"}), "Running", None, 30),
+            (&json!({"terminationGracePeriodSeconds": 20}), "Pending", Some(5), 0),
+        ] {
+            assert_eq!(grace_seconds(&pod(spec.clone(), phase), requested), expected, "{spec} {phase} {requested:?}");
+        }
+    }
 
     #[test]
     fn new_pod_is_pending_with_qos_class() {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 pub use api::KindScope;
+use api::json::JsonObject;
 
 /// The rules of all objects of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct KindRules {
     /// Whether objects live in a namespace.
     pub scope: KindScope,
@@ -62,13 +63,16 @@ pub enum GenerationRule {
     Absent,
 }
 
+/// The grace period of an object in seconds, by the period that the request names.
+pub type GraceSeconds = fn(&JsonObject, Option<i64>) -> i64;
+
 /// How long deletion waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum GracePeriodRule {
     /// Not at all.
     None,
-    /// As long as a pod says, unless no node runs it.
-    Pod,
+    /// As long as this function says; zero removes the object at once.
+    Graceful(GraceSeconds),
 }
 
 /// What deletion does with dependents when the request does not say.
