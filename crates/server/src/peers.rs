@@ -14,7 +14,9 @@ use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
 use edge::peer_routing::RouteMismatchPolicy;
 use peering::cluster::{Cluster, ClusterPorts};
+use peering::discovery_fetch::DiscoveryFetchConfig;
 use peering::forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
+use peering::members::MemberTimeouts;
 use peering::membership::MembershipConfig;
 use peering::metrics::{Metrics, ViewMetrics};
 use peering::presence::{PresenceConfig, PresenceScope, PresenceTimings};
@@ -95,20 +97,21 @@ impl PeerConfig {
 
     /// The identity of this server.
     pub(crate) fn server_id(&self, storage: &StorageConfig, port: u16) -> ServerId {
-        self.server_id_for_hostname(storage, &self.hostname.clone().unwrap_or_else(hostname), port)
+        // Servers on one SQLite file share a machine, so that their identities contain the port.
+        match (&self.hostname, storage) {
+            (None, StorageConfig::Sqlite(_)) => ServerId::from_hostname_and_port(&self.hostname(), port),
+            (Some(_), _) | (None, StorageConfig::Etcd(_)) => ServerId::from_hostname(&self.hostname()),
+        }
+    }
+
+    fn hostname(&self) -> String {
+        let of_machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.hostname.clone().unwrap_or_else(of_machine)
     }
 
     /// The duration of the identity lease.
     pub(crate) fn lease_duration(&self) -> Duration {
         self.timings.lease_duration
-    }
-
-    /// The identity of this server. Servers on one SQLite file share a machine, so that their identities contain the port.
-    fn server_id_for_hostname(&self, storage: &StorageConfig, hostname: &str, port: u16) -> ServerId {
-        match (&self.hostname, storage) {
-            (None, StorageConfig::Sqlite(_)) => ServerId::from_hostname_and_port(hostname, port),
-            (Some(_), _) | (None, StorageConfig::Etcd(_)) => ServerId::from_hostname(hostname),
-        }
     }
 }
 
@@ -207,14 +210,29 @@ pub(crate) fn start(
 
 fn cluster_config(config: &Config, peering: Peering, advertised: SocketAddr) -> anyhow::Result<peering::ClusterConfig> {
     let Config { peers, storage, served_resources, .. } = config;
-    let hostname = peers.hostname.clone().unwrap_or_else(hostname);
-    let server = peers.server_id_for_hostname(storage, &hostname, advertised.port());
-    Ok(peering::ClusterConfig {
+    let (server, address) = (peers.server_id(storage, advertised.port()), peers.advertised_address(advertised)?);
+    let mut cluster = base_cluster_config(server, peers.hostname(), address);
+    cluster.membership.peering = peering;
+    cluster.membership.unimplemented = apiserver::unimplemented_resources(served_resources);
+    cluster.membership.timeouts.linger = peers.linger;
+    cluster.presence.scope = if peers.is_proxy_on { PresenceScope::Full } else { PresenceScope::LeaseOnly };
+    cluster.presence.unimplemented = apiserver::unimplemented_resources(served_resources);
+    cluster.presence.publishes_document = peers.publish_discovery;
+    cluster.presence.linger = peers.linger;
+    cluster.presence.timings = peers.timings;
+    cluster.discovery_fetch.linger = peers.linger;
+    cluster.discovery_fetch.seed = fastrand::u64(..);
+    Ok(cluster)
+}
+
+/// The configuration of a member that forwards, implements all that it lists, and publishes no document.
+pub(crate) fn base_cluster_config(server: ServerId, hostname: String, address: Address) -> peering::ClusterConfig {
+    peering::ClusterConfig {
         membership: MembershipConfig {
             server: server.clone(),
-            peering,
-            unimplemented: apiserver::unimplemented_resources(served_resources),
-            timeouts: peering::members::MemberTimeouts { linger: peers.linger, ..Default::default() },
+            peering: Peering::Enabled,
+            unimplemented: Vec::new(),
+            timeouts: MemberTimeouts::default(),
             first_sync_timeout: MembershipConfig::FIRST_SYNC_TIMEOUT,
             may_be_built_in,
         },
@@ -222,21 +240,17 @@ fn cluster_config(config: &Config, peering: Peering, advertised: SocketAddr) -> 
             holder: HolderIdentity::new(&server, fastrand::u128(..)),
             server,
             hostname,
-            address: peers.advertised_address(advertised)?,
-            scope: if peers.is_proxy_on { PresenceScope::Full } else { PresenceScope::LeaseOnly },
-            unimplemented: apiserver::unimplemented_resources(served_resources),
-            publishes_document: peers.publish_discovery,
-            linger: peers.linger,
-            timings: peers.timings,
+            address,
+            scope: PresenceScope::LeaseOnly,
+            unimplemented: Vec::new(),
+            publishes_document: false,
+            linger: MemberTimeouts::LINGER,
+            timings: PresenceTimings::default(),
             clock: jiff::Timestamp::now,
             seed: fastrand::u64(..),
         },
-        discovery_fetch: peering::discovery_fetch::DiscoveryFetchConfig {
-            linger: peers.linger,
-            seed: fastrand::u64(..),
-            ..Default::default()
-        },
-    })
+        discovery_fetch: DiscoveryFetchConfig::default(),
+    }
 }
 
 /// The interval of reads, from memory, of the header names that servers on the same storage publish.
@@ -320,10 +334,6 @@ pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
 fn local_discovery_groups(served_resources: &ServedResources) -> Arc<GroupDiscoveryList> {
     let (core, apis) = (served_resources.discovery_of_core(), served_resources.discovery_of_apis());
     Arc::new(GroupDiscoveryList::concat(&[&core, &apis]))
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The address to advertise: `bind`, or if that is unspecified the address of the interface of the default route.
