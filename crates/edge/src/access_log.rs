@@ -115,11 +115,12 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, 
 
 /// What becomes known while the request is served.
 #[derive(Debug, Default)]
-struct AccessLogFields {
-    user: Option<String>,
-    rule: Option<u8>,
-    error: Option<String>,
-    retries: usize,
+pub(crate) struct AccessLogFields {
+    /// `None` if only the server that responds knows the user.
+    pub(crate) user: Option<String>,
+    pub(crate) rule: Option<u8>,
+    pub(crate) error: Option<String>,
+    pub(crate) retries: usize,
 }
 
 /// The line of one request. Dropping it writes the line: after the response body, or before a response if the client disconnects.
@@ -133,37 +134,19 @@ pub(crate) struct AccessLogEntry {
     method: Method,
     uri: Uri,
     verb: String,
-    fields: Mutex<AccessLogFields>,
+    pub(crate) fields: Mutex<AccessLogFields>,
     status: u16,
     upstream: Option<Arc<str>>,
     bytes_sent: u64,
 }
 
 impl AccessLogEntry {
-    pub(crate) fn set_retries(&self, retries: usize) {
-        self.fields.lock().retries = retries;
-    }
-
-    /// Sets the name of the user; `None` if only the server that responds knows it.
-    pub(crate) fn set_user(&self, name: Option<String>) {
-        self.fields.lock().user = name;
-    }
-
-    pub(crate) fn set_rule(&self, rule: u8) {
-        self.fields.lock().rule = Some(rule);
-    }
-
-    /// Sets the message of the failure that the client gets.
-    pub(crate) fn set_error(&self, message: &str) {
-        self.fields.lock().error = Some(message.to_owned());
-    }
-
     /// Takes status, responding peer and retries from the head of a response.
     pub(crate) fn record_response(&mut self, response: &Response) {
         self.status = response.status().as_u16();
         self.upstream = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if let Some(FailedAttempts(retries)) = response.extensions().get() {
-            self.set_retries(*retries);
+            self.fields.get_mut().retries = *retries;
         }
     }
 

@@ -10,7 +10,7 @@ use api::{Status, Target};
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessLogEntry};
+use crate::access_log::{AccessLog, AccessLogEntry, AccessLogFields};
 use crate::audit::{AuditRecord, Auditor, Stage};
 use crate::metrics::Metrics;
 use crate::{Body, ClientConnection, Error, Request, Response};
@@ -41,19 +41,13 @@ pub(crate) struct RequestFailure {
 
 impl RequestFailure {
     pub(crate) fn new(error: Error) -> Self {
-        let stage = match &error {
+        let stage = if matches!(error, Error::Unauthorized { .. }) {
             // As in Kubernetes, a request without a user has one event, of this stage.
-            Error::Unauthorized { .. } => Stage::ResponseStarted,
-            Error::Panicked => Stage::Panic,
-            Error::Malformed(_)
-            | Error::InvalidTimeout(_)
-            | Error::UnsendableUser(_)
-            | Error::NoUpstreamReady
-            | Error::Status(_)
-            | Error::Overloaded
-            | Error::TimedOut
-            | Error::ClientDisconnected
-            | Error::ShuttingDown => Stage::ResponseComplete,
+            Stage::ResponseStarted
+        } else if matches!(error, Error::Panicked) {
+            Stage::Panic
+        } else {
+            Stage::ResponseComplete
         };
         Self { status: crate::error_response::error_status(error), stage }
     }
@@ -122,9 +116,7 @@ impl RequestRecord {
 
     /// Sets the number of retries of a request that was forwarded and failed.
     pub fn set_retries(&self, retries: usize) {
-        if let Some(entry) = &self.log_entry {
-            entry.set_retries(retries);
-        }
+        self.update_log(|fields| fields.retries = retries);
     }
 
     /// Sets the authenticated user, by which the audit policy decides, and its name in the access log, `None` if only the server
@@ -135,9 +127,7 @@ impl RequestRecord {
         name: impl FnOnce() -> Option<String>,
         user: impl FnOnce() -> Option<Arc<User>>,
     ) {
-        if let Some(entry) = &self.log_entry {
-            entry.set_user(name());
-        }
+        self.update_log(|fields| fields.user = name());
         if let Some(audit) = &self.audit {
             audit.record_user(target, user());
         }
@@ -151,14 +141,17 @@ impl RequestRecord {
 
     /// Sets the routing rule that chose the destination.
     pub(crate) fn set_rule(&self, rule: u8) {
-        if let Some(entry) = &self.log_entry {
-            entry.set_rule(rule);
-        }
+        self.update_log(|fields| fields.rule = Some(rule));
     }
 
+    /// Sets the message of the failure that the client gets.
     pub(crate) fn set_error(&self, message: &str) {
+        self.update_log(|fields| fields.error = Some(message.to_owned()));
+    }
+
+    fn update_log(&self, change: impl FnOnce(&mut AccessLogFields)) {
         if let Some(entry) = &self.log_entry {
-            entry.set_error(message);
+            change(&mut entry.fields.lock());
         }
     }
 

@@ -122,19 +122,24 @@ impl FrontProxyConfig {
     /// the allowed names keep users from posing as front proxies.
     pub(crate) fn start_authorities(
         &self,
-        client_ca: &ClientCaBundle,
+        client_ca: Option<&ClientCaBundle>,
         tasks: &Tasks,
     ) -> anyhow::Result<Reloading<ClientCaBundle>> {
-        let file = self.ca_file.clone();
-        let watched = Reloading::start(vec![file.clone()], move || ClientCaBundle::from_file(&file), tasks);
-        let watched = watched.map_err(|error| anyhow::anyhow!("--requestheader-client-ca-file: {error}"))?;
-        let bundles = match watched.get().overlaps(client_ca) {
+        let watched = start_ca_bundle("--requestheader-client-ca-file", &self.ca_file, tasks)?;
+        let bundles = match client_ca.is_some_and(|client_ca| watched.get().overlaps(client_ca)) {
             true => authentication::CaBundleOverlap::Overlapping,
             false => authentication::CaBundleOverlap::Disjoint,
         };
         self.rules.validate(bundles).map_err(|error| RejectedConfig(error.to_string()))?;
         Ok(watched)
     }
+}
+
+/// Reads the CA bundle of a flag, and again when it changes.
+pub(crate) fn start_ca_bundle(flag: &str, file: &Path, tasks: &Tasks) -> anyhow::Result<Reloading<ClientCaBundle>> {
+    let file = file.to_owned();
+    let watched = Reloading::start(vec![file.clone()], move || ClientCaBundle::from_file(&file), tasks);
+    watched.map_err(|error| anyhow::anyhow!("{flag}: {error}"))
 }
 
 impl ServiceAccountConfig {

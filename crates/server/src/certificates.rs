@@ -77,7 +77,8 @@ impl ServerCertificates {
         let serving = Reloading::start(files, move || transport::server::server_config(&certificate, &key), tasks)?;
         let client_ca = Reloading::start(vec![client_ca.clone()], move || ClientCaBundle::from_file(&client_ca), tasks)
             .context("--client-ca-file")?;
-        let front_proxy = front_proxy.map(|flags| flags.start_authorities(&client_ca.get(), tasks)).transpose()?;
+        let front_proxy =
+            front_proxy.map(|flags| flags.start_authorities(Some(&client_ca.get()), tasks)).transpose()?;
         let bundles = CaBundles { client: Some(client_ca), front_proxy };
         Ok(Self {
             serving,

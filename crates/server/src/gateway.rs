@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::authentication::{CaBundleOverlap as Overlap, FrontProxy, FrontProxyHeaderNames};
+use access::authentication::FrontProxyHeaderNames;
 use access::user::AUTHENTICATED_GROUP;
 use anyhow::Context as _;
 use api::media::AggregatedVersion;
@@ -33,11 +33,13 @@ use rustls::pki_types::ServerName;
 use tasks::{Tasks, Workers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use transport::Reloading;
 use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
-use transport::{ClientCaBundle, Reloading};
 
-use crate::{RejectedConfig, bind_listener, check_draining, may_be_built_in, stop_tasks};
+use crate::authentication::{FrontProxyConfig, start_ca_bundle};
+use crate::may_be_built_in;
+use crate::{bind_listener, check_draining, stop_tasks};
 
 /// The configuration of one gateway.
 pub struct Config {
@@ -69,8 +71,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// The authorities of client certificates; `None`: certificates are not accepted.
     pub client_ca: Option<PathBuf>,
-    /// The authorities and rules of front proxies before the gateway; `None`: there are none.
-    pub front_proxy: Option<(PathBuf, FrontProxy)>,
+    /// The front proxies before the gateway; `None`: there are none.
+    pub front_proxy: Option<FrontProxyConfig>,
     /// Headers, beside the standard ones, in which upstreams or front proxies name users.
     pub identity_headers: Option<FrontProxyHeaderNames>,
     /// Reads the header names of the local upstream from its manifest; `None` if there is no manifest.
@@ -112,7 +114,7 @@ impl Gateway {
         let address = listener.local_addr()?;
         let tasks = Tasks::new();
         let serving = start_serving_certificate(&config, &tasks)?;
-        let (bundles, front_proxy) = start_client_authorities(&config, &tasks)?;
+        let bundles = start_client_authorities(&config, &tasks)?;
         let registry = prometheus::Registry::new();
         let forward_metrics = forward::Metrics::new(&registry);
         let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
@@ -122,7 +124,7 @@ impl Gateway {
         let reviews = PageAccessReviews::new(way.clone());
         let gate = GatewayAccessControl {
             ca_bundles: bundles,
-            front_proxy,
+            front_proxy: config.front_proxy.as_ref().map(|front_proxy| front_proxy.rules.clone()),
             identity_headers: config.identity_headers.clone(),
             page_reviews: reviews,
         };
@@ -193,23 +195,11 @@ fn start_serving_certificate(config: &Config, tasks: &Tasks) -> anyhow::Result<R
 }
 
 /// Starts to follow the CA bundles of clients and front proxies. Rejects bundles by which users could pose as front proxies.
-fn start_client_authorities(config: &Config, tasks: &Tasks) -> anyhow::Result<(CaBundles, Option<FrontProxy>)> {
-    let watch = |flag: &str, file: &std::path::Path| {
-        let (name, file) = (flag.to_owned(), file.to_owned());
-        let watched = Reloading::start(vec![file.clone()], move || ClientCaBundle::from_file(&file), tasks);
-        watched.map_err(|error| anyhow::anyhow!("--{name}: {error}"))
-    };
-    let client = config.client_ca.as_deref().map(|file| watch("client-ca-file", file)).transpose()?;
-    let Some((file, rules)) = &config.front_proxy else {
-        return Ok((CaBundles { client, front_proxy: None }, None));
-    };
-    let front_proxy = watch("requestheader-client-ca-file", file)?;
-    let overlap = match &client {
-        Some(client) if front_proxy.get().overlaps(&client.get()) => Overlap::Overlapping,
-        Some(_) | None => Overlap::Disjoint,
-    };
-    rules.validate(overlap).map_err(|error| RejectedConfig(error.to_string()))?;
-    Ok((CaBundles { client, front_proxy: Some(front_proxy) }, Some(rules.clone())))
+fn start_client_authorities(config: &Config, tasks: &Tasks) -> anyhow::Result<CaBundles> {
+    let client = config.client_ca.as_ref().map(|file| start_ca_bundle("--client-ca-file", file, tasks)).transpose()?;
+    let client_ca = client.as_ref().map(Reloading::get);
+    let start = |front_proxy: &FrontProxyConfig| front_proxy.start_authorities(client_ca.as_deref(), tasks);
+    Ok(CaBundles { front_proxy: config.front_proxy.as_ref().map(start).transpose()?, client })
 }
 
 /// Starts inspecting the upstreams, and the forwarder to them.

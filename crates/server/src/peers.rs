@@ -97,20 +97,21 @@ impl PeerConfig {
 
     /// The identity of this server.
     pub(crate) fn server_id(&self, storage: &StorageConfig, port: u16) -> ServerId {
-        self.server_id_for_hostname(storage, &self.hostname.clone().unwrap_or_else(hostname), port)
+        // Servers on one SQLite file share a machine, so that their identities contain the port.
+        match (&self.hostname, storage) {
+            (None, StorageConfig::Sqlite(_)) => ServerId::from_hostname_and_port(&self.hostname(), port),
+            (Some(_), _) | (None, StorageConfig::Etcd(_)) => ServerId::from_hostname(&self.hostname()),
+        }
+    }
+
+    fn hostname(&self) -> String {
+        let of_machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.hostname.clone().unwrap_or_else(of_machine)
     }
 
     /// The duration of the identity lease.
     pub(crate) fn lease_duration(&self) -> Duration {
         self.timings.lease_duration
-    }
-
-    /// The identity of this server. Servers on one SQLite file share a machine, so that their identities contain the port.
-    fn server_id_for_hostname(&self, storage: &StorageConfig, hostname: &str, port: u16) -> ServerId {
-        match (&self.hostname, storage) {
-            (None, StorageConfig::Sqlite(_)) => ServerId::from_hostname_and_port(hostname, port),
-            (Some(_), _) | (None, StorageConfig::Etcd(_)) => ServerId::from_hostname(hostname),
-        }
     }
 }
 
@@ -211,8 +212,7 @@ pub(crate) fn start(
 
 fn participant_config(config: &Config, peering: Peering, advertised: SocketAddr) -> anyhow::Result<ParticipantConfig> {
     let Config { peers, storage, served_resources, .. } = config;
-    let hostname = peers.hostname.clone().unwrap_or_else(hostname);
-    let server = peers.server_id_for_hostname(storage, &hostname, advertised.port());
+    let (server, address) = (peers.server_id(storage, advertised.port()), peers.advertised_address(advertised)?);
     Ok(ParticipantConfig {
         membership: MembershipConfig {
             server: server.clone(),
@@ -225,8 +225,8 @@ fn participant_config(config: &Config, peering: Peering, advertised: SocketAddr)
         presence: PresenceConfig {
             holder: HolderIdentity::new(&server, fastrand::u128(..)),
             server,
-            hostname,
-            address: peers.advertised_address(advertised)?,
+            hostname: peers.hostname(),
+            address,
             scope: if peers.is_proxy_on { PresenceScope::Full } else { PresenceScope::LeaseOnly },
             unimplemented: apiserver::unimplemented_resources(served_resources),
             publishes_document: peers.publish_discovery,
@@ -324,10 +324,6 @@ pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
 fn local_discovery_groups(served_resources: &ServedResources) -> Arc<GroupDiscoveryList> {
     let (core, apis) = (served_resources.discovery_of_core(), served_resources.discovery_of_apis());
     Arc::new(GroupDiscoveryList::concat(&[&core, &apis]))
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The address to advertise: `bind`, or if that is unspecified the address of the interface of the default route.

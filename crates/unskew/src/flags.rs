@@ -187,6 +187,15 @@ impl FlagValues {
         })
     }
 
+    /// A value that must parse if it is given.
+    pub(crate) fn parse_given<T, E: std::fmt::Display>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, FlagError> {
+        self.given_value(name).map(|_| self.parse_value(name, parse)).transpose()
+    }
+
     /// The given flags that have no effect.
     pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
         self.given.keys().copied().filter(|name| !self.flag(name).kind.is_used()).collect()

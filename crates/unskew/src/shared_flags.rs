@@ -1,6 +1,9 @@
 //! Values of flags that `serve` and `gateway` share.
 
+use access::authentication::FrontProxyHeaderNames;
 use edge::merged_discovery::MergeDiscovery;
+
+use crate::flags::{FlagError, FlagValues};
 
 /// `--merge-discovery`.
 pub(crate) fn parse_merge_discovery(word: &str) -> Result<MergeDiscovery, &'static str> {
@@ -11,11 +14,31 @@ pub(crate) fn parse_merge_discovery(word: &str) -> Result<MergeDiscovery, &'stat
     }
 }
 
-/// `--logging-format`: true for JSON.
-pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
-    match format {
+/// `--logging-format` and `--v`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoggingConfig {
+    pub(crate) json: bool,
+    pub(crate) verbosity: u8,
+}
+
+pub(crate) fn parse_logging(flags: &FlagValues) -> Result<LoggingConfig, FlagError> {
+    let is_json = |format: &str| match format {
         "text" => Ok(false),
         "json" => Ok(true),
         _ => Err("allowed values: text, json"),
+    };
+    Ok(LoggingConfig {
+        json: flags.parse_value("logging-format", is_json)?,
+        verbosity: flags.parse_value("v", str::parse)?,
+    })
+}
+
+/// `--requestheader-*-headers` and `--requestheader-extra-headers-prefix`.
+pub(crate) fn header_names(flags: &FlagValues) -> FrontProxyHeaderNames {
+    FrontProxyHeaderNames {
+        user: flags.list_entries_with_blanks("requestheader-username-headers"),
+        uid: flags.list_entries_with_blanks("requestheader-uid-headers"),
+        group: flags.list_entries_with_blanks("requestheader-group-headers"),
+        extra_prefix: flags.list_entries_with_blanks("requestheader-extra-headers-prefix"),
     }
 }

@@ -48,8 +48,8 @@ fn next_line_without_duration(lines: &mut mpsc::Receiver<Vec<u8>>) -> String {
 async fn line_is_written_when_response_body_ends() {
     let (log, mut lines) = AccessLog::new(8, lost_counter());
     let entry = log_entry(&log, "/api/v1/pods?limit=5&secret=word");
-    entry.set_user(Some("jane \"the boss\"\n".to_owned()));
-    entry.set_rule(5);
+    entry.fields.lock().user = Some("jane \"the boss\"\n".to_owned());
+    entry.fields.lock().rule = Some(5);
     let mut response = Response::new(Body::from_parts(vec!["four".into(), "five!".into()]));
     response.extensions_mut().insert(RespondingPeer("apiserver-10.0.0.1:6443".into()));
     response.extensions_mut().insert(FailedAttempts(1));
@@ -66,7 +66,7 @@ async fn line_is_written_when_response_body_ends() {
 async fn rejected_and_cancelled_requests_are_logged() {
     let (log, mut lines) = AccessLog::new(8, lost_counter());
     let refused = log_entry(&log, "/apis/a/v1/bs");
-    refused.set_error("not now (routing rule 5)");
+    refused.fields.lock().error = Some("not now (routing rule 5)".to_owned());
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
     drop(attach(refused, response));

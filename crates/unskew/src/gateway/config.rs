@@ -8,19 +8,19 @@ use edge::pipeline::RequestLimits;
 use forward::QueueLimits;
 use gateway::{Cidr, Upstream};
 use rustls::pki_types::ServerName;
+use server::FrontProxyConfig;
 use server::gateway::Config;
 use transport::peer::ClientTlsFiles;
 use transport::pki::CertificateFiles;
 
 use super::kubeadm::KubeadmValues;
 use crate::flags::{FlagError, FlagValues};
-use crate::shared_flags::{parse_logging_format, parse_merge_discovery};
+use crate::shared_flags::{LoggingConfig, header_names, parse_logging, parse_merge_discovery};
 
 /// The configuration of a gateway, and the log settings of its process.
 pub(crate) struct GatewaySettings {
     pub(crate) config: Config,
-    pub(crate) log_json: bool,
-    pub(crate) verbosity: u8,
+    pub(crate) logging: LoggingConfig,
 }
 
 impl GatewaySettings {
@@ -72,11 +72,7 @@ impl GatewaySettings {
             shutdown_delay: duration("shutdown-delay-duration")?,
             access_log: flags.given_value("access-log-path").map(PathBuf::from),
         };
-        Ok(Self {
-            config,
-            log_json: flags.parse_value("logging-format", parse_logging_format)?,
-            verbosity: flags.parse_value("v", str::parse)?,
-        })
+        Ok(Self { config, logging: parse_logging(flags)? })
     }
 }
 
@@ -137,20 +133,11 @@ fn serving_certificate_files(
     }
 }
 
-fn header_names(flags: &FlagValues) -> FrontProxyHeaderNames {
-    FrontProxyHeaderNames {
-        user: flags.list_entries_with_blanks("requestheader-username-headers"),
-        uid: flags.list_entries_with_blanks("requestheader-uid-headers"),
-        group: flags.list_entries_with_blanks("requestheader-group-headers"),
-        extra_prefix: flags.list_entries_with_blanks("requestheader-extra-headers-prefix"),
-    }
-}
-
-fn parse_front_proxy(flags: &FlagValues) -> Result<Option<(PathBuf, FrontProxy)>, FlagError> {
+fn parse_front_proxy(flags: &FlagValues) -> Result<Option<FrontProxyConfig>, FlagError> {
     let Some(file) = flags.given_value("requestheader-client-ca-file") else { return Ok(None) };
     let allowed_names = flags.list_entries_with_blanks("requestheader-allowed-names");
     let rules = FrontProxy { allowed_names, headers: header_names(flags) };
     // The gateway checks for overlapping CA bundles when it has read them.
     rules.validate(CaBundleOverlap::Disjoint).map_err(|error| FlagError::Rejected(error.to_string()))?;
-    Ok(Some((file.into(), rules)))
+    Ok(Some(FrontProxyConfig { ca_file: file.into(), rules }))
 }

@@ -10,6 +10,7 @@ use server::{
 };
 
 use crate::flags::{FlagError, FlagValues};
+use crate::shared_flags::header_names;
 
 /// Kubernetes' bounds of `--service-account-max-token-expiration`, in seconds.
 const EXPIRATION_SECONDS: std::ops::RangeInclusive<i64> = 3600..=1 << 32;
@@ -38,13 +39,10 @@ fn parse_front_proxy(
     gates: &FeatureGates,
     warnings: &mut Vec<String>,
 ) -> Result<Option<FrontProxyConfig>, FlagError> {
-    let headers = FrontProxyHeaderNames {
-        user: flags.list_entries_with_blanks("requestheader-username-headers"),
-        uid: flags.list_entries_with_blanks("requestheader-uid-headers"),
-        group: flags.list_entries_with_blanks("requestheader-group-headers"),
-        extra_prefix: flags.list_entries_with_blanks("requestheader-extra-headers-prefix"),
+    let rules = FrontProxy {
+        allowed_names: flags.list_entries_with_blanks("requestheader-allowed-names"),
+        headers: header_names(flags),
     };
-    let rules = FrontProxy { allowed_names: flags.list_entries_with_blanks("requestheader-allowed-names"), headers };
     // The server checks for overlapping CA bundles when it has read them; blank entries are rejected here.
     rules.validate(CaBundleOverlap::Disjoint).map_err(|error| FlagError::Rejected(error.to_string()))?;
     let lacks = |given: &[String], standard: &str| {
@@ -92,10 +90,7 @@ fn parse_service_accounts(flags: &FlagValues) -> Result<ServiceAccountConfig, Fl
     let issuers = flags.list_values("service-account-issuer");
     let audiences = flags.list_values("api-audiences");
     let given = flags.given_value("service-account-signing-key-file").map(PathBuf::from);
-    let seconds_max = match flags.given_value("service-account-max-token-expiration") {
-        None => None,
-        Some(_) => flags.parse_value("service-account-max-token-expiration", parse_expiration_seconds)?,
-    };
+    let seconds_max = flags.parse_given("service-account-max-token-expiration", parse_expiration_seconds)?.flatten();
     Ok(ServiceAccountConfig {
         audiences: if audiences.is_empty() { issuers.clone() } else { audiences },
         issuers,

@@ -15,7 +15,7 @@ use server::{AuditConfig, Config, ControllerConfig, StorageConfig};
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
-use crate::shared_flags::parse_logging_format;
+use crate::shared_flags::{LoggingConfig, parse_logging};
 
 /// The configuration of a server, and the settings of its process.
 #[derive(Debug)]
@@ -28,23 +28,13 @@ pub(crate) struct ServeInvocation {
     pub(crate) ignored_flags: Vec<&'static str>,
 }
 
-/// `--logging-format` and `--v`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LoggingConfig {
-    pub(crate) json: bool,
-    pub(crate) verbosity: u8,
-}
-
 impl ServeInvocation {
     pub(crate) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
         let path = |name: &str| flags.given_value(name).map(PathBuf::from);
         let number = |name: &str| flags.parse_value(name, str::parse::<usize>);
         let duration = |name: &str| flags.parse_value(name, api::duration::parse);
         flags.parse_value("storage-media-type", check_json_media_type)?;
-        let release = match flags.given_value("emulated-version") {
-            None => Release::NEWEST,
-            Some(_) => flags.parse_value("emulated-version", str::parse)?,
-        };
+        let release = flags.parse_given("emulated-version", str::parse)?.unwrap_or(Release::NEWEST);
         let gates = flags.parse_value("feature-gates", |_| {
             FeatureGates::parse(release, &flags.list_values("feature-gates").join(","))
         })?;
@@ -61,10 +51,7 @@ impl ServeInvocation {
         let config = Config {
             bind_ip: flags.parse_value("bind-address", str::parse)?,
             port: flags.parse_value("secure-port", str::parse)?,
-            advertise_ip: match flags.given_value("advertise-address") {
-                None => None,
-                Some(_) => Some(flags.parse_value("advertise-address", str::parse)?),
-            },
+            advertise_ip: flags.parse_given("advertise-address", str::parse)?,
             serving_certificate: parse_file_pair(flags, "tls-cert-file", "tls-private-key-file")?,
             cert_dir: PathBuf::from(flags.value_or_default("cert-dir")),
             client_ca: path("client-ca-file"),
@@ -91,10 +78,7 @@ impl ServeInvocation {
         };
         Ok(Self {
             config,
-            logging: LoggingConfig {
-                json: flags.parse_value("logging-format", parse_logging_format)?,
-                verbosity: flags.parse_value("v", str::parse)?,
-            },
+            logging: parse_logging(flags)?,
             startup_warnings: notices,
             ignored_flags: flags.ignored_flags(),
         })

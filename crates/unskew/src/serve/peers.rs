@@ -34,10 +34,7 @@ pub(super) fn parse_peers(flags: &FlagValues, gates: &FeatureGates) -> Result<Pe
         is_identity_on: gates.enabled(IDENTITY_GATE),
         hostname: flags.given_value("hostname-override").map(str::to_owned),
         advertise_ip: flags.given_value("peer-advertise-ip").map(str::to_owned),
-        advertise_port: match flags.given_value("peer-advertise-port") {
-            None => None,
-            Some(_) => Some(flags.parse_value("peer-advertise-port", str::parse)?),
-        },
+        advertise_port: flags.parse_given("peer-advertise-port", str::parse)?,
         certificates: parse_peer_certificates(flags),
         egress: flags.parse_value("egress-selector-config-file", parse_egress)?,
         timings: PresenceTimings {
