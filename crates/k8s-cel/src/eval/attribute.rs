@@ -176,7 +176,7 @@ impl<'a> Context<'a> {
                     Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
                         select(cursor, &key, presence)
                     }
-                    _ => Err(EvalError::new(format!("invalid qualifier type: {}", key.type_name()))),
+                    _ => Err(EvalError::new(format!("invalid qualifier type: {}", key.go_type()))),
                 }
             }
         }
